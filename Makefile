@@ -266,6 +266,10 @@ bench-analysis: venv ## intervals and verdicts against simulated suites: table, 
 bench-fairness: venv ## answers of simulated suites on modelled disks: table, build/bench/fairness.json
 	@$(PY) -m validation fairness $(PARTS)
 
+.PHONY: bench-report
+bench-report: venv ## the report's speed and size, in a browser, and what axe-core finds: build/bench/report.json
+	@$(PY) -m validation report $(PARTS)
+
 .PHONY: bench-first-use
 bench-first-use: packages venv image ## mistakes that the doctor finds on a guest, and what it predicts: build/bench/first-use.json
 	@$(PY) -m validation.first_use $(PARTS)

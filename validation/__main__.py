@@ -12,6 +12,7 @@ from validation.bench import Bench
 BENCHMARKS = {
     "metrology": ("metrology", "none: simulated meters on this machine"),
     "inference": ("analysis", "none: simulated suites on this machine"),
+    "report": ("report", "none: synthetic suites and a browser on this machine"),
     "fairness": ("fairness", "none: simulated suites on modelled disks"),
 }
 

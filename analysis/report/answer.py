@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from analysis.report import view, words
 from analysis.report.payback_text import money_sentence
+from analysis.report.texts import say
 from analysis.report.view import Blocks
 from analysis.stats import disks
 from analysis.stats.comparison import Comparison, verdict
@@ -14,26 +15,62 @@ from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
 from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 
-BANNER = (
-    "Figures come from the virtual lab's power model; they show that the testbed works, "
-    "and are not evidence about real hardware."
-)
-BANNERS = {
-    MODELLED: BANNER,
-    SYNTHETIC: (
-        "No machine was measured: the figures were made from given means and scatter; they show "
-        "what this report says of such data, and are not evidence about any hardware."
-    ),
-}
 NAMED = 3  # so many software configurations are told one by one, more of them as a range
+MOST = 6  # so many configurations are named, of more their number
 
 
 def banner(origin: str) -> Blocks:
     """What must be said of figures that are not measured; nothing where they are."""
     if origin == MEASURED:
         return ()
-    said = view.paragraph(BANNERS.get(origin, BANNER))
+    said = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
     return view.note(f"{origin.capitalize()}. ", said, origin)
+
+
+def first_screen(found: Results) -> Blocks:
+    """What was measured, what encryption costs, whether the drive is repaid: a paragraph each."""
+    told = sentences(found)
+    parts = {"measured": measured(found), "result": " ".join(told)}
+    if len(told) == 3:
+        parts = {"measured": parts["measured"], "cost": " ".join(told[:2]), "payback": told[2]}
+    return view.join(
+        view.paragraph(text, "answer", say(f"answer.{name}.label")) for name, text in parts.items()
+    )
+
+
+def measured(found: Results) -> str:
+    """What was measured on which machine and disks, by what, and how often, in one sentence."""
+    suite = found.suite
+    there = set(found.summary["component"])
+    package = "package" if "package" in there else "package-0"
+    parts = [words.name_of(name) for name in (SYSTEM, "drive", package, "dram") if name in there]
+    known = suite.before.get("cpu")
+    cpu = str(known.get("model") or "") if isinstance(known, Mapping) else ""
+    facts = [cpu, say("answer.disks", disks=", ".join(disks.models(suite)))]
+    inside = "; ".join(facts[: 2 if disks.models(suite) else 1]).strip("; ")
+    machine = suite.host or "one machine"
+    means = [f"the meter {meter.kind}" for meter in suite.meters]
+    means += ["RAPL"] * any(run.phases and run.phases[0].counters for run in suite.runs)
+    names = suite.configurations
+    labels = [suite.label(name) for name in names] or ["no configuration"]
+    void = f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
+    return say(
+        "answer.measured",
+        parts=_listed([f"the {part}" for part in parts] or ["nothing"]),
+        machine=f"{machine} ({inside})" if inside else machine,
+        means=_listed(list(dict.fromkeys(means)) or ["no source"]),
+        work=count(len({run.workload for run in suite.compared_runs}), "workload"),
+        configurations=_listed(labels) if len(labels) <= MOST else f"{len(labels)} configurations",
+        blocks=count(len({run.block for run in suite.compared_runs}), "block"),
+        runs=count(len(suite.runs), "finished run"),
+        void=void,
+    )
+
+
+def _listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def sentences(found: Results) -> list[str]:

@@ -2,30 +2,114 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from analysis.report.view import Blocks, Bullets, Heading, Note, Page, Paragraph, Table
+from analysis.report.texts import Term, catalogue
+from analysis.report.view import (
+    Blocks,
+    Bullets,
+    Heading,
+    Note,
+    Page,
+    Paragraph,
+    Table,
+    Terms,
+    Trace,
+)
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 WIDTH = 100  # of sentences on a terminal; a table is wider where it must be
 UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")
 
 
 def html(page: Page) -> str:
-    """The page in the report's style; whatever stands in its texts is shown as text."""
+    """The page in the report's style; whatever stands in its texts is shown as text.
+
+    Its policy lets a browser run our own scripts alone, and load nothing.
+    """
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["shown"] = shown
-    return environment.get_template("page.html.j2").render(page=page)
+    explained = any(isinstance(one, Terms) for section in page.sections for one in section.blocks)
+    environment.filters["explained"] = Explaining(catalogue().terms if explained else ())
+    traces = _holds(page, Trace)
+    scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
+    digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
+    return environment.get_template("page.html.j2").render(
+        page=page,
+        language=catalogue().language,
+        words=json.dumps(catalogue().starting("script."), ensure_ascii=False),
+        styles=[asset("uPlot.min.css")] * traces,
+        scripts=scripts,
+        digests=" ".join(f"'sha256-{digest}'" for digest in digests),
+    )
+
+
+def asset(name: str) -> Markup:
+    """A file of ours as it stands in the page."""
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+def _holds(shown: object, kind: type) -> bool:
+    """Whether a block of this kind is anywhere in what is shown."""
+    if isinstance(shown, kind):
+        return True
+    if isinstance(shown, Table):
+        return False
+    if is_dataclass(shown):
+        return any(_holds(getattr(shown, field.name), kind) for field in fields(shown))
+    return isinstance(shown, tuple) and any(_holds(one, kind) for one in shown)
+
+
+class Explaining:
+    """A filter that makes the first appearance of each term a button, which shows its meaning."""
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        self._left = {term.name: term for term in terms}
+
+    def __call__(self, text: str) -> Markup:
+        """The text as markup."""
+        html = str(escape(shown(text)))
+        places: list[tuple[int, int, Term]] = []
+        for term in list(self._left.values()):
+            found = _pattern(term).search(html)
+            if found and not any(a < found.end() and found.start() < b for a, b, _ in places):
+                places.append((found.start(), found.end(), term))
+                del self._left[term.name]
+        for start, last, term in sorted(places, key=lambda place: -place[0]):
+            end = last
+            button = f'<button type="button" class="term" popovertarget="{escape(term.anchor)}">'
+            mark = f"{button}{html[start:end]}</button>"
+            if stop := _STOP.match(html, end):  # else a line could begin with it
+                mark, end = f'<span class="whole">{mark}{stop[0]}</span>', stop.end()
+            html = f"{html[:start]}{mark}{html[end:]}"
+        return Markup(html)
+
+
+_STOP = re.compile(r"[.,;:)]+")
+
+
+@cache
+def _pattern(term: Term) -> re.Pattern[str]:
+    forms = "|".join(r"\s".join(map(re.escape, form.split())) for form in term.forms)
+    return re.compile(rf"(?<![\w&-])(?:{forms})(?![\w-])", re.IGNORECASE)
 
 
 def shown(text: str) -> str:
@@ -41,8 +125,8 @@ def text(blocks: Blocks) -> str:
 def _lines(blocks: Blocks) -> Iterator[str]:
     for block in blocks:
         match block:
-            case Paragraph(said, _):
-                yield textwrap.fill(said, WIDTH)
+            case Paragraph(said, _, label):
+                yield textwrap.fill(f"{label}: {said}" if label else said, WIDTH)
             case Bullets(items):
                 yield from items
             case Heading(title, _, _):

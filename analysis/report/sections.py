@@ -11,6 +11,7 @@ from analysis.report import (
     budget_section,
     disks_section,
     money_section,
+    other_sources,
     provenance,
     published_section,
     questions_section,
@@ -23,7 +24,8 @@ from analysis.report import (
 )
 from analysis.report.figures import forest
 from analysis.report.tables import columns, headline_rows, judged_component
-from analysis.report.view import Blocks, Link, Page, Section
+from analysis.report.texts import catalogue, say
+from analysis.report.view import Blocks, Link, Meaning, Page, Section, Terms
 from analysis.stats.results import Results
 from analysis.stats.steadiness import Steadiness, steadiness
 from instrumentation.sources.zones import not_counted
@@ -72,22 +74,24 @@ class Report:
         budget = budget_section.budget_section(self.found)
         published = published_section.published_section(self.found)
         below = (
-            Section("All figures", "figures", self.figures()),
-            Section("Each workload", "workloads", self.workloads()),
-            Section("Per unit of work", "units", units, "Per unit"),
-            Section("Money and batteries", "money", money, "Money"),
-            *[Section(budget_section.TITLE, "budget", budget, "Budget")] * bool(budget),
-            Section("Published, and in this suite", "published", published, "Published"),
-            Section("How steady the machine was", "steadiness", self.steadiness(), "Steadiness"),
-            Section("How far to trust it", "trust", self.trust(), "Trust"),
-            Section("Provenance", "provenance", provenance.provenance_section(self.found)),
+            _section("figures", self.figures()),
+            _section("workloads", self.workloads()),
+            _section("units", units),
+            _section("money", money),
+            *[Section(budget_section.TITLE, "budget", budget, say("section.budget.short"))]
+            * bool(budget),
+            _section("published", published),
+            _section("steadiness", self.steadiness()),
+            _section("trust", self.trust()),
+            _section("provenance", provenance.provenance_section(self.found)),
+            _section("terms", terms()),
         )
-        first = Section("The answer", "answer", self.answer() + view.index(below))
+        first = _section("answer", self.answer() + view.index(below))
         asked = questions_section.questions_section(self.found)
-        questions = [Section("The questions of this suite", "questions", asked)] * bool(asked)
+        questions = [_section("questions", asked)] * bool(asked)
         return Page(
-            f"Disk encryption in joules: {self.found.suite.suite_id}",
-            "What disk encryption costs in joules",
+            say("page.title", suite=self.found.suite.suite_id),
+            say("page.heading"),
             self.head(),
             (first, *questions, *below),
         )
@@ -103,10 +107,10 @@ class Report:
         return view.paragraph(text, "facts") + answer.banner(self.found.origin)
 
     def answer(self) -> Blocks:
-        """Three sentences, the matrix, and how far to trust them: the first screen."""
-        said = view.join(view.paragraph(s, "answer") for s in answer.sentences(self.found))
+        """Three paragraphs, a picture, the matrix, and how far to trust them: the first screen."""
         box = trust_section.trust_box(self.found, self.twice, self.steady, self.found.drift_check)
-        return view.columns(said, tables.matrix(self.found), box)
+        shown = tables.overall_picture(self.found) + tables.matrix(self.found)
+        return view.columns(answer.first_screen(self.found), shown, box)
 
     def figures(self) -> Blocks:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
@@ -133,6 +137,7 @@ class Report:
             origin=found.origin,
             group=True,
         )
+        page += other_sources.section(found)
         first = found.suite.label(found.suite.baseline or "")
         of_disks = f"; of a disk without encryption against {first}" * found.suite.by_disk
         single = "Where n = 1 there is no interval." if (found.summary["n"] < 2).any() else ""
@@ -173,6 +178,19 @@ class Report:
     def trust(self) -> Blocks:
         """How far to trust this, in full."""
         return trust_section.trust_section(self.found, self.twice)
+
+
+def _section(name: str, blocks: Blocks) -> Section:
+    """A section with its title, and its name in the index, from the catalogue."""
+    short = catalogue().texts.get(f"section.{name}.short", "")
+    return Section(say(f"section.{name}"), name, blocks, short)
+
+
+def terms() -> Blocks:
+    """The terms explained."""
+    found = catalogue()
+    meanings = tuple(Meaning(term.name, term.anchor, term.text) for term in found.terms)
+    return (Terms(meanings, found.say("term.close")),)
 
 
 def _memory(found: Results) -> str:

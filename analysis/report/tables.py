@@ -8,6 +8,8 @@ from typing import Any
 import polars as pl
 
 from analysis.report import answer, view, words
+from analysis.report.figures import forest
+from analysis.report.texts import say
 from analysis.report.view import Blocks, Group, Matrix, MatrixCell, Table
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
@@ -151,6 +153,21 @@ def matrix(found: Results) -> Blocks:
         )
     shown = Matrix(caption, (corner, *heads), groups, found.origin)
     return (shown, *_legend(found, over))
+
+
+def overall_picture(found: Results) -> Blocks:
+    """The change over all workloads of each configuration, with its interval."""
+    component, suite = judged_component(found.summary), found.suite
+    contrasts = {name: answer.against_baseline(found, name) for name in suite.configurations}
+    compared = {name: c.comparison for name, c in contrasts.items() if c and c.comparison}
+    drawn = forest.draw_overall(suite, component, compared, found.origin)
+    caption = say(
+        "answer.picture",
+        over=answer.over_all(suite),
+        component=words.name_of(component),
+        baseline=suite.label(suite.baseline or ""),
+    )
+    return view.picture(drawn, caption, found.origin)
 
 
 def _cells(found: Results, component: str) -> dict[tuple[str, str], MatrixCell]:

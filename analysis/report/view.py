@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from analysis.report.texts import say
+
 if TYPE_CHECKING:  # slow to import, and not every use of a page's words draws
     from matplotlib.figure import Figure
 
@@ -42,10 +44,14 @@ Blocks = tuple[Block, ...]
 
 @dataclass(frozen=True)
 class Paragraph(Block):
-    """A sentence or several; `kind` is empty, `answer`, `facts` or `key` (an explanation)."""
+    """A sentence or several; `kind` is empty, `answer`, `facts` or `key` (an explanation).
+
+    A `label` leads it.
+    """
 
     text: str
     kind: str
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -206,6 +212,32 @@ class Picture(Block):
 
 
 @dataclass(frozen=True)
+class Trace(Picture):
+    """Power over time as a picture, and the curves that a browser with scripts can zoom.
+
+    `curves` is a JSON object: names, [seconds, watts] of each, phases as [name, start, end] in s.
+    """
+
+    curves: str
+
+
+class Meaning(NamedTuple):
+    """A term with the id of its explanation, and what it means."""
+
+    name: str
+    anchor: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Terms(Block):
+    """The terms explained; where they first appear on the page they lead here."""
+
+    meanings: tuple[Meaning, ...]
+    close: str
+
+
+@dataclass(frozen=True)
 class Gallery(Block):
     """Figures side by side where there is room."""
 
@@ -248,9 +280,9 @@ def join(parts: Iterable[Blocks]) -> Blocks:
     return tuple(chain.from_iterable(parts))
 
 
-def paragraph(text: str, kind: str = "") -> Blocks:
+def paragraph(text: str, kind: str = "", label: str = "") -> Blocks:
     """One paragraph."""
-    return (Paragraph(text, kind),)
+    return (Paragraph(text, kind, label),)
 
 
 def heading(text: str, level: int, anchor: str = "") -> Blocks:
@@ -317,6 +349,11 @@ def picture(drawn: Figure | None, caption: str, origin: str, wide: bool = False)
     return () if drawn is None else (Picture(drawn, caption, origin, wide),)
 
 
+def trace(drawn: Figure | None, caption: str, origin: str, curves: str) -> Blocks:
+    """A picture of power over time that can be zoomed, if one was drawn."""
+    return () if drawn is None else (Trace(drawn, caption, origin, True, curves),)
+
+
 def gallery(figures: Iterable[Blocks]) -> Blocks:
     """A gallery, if there is a figure for it."""
     inside = join(figures)
@@ -330,4 +367,4 @@ def columns(first: Blocks, aside: Blocks, below: Blocks) -> Blocks:
 
 def index(sections: Iterable[Section]) -> Blocks:
     """Links to the sections."""
-    return links((Link(s.short or s.title, f"#{s.anchor}") for s in sections), "Contents")
+    return links((Link(s.short or s.title, f"#{s.anchor}") for s in sections), say("page.contents"))

@@ -176,8 +176,9 @@ def _over_time(found: Results, energy: pl.DataFrame, name: str) -> Blocks:
     caption = (
         f"Power over the time of run {run.run_id}; phases shaded, the tail last, gaps left open."
     )
-    drawn = timeline.draw(found.suite, run, found.clock)
-    return view.picture(drawn, caption, joint_origin(energy), wide=True)
+    curves = timeline.curves(found.suite, run, found.clock)
+    drawn = timeline.draw_curves(found.suite, run, curves)
+    return view.trace(drawn, caption, joint_origin(energy), timeline.as_json(run, curves))
 
 
 def _blocks(

@@ -60,6 +60,12 @@ def described(suite: Suite) -> str:
     return f"they differ in {f'{together} and {fields[-1]}' if together else fields[-1]}"
 
 
+def models(suite: Suite) -> list[str]:
+    """What the disks call themselves, in the plan's order; none where that is not known."""
+    known = (_facts(suite, role).get("model") for role in roles(suite))
+    return list(dict.fromkeys(str(model) for model in known if model))
+
+
 def roles(suite: Suite) -> list[str]:
     """Of the disks that the configurations lie on, in the plan's order."""
     return list(dict.fromkeys(filter(None, map(suite.disk_of, suite.configurations))))

@@ -9,8 +9,10 @@ from typing import Any
 from contract import strict_json
 
 # Of lines, what is a time or a name there, and nothing else.
-TIMES = ("seq", "t_mono_ns", "t_send_ns", "t_target_ns", "t_receive_ns", "begun_ns", "spread_ns")
-WORDS = ("boot_id", "controller_boot_id", "state", "run_id", "detail", "zone")
+TIMES = frozenset(
+    ("seq", "t_mono_ns", "t_send_ns", "t_target_ns", "t_receive_ns", "begun_ns", "spread_ns")
+)
+WORDS = frozenset(("boot_id", "controller_boot_id", "state", "run_id", "detail", "zone"))
 
 
 def optional(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -34,6 +36,10 @@ def seconds(path: Path) -> dict[str, Any]:
     }
 
 
+def _word(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
 def lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
     """JSON objects of a file of lines; a line that cannot be read is told and left out.
 
@@ -51,8 +57,9 @@ def lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
                 continue
             if not isinstance(line, dict):
                 continue
-            if all(type(line.get(k, 0)) is int for k in TIMES) and all(
-                isinstance(line.get(k), str | None) for k in WORDS
+            if all(
+                type(value) is int if key in TIMES else key not in WORDS or _word(value)
+                for key, value in line.items()
             ):
                 yield line
             else:

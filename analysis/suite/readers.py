@@ -71,11 +71,11 @@ def agreements(suite: Suite) -> tuple[Agreement, ...]:
     return tuple(
         _agreement(highest, source, suite.runs)
         for source in sources
-        if not _of_other_zones(source, suite.runs)
+        if not of_other_zones(source, suite.runs)
     )
 
 
-def _of_other_zones(source: str, runs: Sequence[Run]) -> bool:
+def of_other_zones(source: str, runs: Sequence[Run]) -> bool:
     """Whether it measures what our reader has no zone for, as a battery or a graphics processor."""
     records = (run.other_sources.get(source, {}).get("zones") for run in runs)
     zones = [zone for found in records if isinstance(found, list) for zone in found]

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from analysis.report import render
+from analysis.report.render import TEMPLATES
 from analysis.report.sections import Report
 from analysis.report.view import Block, Table
 from analysis.stats.results import Results
@@ -125,7 +126,8 @@ class Parsed(HTMLParser):
         return " ".join(self.words)
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        if self.open[-1:] not in (["script"], ["style"]):
+            self.words.append(data)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open[-1] == tag, f"</{tag}> does not close <{self.open[-1:]}>"
@@ -150,15 +152,31 @@ class Parsed(HTMLParser):
         self.tables += [known.get("aria-label")] if tag == "table" else []
 
 
+OWN_SCRIPTS = frozenset(path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.js"))
+
+
 class _Guests(HTMLParser):
-    """Markup that none of our pages has."""
+    """Markup that none of our pages has: scripts too, but for our own to the letter."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.found: list[str] = []
+        self.script: list[str] | None = None
+
+    def handle_data(self, data: str) -> None:
+        if self.script is not None:
+            self.script.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script" and self.script is not None:
+            text = "".join(self.script)
+            self.found += [f"<script>{text[:200]}"] * (text not in OWN_SCRIPTS)
+            self.script = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "iframe", "object", "embed", "base", "form", "svg", "math"):
+        if tag == "script" and not attrs:
+            self.script = []
+        elif tag in ("script", "iframe", "object", "embed", "base", "form", "svg", "math"):
             self.found.append(f"<{tag}>")
         for name, value in attrs:
             leads = name in ("href", "src", "style", "srcset", "action", "formaction")
@@ -171,4 +189,14 @@ def live_markup(page: str) -> str:
     """Markup that runs, loads or leads away from one of our pages; empty where there is none."""
     guests = _Guests()
     guests.feed(page)
+    guests.close()
+    if guests.script is not None:
+        return "<script> that does not end"
     return guests.found[0] if guests.found else ""
+
+
+def without_own(page: str) -> str:
+    """A page's HTML less our own scripts."""
+    for script in OWN_SCRIPTS:
+        page = page.replace(f"<script>{script}</script>", "")
+    return page

@@ -13,11 +13,12 @@ from analysis.report import answer, tables
 from analysis.report.figures import forest
 from analysis.report.figures.bars import PLOTS, draw, plots_of
 from analysis.report.sections import Report
+from analysis.report.texts import say
 from analysis.stats import results
 from analysis.stats.results import Results
 from analysis.stats.summary import SUMMARY_SCHEMA
 from analysis.suite import suite_folder
-from analysis.tests.pages import UNWANTED, Parsed, text_of
+from analysis.tests.pages import UNWANTED, Parsed, live_markup, text_of
 from controller.cli.app import main
 from validation.synthetic.folder import write_manifest as seal
 from validation.synthetic.suite import CONFIGURATIONS, PHASES, Options, write_suite
@@ -31,13 +32,16 @@ def pictures(page: Parsed) -> list[str]:
     ]
 
 
-def test_the_page_needs_no_network(page: Parsed) -> None:
+def test_the_page_needs_no_network(report_html: str, page: Parsed) -> None:
     assert page.sources
     assert all(ref.startswith(("#", "data:")) for ref in page.sources)
-    assert not {"script", "link", "iframe", "object"} & page.tags
-    style = " ".join(page.words)
-    assert "@import" not in style
-    assert "url(" not in style
+    assert not {"link", "iframe", "object"} & page.tags
+    assert live_markup(report_html) == ""  # of scripts our own alone
+    assert "default-src 'none'; img-src data:" in report_html
+    styles = re.findall(r"<style>(.*?)</style>", report_html, re.DOTALL)
+    assert styles
+    assert not any(word in style for word in ("@import", "url(") for style in styles)
+    assert not re.search(r"fetch\(|XMLHttpRequest|import\(|WebSocket", report_html)
     assert not any(re.search(r'(?:href|src)="(?!#)', svg) for svg in pictures(page))
 
 
@@ -48,7 +52,7 @@ def test_every_configuration_and_workload_is_there_and_no_nan(page: Parsed) -> N
         assert name in page.text
     assert not UNWANTED.search(page.text)
     by_workload = sum(len(plots_of(name)) + 2 for name in PHASES)  # over time, and over the blocks
-    assert len(pictures(page)) == 1 + by_workload + 2  # the ratios; the payback's two
+    assert len(pictures(page)) == 2 + by_workload + 2  # all, the ratios; the payback's two
     assert all(page.pictures)
 
 
@@ -61,8 +65,8 @@ def test_each_component_is_split_into_time_and_power(page: Parsed) -> None:
 
 
 def test_the_modelled_word_stands_at_the_top_and_on_every_figure(page: Parsed) -> None:
-    assert answer.BANNER in page.text
-    assert page.text.index(answer.BANNER) < page.text.index("The answer")
+    assert say("banner.modelled") in page.text
+    assert page.text.index(say("banner.modelled")) < page.text.index("The answer")
     report_tags = page.text.count(" modelled ")
     assert report_tags >= len(pictures(page))
 
@@ -74,7 +78,7 @@ def test_origin_reaches_every_row_and_figure(tmp_path: Path) -> None:
         found = results.results(tmp_path / origin)
         assert set(found.energy["origin"]) == {origin}
         assert set(found.summary["origin"]) == {origin}
-        assert (answer.BANNER in text_of(Report(found).head())) == (origin == "modelled")
+        assert (say("banner.modelled") in text_of(Report(found).head())) == (origin == "modelled")
         drawn = [draw(plot, found.energy, found.suite) for plot in PLOTS]
         titles = [f.get_suptitle() for f in drawn if f is not None]
         ratios = forest.draw(found.summary, found.suite, "system")
@@ -90,7 +94,7 @@ def test_one_modelled_meter_beside_a_measured_counter(tmp_path: Path) -> None:
     found = results.results(tmp_path / "s")
     by = dict(found.energy.select("source", "origin").unique().iter_rows())
     assert by == {"rapl": "measured", "meter0": "modelled"}
-    assert answer.BANNER in text_of(Report(found).head())
+    assert say("banner.modelled") in text_of(Report(found).head())
 
 
 def test_summary_has_the_contracts_columns(found: Results) -> None:

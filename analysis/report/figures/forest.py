@@ -58,6 +58,7 @@ class Layout:
     around_in: float
     free: int
     top: float
+    width_in: float = 7.2
     legend: Sequence[Line2D] = field(default=())
 
     def lines(self, groups: Sequence[Group]) -> int:
@@ -95,6 +96,24 @@ def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
     texts = f"Energy against {baseline}", _axis_of(component, baseline)
     layout = Layout(most=34, line_in=0.19, around_in=1.0, free=0, top=-0.7)
     return _sheets(groups, layout, suite.margin, texts, records.joint(rows["origin"].unique()))
+
+
+def draw_overall(
+    suite: Suite, component: str, compared: Mapping[str, Comparison], origin: str
+) -> Figure | None:
+    """Each configuration over all workloads, on one small picture; None without any comparison."""
+    looks = style.palette(suite)
+
+    def entry(name: str, c: Comparison) -> Entry:
+        look = looks[name].colour, looks[name].marker
+        hollow = c.verdict == "inconclusive"
+        return Entry(suite.label(name), (Line((c.ratio, c.low, c.high), look, hollow),))
+
+    baseline = suite.label(suite.baseline or "")
+    layout = Layout(most=40, line_in=0.3, around_in=0.85, free=0, top=0.4, width_in=4.5)
+    groups = [("", [entry(name, c) for name, c in compared.items()])]
+    texts = f"Energy against {baseline}", f"{words.name_of(component)} against {baseline} (%)"
+    return next(iter(_sheets(groups, layout, suite.margin, texts, origin)), None)
 
 
 def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Figure]:
@@ -160,7 +179,7 @@ def _sheets(
     for number, sheet in enumerate(sheets, start=1):
         part = f", {number} of {len(sheets)}" if len(sheets) > 1 else ""
         height_in = layout.around_in + layout.line_in * layout.lines(sheet)
-        with style.drawing(7.2, height_in, grid="x") as figure:
+        with style.drawing(layout.width_in, height_in, grid="x") as figure:
             _sheet(figure, sheet, layout, scale, margin)
             figure.axes[0].set_xlabel(texts[1])
             style.titled(figure, title + part, origin)

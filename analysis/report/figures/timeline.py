@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,7 +26,8 @@ LINES = {
     "dram": ("#009E73", ":"),
 }
 OTHERS = (("#CC79A7", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))), ("#E69F00", (0, (1, 1))))
-POINTS = 500  # of a curve: more than the paper's width shows
+POINTS = 500  # of a curve in a picture: more than the paper's width shows
+FINE = 2000  # of a curve that can be zoomed
 AROUND_NS = 5_000_000_000  # beside the run, so that the meter's own clock can be placed
 Curve = tuple[str, clocks.Floats, clocks.Floats]
 
@@ -33,9 +37,50 @@ def draw(suite: Suite, run: Run, clock: clocks.TargetClock) -> Figure | None:
 
     Only the run's stretch of the meters' records is read.
     """
-    curves = [*_meter_curves(suite, run, clock), *_rapl_curves(suite, run)]
-    if not curves:
+    return draw_curves(suite, run, curves(suite, run, clock))
+
+
+def curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
+    """By name the power of the meters' channels and of the packages' counters, finely."""
+    return [*_meter_curves(suite, run, clock), *_rapl_curves(suite, run)]
+
+
+def as_json(run: Run, fine: Sequence[Curve]) -> str:
+    """The curves for a browser, to a millisecond and a hundredth of a watt; a gap is a null."""
+    places = [
+        (name, np.where(np.isnan(s), np.interp(np.arange(len(s)), *_known(s)), s), watts)
+        for name, s, watts in fine
+    ]
+    shown = {
+        "names": [words.name_of(name) for name, _, _ in places],
+        "curves": [
+            [
+                np.round(s, 3).tolist(),
+                [None if np.isnan(w) else w for w in np.round(watts, 2).tolist()],
+            ]
+            for _, s, watts in places
+        ],
+        "phases": [
+            [
+                parse(phase.name).shown,
+                *(round((t - run.t_start_ns) / 1e9, 3) for t in (phase.t_start_ns, phase.t_end_ns)),
+            ]
+            for phase in run.phases
+        ],
+    }
+    return json.dumps(shown, separators=(",", ":"))
+
+
+def _known(values: clocks.Floats) -> tuple[clocks.Ints, clocks.Floats]:
+    places = np.flatnonzero(~np.isnan(values))
+    return places, values[places]
+
+
+def draw_curves(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
+    """The picture of these curves, with no more points than paper shows."""
+    if not fine:
         return None
+    curves = [_coarser(curve) for curve in fine]
     with style.drawing(7.2, 2.9) as figure:
         axis = figure.subplots()
         _shade(axis, run)
@@ -90,6 +135,23 @@ def _shade(axis: Axes, run: Run) -> None:
         )
 
 
+def _coarser(curve: Curve) -> Curve:
+    """Means of neighbours; a gap between or within these breaks the line behind them."""
+    name, seconds, watts = curve
+    each = -(-len(seconds) // POINTS)
+    if each <= 1:
+        return curve
+    cut = np.arange(0, len(seconds), each)
+    known = ~(np.isnan(seconds) | np.isnan(watts))
+    counts = np.add.reduceat(known.astype(float), cut)
+    sums = [np.add.reduceat(np.where(known, v, 0.0), cut) for v in (seconds, watts)]
+    broken = np.add.reduceat((~known).astype(float), cut) > 0
+    breaks = np.flatnonzero(broken & (counts > 0)) + 1
+    with np.errstate(invalid="ignore"):  # nothing known: a gap
+        seconds, watts = (np.insert(total / counts, breaks, np.nan) for total in sums)
+    return name, seconds, watts
+
+
 def _meter_curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
     start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
     end = clock.to_controller_ns(run.boot_id, run.t_end_ns)
@@ -111,7 +173,7 @@ def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
         if not inside.any():
             continue
         begins, ends = part.start_ns[inside], part.end_ns[inside]
-        each = max(1, round((end - start) / POINTS / np.median(ends - begins)))
+        each = max(1, round((end - start) / FINE / np.median(ends - begins)))
         for channel in meter.channels:
             mean = _means(begins, ends, part.power_w[channel][inside], each)
             parts.setdefault(channel, []).append(mean)
@@ -145,7 +207,7 @@ def _rapl_curves(suite: Suite, run: Run) -> list[Curve]:
 def _rapl_curve(suite: Suite, run: Run, zone: str) -> list[Curve]:
     """Mean power between samples of the counter; a step back is a wrap and is left out."""
     readings = rapl_readings(suite, run.run_id, zone)
-    readings = readings[:: max(1, len(readings) // POINTS)]
+    readings = readings[:: max(1, len(readings) // FINE)]
     if len(readings) < 2:
         return []
     t = np.array([(r.t_before_ns + r.t_after_ns) // 2 for r in readings], dtype=np.int64)

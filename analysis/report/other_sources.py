@@ -1,0 +1,112 @@
+"""What other sources on the target read: a battery, sensors, a graphics processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+from analysis.report import view, words
+from analysis.report.view import Blocks
+from analysis.stats.results import Results
+from analysis.stats.stats import estimate
+from analysis.suite.readers import of_other_zones
+from analysis.suite.records import Run, joint
+
+# What each can and cannot tell; sources of packages speak for themselves.
+SEES = {
+    "battery": (
+        "The battery's gauge sees the whole machine, display included, but only while it runs on "
+        "its battery; a gauge is renewed every 1 to 30 s, so that short runs lie within its steps."
+    ),
+    "hwmon": (
+        "Sensors of the board see the supply line that each is named after, at the rate at which "
+        "they are polled; what is drawn between two readings is not seen."
+    ),
+    "nvml": (
+        "NVML sees the graphics processor's board alone: not the processor, the memory or any disk."
+    ),
+}
+
+
+def section(found: Results) -> Blocks:
+    """One table of their joules, and what they see; nothing where there is none of them."""
+    runs = found.suite.compared_runs
+    names = dict.fromkeys(name for run in runs for name in run.other_sources)
+    sources = [name for name in names if of_other_zones(name, runs)]
+    if not sources:
+        return ()
+    rows = [row for source in sources for row in _rows(found, source)]
+    page = view.table(
+        "Other sources on the target: energy of whole runs, from the settled state to the tail",
+        ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"],
+        rows,
+        words=4,
+        origin=joint(run.origin for run in runs),
+        group=True,
+    )
+    failed = [f"{name}: {_failed(runs, name)}" for name in sources if _failed(runs, name)]
+    said = [SEES.get(name, "") for name in sources]
+    said += ["No verdict rests on them: they are whole runs, and in no sum."]
+    return page + view.paragraph(" ".join(filter(None, [*said, *failed])), "key")
+
+
+def _rows(found: Results, source: str) -> Iterator[list[str]]:
+    runs = [run for run in found.suite.compared_runs if source in run.other_sources]
+    zones = dict.fromkeys(str(zone["zone"]) for run in runs for zone in _zones(run, source))
+    for zone in zones:
+        for workload in found.suite.workloads:
+            for configuration in found.suite.configurations:
+                own = [
+                    (run, joules)
+                    for run in runs
+                    if (run.workload, run.configuration) == (workload, configuration)
+                    and (joules := _joules(run, source, zone)) is not None
+                ]
+                if not own:
+                    continue
+                blocks: dict[int, list[float]] = {}
+                for run, joules in own:
+                    blocks.setdefault(run.block, []).append(joules)
+                power_w = [joules / _seconds(run, source) for run, joules in own]
+                yield [
+                    source,
+                    zone,
+                    words.name_of(workload),
+                    found.suite.label(configuration),
+                    words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
+                    words.number(fmean(power_w)),
+                    str(len(blocks)),
+                ]
+
+
+def _zones(run: Run, source: str) -> list[Any]:
+    zones = run.other_sources.get(source, {}).get("zones")
+    return zones if isinstance(zones, list) else []
+
+
+def _joules(run: Run, source: str, zone: str) -> float | None:
+    """None where the source gave no figure, or had a gap."""
+    for one in _zones(run, source):
+        if one.get("zone") == zone and isinstance(one.get("energy_uj"), int | float):
+            return float(one["energy_uj"]) / 1e6
+    return None
+
+
+def _seconds(run: Run, source: str) -> float:
+    record = run.other_sources[source]
+    return max(float(record["t_end_ns"]) - float(record["t_start_ns"]), 1.0) / 1e9
+
+
+def _failed(runs: Sequence[Run], source: str) -> str:
+    """In how many runs it gave no figure, and the first reason."""
+    reasons = [
+        str(run.other_sources[source].get("error") or "a reading failed")
+        for run in runs
+        if source in run.other_sources
+        and (
+            "error" in run.other_sources[source]
+            or any(zone.get("energy_uj") is None for zone in _zones(run, source))
+        )
+    ]
+    return f"no figure in {len(reasons)} runs ({reasons[0].rstrip('.')})." if reasons else ""
