@@ -237,6 +237,15 @@ class TraceResult:
 
 
 @dataclass(frozen=True)
+class NotebookResult:
+    """`fde notebook`: the copy, and the suite that it is of; with --json nothing is opened."""
+
+    ok: bool
+    notebook: str
+    suite: str
+
+
+@dataclass(frozen=True)
 class MeterSetting:
     """A setting of a kind of meter."""
 
@@ -286,6 +295,7 @@ COMMANDS: dict[str, type[Any]] = {
     "summary": SummaryResult,
     "compare": CompareResult,
     "trace": TraceResult,
+    "notebook": NotebookResult,
     "meters": MetersResult,
     "measure": CommandDocument,
 }
