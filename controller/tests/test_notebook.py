@@ -20,7 +20,7 @@ from contract.errors import ControllerError
 from contract.places import ROOT
 from controller import notebook
 from controller.cli.app import main
-from validation.synthetic.suite import Options, write_suite
+from validation.synthetic.suite import Options, write_group, write_suite
 
 OURS = Path(analysis.__path__[0]) / notebook.NAME
 
@@ -40,7 +40,10 @@ def test_a_copy_is_beside_the_suite_and_stays_as_it_is_edited(
     assert made.read_bytes() == OURS.read_bytes()
     assert not check(suite).problems  # the seal is as it was
     document = json.loads(made.read_text(encoding="utf-8"))
-    document["cells"].append({"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "mine"})
+    mine = {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "mine"}
+    document["cells"].append(
+        mine
+    )
     made.write_text(json.dumps(document), encoding="utf-8")
     assert main(["notebook", str(suite), "--copy"]) == 0
     assert "as it was left" in capsys.readouterr().out
@@ -85,12 +88,11 @@ def test_what_is_no_suite_is_refused(
 
 
 def test_a_group_names_its_suites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for host in ("first", "second"):
-        options = Options(blocks=2, workloads=("idle",), host=host, group="g")
-        write_suite(tmp_path / "g" / host, options)
-    (tmp_path / "g" / "group.json").write_text('{"format": "fde-group/1"}', encoding="utf-8")
-    assert main(["notebook", str(tmp_path / "g")]) == 1
-    assert "name one of its suites" in capsys.readouterr().err
+    options = Options(blocks=2, workloads=("idle",))
+    folder = write_group(tmp_path, {"alder": 1.0, "birch": 1.0}, options)
+    assert main(["notebook", str(folder)]) == 1
+    told = capsys.readouterr().err
+    assert "name one of its suites" in told and "alder" in told and told.count("\n") == 1
 
 
 def test_without_a_suite_it_takes_the_example_and_leaves_it_alone(
