@@ -47,6 +47,7 @@ except ModuleNotFoundError as missing:
     ) from None
 
 Floats = npt.NDArray[np.float64]
+pl.Config.set_tbl_rows(24)
 
 
 def find_suite() -> Path:
@@ -138,24 +139,24 @@ phases
 
 # %%
 if run_id and power.height:
-    figure, axis = plt.subplots(figsize=(9, 3.2))
-    for (source, name), windows_of_one in power.group_by(
-        "source", "component", maintain_order=True
-    ):
-        axis.step(
-            windows_of_one["end_s"], windows_of_one["power_w"], lw=0.9, label=f"{name} ({source})"
-        )
-    for i, (name, *_, start_s, end_s) in enumerate(phases.iter_rows()):
-        axis.axvspan(start_s, end_s, color="tab:blue", alpha=0.12 if i % 2 else 0.06, lw=0)
-        axis.annotate(
-            *(name, ((start_s + end_s) / 2, 1.01)),
-            xycoords=axis.get_xaxis_transform(),
+    figure, axis = plt.subplots(figsize=(9, 3.4))
+    for (source, name), one in power.group_by("source", "component", maintain_order=True):
+        start_s, end_s = one["start_s"].to_numpy(), one["end_s"].to_numpy()
+        gaps = np.flatnonzero(start_s[1:] > end_s[:-1] + 1e-6) + 1
+        seconds_of = np.insert(np.column_stack([start_s, end_s]).ravel(), 2 * gaps, np.nan)
+        watts_of = np.insert(np.repeat(one["power_w"].to_numpy(), 2), 2 * gaps, np.nan)
+        axis.plot(seconds_of, watts_of, lw=0.9, label=f"{name} ({source})")
+    for i, (name, _, _, begin, end) in enumerate(phases.iter_rows()):
+        axis.axvspan(begin, end, color="tab:blue", alpha=0.12 if i % 2 else 0.06, lw=0)
+        axis.text(
+            *((begin + end) / 2, 1.01 + 0.06 * (i % 3), name),
+            transform=axis.get_xaxis_transform(),
             ha="center",
             fontsize=8,
         )
     axis.set(xlabel="time since the start of the run (s)", ylabel="power (W)", ylim=(0, None))
-    axis.set_title(f"{run_id}{label_of(suite.origin)}", pad=16, fontsize=10)
-    axis.legend(ncols=4, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    axis.set_title(f"{run_id}{label_of(suite.origin)}", pad=38, fontsize=10)
+    axis.legend(ncols=4, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18))
     plt.show()
 else:
     print("No run finished, or nothing recorded its power: there is no picture.")
@@ -844,7 +845,12 @@ def draw_payback(
     axis.set_title(f"Payback of {workload}{label_of(suite.origin)}", fontsize=10)
     axis.legend(fontsize=8)
     plt.show()
-    print(moved.select("against", "runs", "years", "net_present_value"))
+    for against, runs_, years, worth_now in moved.select(
+        *("against", "runs", "years", "net_present_value")
+    ).iter_rows():
+        repaid = "no payback" if years is None else f"repaid after {years:.3g} years"
+        often = "" if runs_ is None else f" ({runs_:,.0f} runs)"
+        print(f"instead of {against}: {repaid}{often}, worth today {worth_now:,.2f} {currency}")
 
 
 shown: list[dict[str, object]] = []  # what the last move of a slider gave
@@ -945,7 +951,7 @@ else:
     axes[1].text(0.5, 0.5, "this suite does not unpack", ha="center", va="center")
     axes[1].axis("off")
 for axis in axes:
-    axis.tick_params(axis="x", labelsize=7)
+    axis.tick_params(axis="x", labelsize=7, rotation=15)
 figure.tight_layout()
 plt.show()
 
@@ -957,7 +963,10 @@ for axis, place in zip(axes.flat, places, strict=False):
     one = sassani.filter(pl.col("entry") == place)
     names = [f"{s} {w}"[:22] for s, w in one.select("subject", "software").iter_rows()]
     axis.barh(names, one["value"], color="tab:grey")
-    axis.set_title(f"{place}: {one['operation'][0]}, {one['pattern'][0]}", fontsize=7)
+    axis.set_title(
+        f"{place.replace('figure-', 'Figure ')}: {one['operation'][0]}, {one['pattern'][0]}",
+        fontsize=7,
+    )
     axis.tick_params(labelsize=6)
 figure.suptitle("Sassani et al. 2020: speeds as printed (Mb/s)", fontsize=10)
 figure.tight_layout()
@@ -1026,12 +1035,12 @@ printed = {
     .iter_rows()
 }
 extra = printed["price", "opal"] - printed["price", "plain"]
-paper_runs, *_ = payback(
+paper_runs = payback(
     *(printed["saving", "opal"], extra, printed["electricity-price", ""]),
     interest=0.0,
     a_day=1.0,
     life=1.0,
-)
+)[0]
 print(f"{paper_runs:,.0f} runs; the paper says almost {printed['payback-runs', 'opal']:,.0f}.")
 
 # %% [markdown]
