@@ -23,6 +23,8 @@ from analysis.stats.results import Results, results
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
 from analysis.tests.notebook_cells import SCRIPT, notebook_of
+from analysis.tests.pages import change_plan
+from validation.synthetic.folder import RANGE_UJ
 from validation.synthetic.suite import ASSUMPTIONS, SLOWER, Options, write_suite
 
 
@@ -109,6 +111,7 @@ def test_a_slider_moves_the_payback(cells: dict[str, Any]) -> None:
     assert [row["runs"] for row in cells["shown"]] == pytest.approx([2 * runs for runs in before])
 
 
+@pytest.mark.filterwarnings("ignore:The MLE may be on the boundary")
 def test_the_mixed_model_is_that_of_statsmodels(found: Results, cells: dict[str, Any]) -> None:
     """Of a block's share that is not 0, and with runs missing."""
     generator = np.random.default_rng(3)
@@ -161,6 +164,23 @@ def test_it_runs_on_a_suite_without_runs(tmp_path: Path, small_suite: Path) -> N
     shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns("runs"))
     made = notebook_of(tmp_path / "s")
     assert made["run_id"] == "" and set(made["differing"].values()) == {0}
+
+
+def test_a_counter_that_starts_again_in_a_phase_is_counted_through(tmp_path: Path) -> None:
+    options = Options(blocks=1, workloads=("sql",), counter_start_uj=RANGE_UJ - 20_000_000)
+    write_suite(tmp_path / "s", options)
+    made = notebook_of(tmp_path / "s")
+    assert (made["edges_of_counters"]["end_uj"] < made["edges_of_counters"]["start_uj"]).any()
+    assert set(made["differing"].values()) == {0}
+
+
+def test_intervals_that_hold_at_any_look_are_the_reports(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", Options(blocks=6, workloads=("sql",), interval_ms=100))
+    narrow = notebook_of(tmp_path / "s")["ratios"]["high"].to_list()
+    change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
+    made = notebook_of(tmp_path / "s")
+    assert all(a > b for a, b in zip(made["ratios"]["high"], narrow, strict=True))
+    assert set(made["differing"].values()) == {0} and "p" not in made["differing"]
 
 
 def test_it_runs_on_a_suite_full_of_faults(night: FaultySuite) -> None:
