@@ -35,53 +35,38 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _fit = lru_cache(maxsize=8)(fit)  # one pass over a whole recording
-TEXT, NUMBER, WHOLE = pl.String(), pl.Float64(), pl.Int64()
-RUNS: Mapping[str, pl.DataType] = {
-    "run_id": TEXT,
-    "block": WHOLE,
-    **dict.fromkeys(("workload", "configuration", "state", "reason", "started"), TEXT),
-    "duration_s": NUMBER,
-    "origin": TEXT,
-}
-PHASES: Mapping[str, pl.DataType] = {
-    "phase": TEXT,
-    **dict.fromkeys(("start_ns", "end_ns"), WHOLE),
-    **dict.fromkeys(("start_s", "end_s"), NUMBER),
-}
-POWER: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(("source", "component"), TEXT),
-    **dict.fromkeys(("start_ns", "end_ns"), WHOLE),
-    **dict.fromkeys(("start_s", "end_s", "power_w"), NUMBER),
-}
-CONTRASTS: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(("base", "other"), TEXT),
-    "declared": pl.Boolean(),
-    "workloads": pl.List(pl.String()),
-    "n": WHOLE,
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_typical"), NUMBER),
-    **dict.fromkeys(("p_value", "p_adjusted"), NUMBER),
-    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted", "p_permutation"), NUMBER),
-    "verdict": TEXT,
-}
 ENDS = {"": "mid", "_low": "low", "_high": "high"}
 SPANS = (
     *("runs", "hours", "years", "kwh_per_year", "saving_per_year"),
     *("net_present_value", "break_even_price", "break_even_electricity"),
 )
-PAYBACK: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(("workload", "against"), TEXT),
-    "n": WHOLE,
-    "runs_per_day": NUMBER,
-    "demonstrated": pl.Boolean(),
-    **{f"{name}{end}": NUMBER for name in ("saving_j", *SPANS) for end in ENDS},
-    "probability": NUMBER,
-    **dict.fromkeys(("after_work", "origin"), TEXT),
+_KINDS: Mapping[str, pl.DataType] = {
+    **{"": pl.String(), "i": pl.Int64(), "f": pl.Float64(), "b": pl.Boolean()},
+    "l": pl.List(pl.String()),
 }
-BATTERY: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(("workload", "configuration"), TEXT),
-    **dict.fromkeys(("energy_j", "runs", "runs_low", "runs_high"), NUMBER),
-    "origin": TEXT,
-}
+
+
+def _schema(columns: str) -> dict[str, pl.DataType]:
+    """Columns of a table from `name:kind name:kind`; texts are without a kind."""
+    parts = (column.partition(":") for column in columns.split())
+    return {name: _KINDS[kind] for name, _, kind in parts}
+
+
+RUNS = _schema(
+    "run_id block:i workload configuration state reason started duration_s:f origin",
+)
+PHASES = _schema("phase start_ns:i end_ns:i start_s:f end_s:f")
+POWER = _schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
+CONTRASTS = _schema(
+    "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f ratio_typical:f "
+    "p_value:f p_adjusted:f p_equivalence:f p_equivalence_adjusted:f p_permutation:f verdict"
+)
+_OF_SPANS = " ".join(f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ENDS)
+PAYBACK = _schema(
+    "workload against n:i runs_per_day:f demonstrated:b "
+    f"{_OF_SPANS} probability:f after_work origin"
+)
+BATTERY = _schema("workload configuration energy_j:f runs:f runs_low:f runs_high:f origin")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,7 +155,7 @@ class Suite:
         ]
         rows += [_named(r) | {"state": "void", "reason": r.reason} for r in suite.void]
         rows += [_named(r) | {"state": "skipped", "reason": r.reason} for r in suite.skipped]
-        return pl.DataFrame(rows, schema=dict(RUNS)).sort("run_id")
+        return pl.DataFrame(rows, schema=RUNS).sort("run_id")
 
     @property
     def energy(self) -> pl.DataFrame:
@@ -210,7 +195,7 @@ class Suite:
             (name, *map(placed.get, at), *((t - found.t_start_ns) / 1e9 for t in at))
             for name, at in edges_of
         ]
-        return pl.DataFrame(rows, schema=dict(PHASES), orient="row")
+        return pl.DataFrame(rows, schema=PHASES, orient="row")
 
     def power(self, run: str, around_s: float = 0.0) -> pl.DataFrame:
         """Raw power over time of a finished run, and `around_s` seconds before and after it.
@@ -230,13 +215,13 @@ class Suite:
         start, end = (
             clock.to_controller_ns(found.boot_id, t) for t in (found.t_start_ns, found.t_end_ns)
         )
-        frames = [pl.DataFrame(schema=dict(POWER))]
+        frames = [pl.DataFrame(schema=POWER)]
         if start is not None and end is not None:
             for meter in self.results.suite.meters:
                 timing = _fit(meter.samples, meter.timing, meter.arrival_delay_limit_s)
                 for part in windows(meter.samples, timing, meter.channels):
                     frames += _meter_rows(meter, part, start, (start - around_ns, end + around_ns))
-        frames.append(pl.DataFrame(list(self._rapl_rows(found)), schema=dict(POWER), orient="row"))
+        frames.append(pl.DataFrame(list(self._rapl_rows(found)), schema=POWER, orient="row"))
         return pl.concat(frames)
 
     def contrasts(self) -> pl.DataFrame:
@@ -247,7 +232,7 @@ class Suite:
         ('plain', 'opal', 2)
         """
         rows = [_contrast(one) for one in self.results.contrasts]
-        return pl.DataFrame(rows, schema=dict(CONTRASTS))
+        return pl.DataFrame(rows, schema=CONTRASTS)
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
         """The self-encrypting disk against each software, by workload, and for the duty profile
@@ -270,7 +255,7 @@ class Suite:
         found = costs.paybacks(suite, self.energy)
         if suite.assumptions is not None and suite.assumptions.duty:
             found = [*costs.profiles(suite, self.energy), *found]
-        return pl.DataFrame([_payback(p) for p in found], schema=dict(PAYBACK))
+        return pl.DataFrame([_payback(p) for p in found], schema=PAYBACK)
 
     def battery(self, **assumptions: object) -> pl.DataFrame:
         """Runs that a full battery holds, by workload and configuration; assumptions as `payback`.
@@ -284,7 +269,7 @@ class Suite:
             | {"energy_j": b.energy_j.mean, **_spread("runs", b.runs)}
             for b in found
         ]
-        return pl.DataFrame(rows, schema=dict(BATTERY))
+        return pl.DataFrame(rows, schema=BATTERY)
 
     def _assuming(self, changes: Mapping[str, object]) -> records.Suite:
         """The suite with other assumptions."""
@@ -353,7 +338,7 @@ def _meter_rows(
         frame = pl.DataFrame(columns).with_columns(
             source=pl.lit(meter.name), component=pl.lit(channel)
         )
-        yield frame.select(list(POWER)).cast(dict(POWER))  # type: ignore[arg-type]
+        yield frame.select(list(POWER)).cast(POWER)  # type: ignore[arg-type]
 
 
 def _middle_ns(reading: Reading) -> int:

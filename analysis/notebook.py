@@ -42,8 +42,8 @@ try:
 except ModuleNotFoundError as missing:
     raise SystemExit(
         f"This notebook needs the package fde-energy-testbed, and {missing.name} is not here: run "
-        "pip install 'fde-energy-testbed[notebook]' in the environment of this kernel, or open it "
-        "with fde notebook."
+        "pip install 'fde-energy-testbed[notebook]' in the environment of this kernel, or in a "
+        "checkout pip install '.[notebook]'; or open it with fde notebook."
     ) from None
 
 Floats = npt.NDArray[np.float64]

@@ -111,6 +111,15 @@ def test_a_slider_moves_the_payback(cells: dict[str, Any]) -> None:
     assert [row["runs"] for row in cells["shown"]] == pytest.approx([2 * runs for runs in before])
 
 
+def test_without_widgets_the_picture_of_the_plan_is_there(
+    small_suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    made = notebook_of(small_suite)
+    assert "Sliders need ipywidgets" in capsys.readouterr().out
+    assert made["sliders"] == {} and made["shown"] == made["payback_table"].rows(named=True)
+
+
 @pytest.mark.filterwarnings("ignore:The MLE may be on the boundary")
 def test_the_mixed_model_is_that_of_statsmodels(found: Results, cells: dict[str, Any]) -> None:
     """Of a block's share that is not 0, and with runs missing."""
