@@ -48,6 +48,7 @@ except ModuleNotFoundError as missing:
 
 Floats = npt.NDArray[np.float64]
 pl.Config.set_tbl_rows(24)
+plt.rcParams["text.parse_math"] = False  # names come from the suite's folder
 
 
 def find_suite() -> Path:

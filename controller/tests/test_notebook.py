@@ -41,9 +41,7 @@ def test_a_copy_is_beside_the_suite_and_stays_as_it_is_edited(
     assert not check(suite).problems  # the seal is as it was
     document = json.loads(made.read_text(encoding="utf-8"))
     mine = {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "mine"}
-    document["cells"].append(
-        mine
-    )
+    document["cells"].append(mine)
     made.write_text(json.dumps(document), encoding="utf-8")
     assert main(["notebook", str(suite), "--copy"]) == 0
     assert "as it was left" in capsys.readouterr().out
