@@ -161,6 +161,11 @@ trace: venv ## draw the power over the time of one run: make trace RUN=<run id> 
 	$(NEED_SUITE)
 	@$(FDE) trace $(THE_SUITE) $(call quoted,$(RUN)) --out $(FDE_BUILD)/traces
 
+.PHONY: notebook
+notebook: venv ## the notebook of the newest suite in JupyterLab; without a suite, of a synthetic one
+	@folder=$(THE_SUITE); [ -n "$$folder" ] || folder=$$($(PY) -m validation.synthetic data/suites); \
+	  $(FDE) notebook "$$folder"
+
 .PHONY: synthetic
 synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled synthetic, and its report
 	@folder=$$($(PY) -m validation.synthetic data/suites) && $(FDE) report "$$folder"

@@ -238,6 +238,15 @@ class TraceResult:
 
 
 @dataclass(frozen=True)
+class NotebookResult:
+    """`fde notebook`: the copy, and the suite that it is of; with --json nothing is opened."""
+
+    ok: bool
+    notebook: str
+    suite: str
+
+
+@dataclass(frozen=True)
 class MeterSetting:
     """A setting of a kind of meter."""
 
@@ -287,6 +296,7 @@ COMMANDS: dict[str, type[Any]] = {
     "summary": SummaryResult,
     "compare": CompareResult,
     "trace": TraceResult,
+    "notebook": NotebookResult,
     "meters": MetersResult,
     "measure": CommandDocument,
 }

@@ -1,27 +1,36 @@
-"""The notebook says what the report says."""
+"""The notebook says what the report says, on suites of every kind, and can be moved."""
 
 from __future__ import annotations
 
-import runpy
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jupytext
+import matplotlib.pyplot as plt
+import numpy as np
 import polars as pl
 import pytest
+import statsmodels.formula.api as smf
 
-from analysis.money.costs import paybacks
-from analysis.stats.results import Results
-
-SCRIPT = Path(__file__).parents[1] / "notebook.py"
+from analysis import to_pandas
+from analysis.money import costs
+from analysis.stats.results import Results, results
+from analysis.tests.faulty_suite import FaultySuite
+from analysis.tests.known import known
+from analysis.tests.notebook_cells import SCRIPT, notebook_of
+from analysis.tests.pages import change_plan
+from validation.synthetic.folder import RANGE_UJ
+from validation.synthetic.suite import ASSUMPTIONS, SLOWER, Options, write_suite
 
 
 @pytest.fixture(scope="module")
 def cells(found: Results) -> dict[str, Any]:
-    """The names that its cells leave."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FDE_SUITE_DIR", str(found.suite.folder))
-        return runpy.run_path(str(SCRIPT))
+    return notebook_of(found.suite.folder)
 
 
 def rows(frame: pl.DataFrame, *columns: str) -> dict[tuple[str, ...], list[float]]:
@@ -42,6 +51,33 @@ def test_means_and_ratios_are_the_reports(found: Results, cells: dict[str, Any])
             assert values == pytest.approx(told[key], rel=1e-9)
 
 
+def test_nothing_differs_from_the_report(cells: dict[str, Any]) -> None:
+    compared = ("rapl", "meter", "means", "ratios", "p", "savings", "payback", "battery")
+    assert cells["differing"] == dict.fromkeys(compared, 0)
+
+
+def test_a_comparison_sees_what_differs(cells: dict[str, Any]) -> None:
+    means = cells["means"].select("workload", "configuration", "mean", "low")
+    keys = ("workload", "configuration")
+    assert cells["compare"]("", means, means, *keys) == 0
+    assert cells["compare"]("", means.with_columns(pl.col("low") * 1.0001), means, *keys) == 24
+    assert cells["compare"]("", means.head(20), means, *keys) == 4
+
+
+def test_joules_by_overlap_are_those_of_every_kind_of_run(
+    found: Results, cells: dict[str, Any]
+) -> None:
+    """The first run's; shares of time alone would not do."""
+    made = cells["by_overlap"]
+    told = found.energy.filter(run_id=cells["run_id"], component="system")
+    by_phase = dict(told.select("phase", "energy_j").iter_rows())
+    assert made.height > 2
+    for phase, share_j, energy_j in made.iter_rows():
+        assert energy_j == pytest.approx(by_phase[phase], rel=1e-9)
+        assert abs(share_j - energy_j) < 0.05 * energy_j
+    assert (made["share_j"] - made["energy_j"]).abs().max() > 1e-6
+
+
 def test_joules_by_phase_are_of_every_run(found: Results, cells: dict[str, Any]) -> None:
     made = cells["by_phase"].filter(workload="sql", configuration="opal", phase="all")
     runs = found.energy.filter(
@@ -53,17 +89,146 @@ def test_joules_by_phase_are_of_every_run(found: Results, cells: dict[str, Any])
 
 def test_payback_is_the_reports(found: Results, cells: dict[str, Any]) -> None:
     told = {
-        p.against: p.runs
-        for p in paybacks(found.suite, found.energy)
-        if p.workload == "kernel_tree" and p.demonstrated
+        p.against: p
+        for p in costs.paybacks(found.suite, found.energy)
+        if p.workload == cells["workload"] == "kernel_tree"
     }
-    made = {row["configuration"]: row for row in cells["payback"].iter_rows(named=True)}
+    made = {row["against"]: row for row in cells["payback_table"].iter_rows(named=True)}
     assert made.keys() == told.keys() and made
-    for name, row in made.items():
-        runs = told[name]
-        assert runs is not None
-        own = (row["runs"], row["runs_low"], row["runs_high"])
-        assert own == pytest.approx((runs.mid, runs.low, runs.high), rel=1e-9)
+    assert any(p.demonstrated for p in told.values())
+    for name, p in told.items():
+        row, value = made[name], p.net_present_value
+        for figure, of in (("runs", p.runs), ("years", p.years), ("net_present_value", value)):
+            own = [row[f"{figure}{end}"] for end in ("", "_low", "_high")]
+            assert own == ([None] * 3 if of is None else pytest.approx([of.mid, of.low, of.high]))
+
+
+def test_a_slider_moves_the_payback(cells: dict[str, Any]) -> None:
+    before = cells["payback_table"]["runs"].to_list()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plt, "show", lambda: plt.close("all"))
+        cells["sliders"]["price"].value = 50.0  # twice what the plan assumes
+    assert [row["runs"] for row in cells["shown"]] == pytest.approx([2 * runs for runs in before])
+
+
+def test_without_widgets_the_picture_of_the_plan_is_there(
+    small_suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    made = notebook_of(small_suite)
+    assert "Sliders need ipywidgets" in capsys.readouterr().out
+    assert made["sliders"] == {} and made["shown"] == made["payback_table"].rows(named=True)
+
+
+@pytest.mark.filterwarnings("ignore:The MLE may be on the boundary")
+def test_the_mixed_model_is_that_of_statsmodels(found: Results, cells: dict[str, Any]) -> None:
+    """Of a block's share that is not 0, and with runs missing."""
+    generator = np.random.default_rng(3)
+    cases = [(b, c) for b in range(12) for c in ("plain", "x", "y") if (b, c) != (4, "x")]
+    effect = dict(enumerate(generator.normal(0, 0.05, 12)))
+    frame = pl.DataFrame(
+        {
+            "block": [b for b, _ in cases],
+            "configuration": [c for _, c in cases],
+            "energy_j": [
+                float(np.exp(5 + effect[b] + 0.1 * (c == "x") + generator.normal(0, 0.01)))
+                for b, c in cases
+            ],
+        }
+    )
+    made = cells["mixed_model"](frame, "plain")
+    data = to_pandas(frame.with_columns(log_j=pl.col("energy_j").log()))
+    model = smf.mixedlm("log_j ~ C(configuration)", data, groups=data["block"]).fit(reml=True)
+    fixed = model.fe_params.to_numpy()[1:]
+    assert np.log(made["ratio"].to_numpy()) == pytest.approx(fixed, abs=1e-5)
+    half = (np.log(made["high"] / made["low"]) / 2).to_numpy()
+    freedom = len(cases) - 3 - 11
+    error = half / float(cells["special"].stdtrit(freedom, 0.975))
+    assert error == pytest.approx(model.bse_fe.to_numpy()[1:], rel=1e-3)
+    own = cells["mixed"].filter(workload="sql", configuration="opal")["ratio"].item()
+    told = found.summary.filter(workload="sql", configuration="opal", component="system")
+    assert own == pytest.approx(told["ratio"].item(), rel=1e-9)  # nothing is missing
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(blocks=1, workloads=("sql", "idle"), configurations=("plain", "opal")),
+        Options(blocks=2, workloads=("idle",), configurations=("opal", "dmcrypt-aes256")),
+    ],
+    ids=["one block", "no baseline"],
+)
+def test_it_runs_on_whatever_suite_there_is(tmp_path: Path, options: Options) -> None:
+    write_suite(tmp_path / "s", options)
+    assert set(notebook_of(tmp_path / "s")["differing"].values()) == {0}
+
+
+def test_it_runs_without_a_meter(tmp_path: Path, small_suite: Path) -> None:
+    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns("meters"))
+    made = notebook_of(tmp_path / "s")
+    assert made["component"] == "package-0" and set(made["differing"].values()) == {0}
+
+
+def test_it_runs_on_a_suite_without_runs(tmp_path: Path, small_suite: Path) -> None:
+    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns("runs"))
+    made = notebook_of(tmp_path / "s")
+    assert made["run_id"] == "" and set(made["differing"].values()) == {0}
+
+
+def test_a_counter_that_starts_again_in_a_phase_is_counted_through(tmp_path: Path) -> None:
+    options = Options(blocks=1, workloads=("sql",), counter_start_uj=RANGE_UJ - 20_000_000)
+    write_suite(tmp_path / "s", options)
+    made = notebook_of(tmp_path / "s")
+    assert (made["edges_of_counters"]["end_uj"] < made["edges_of_counters"]["start_uj"]).any()
+    assert set(made["differing"].values()) == {0}
+
+
+def test_intervals_that_hold_at_any_look_are_the_reports(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", Options(blocks=6, workloads=("sql",), interval_ms=100))
+    narrow = notebook_of(tmp_path / "s")["ratios"]["high"].to_list()
+    change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
+    made = notebook_of(tmp_path / "s")
+    assert all(a > b for a, b in zip(made["ratios"]["high"], narrow, strict=True))
+    assert set(made["differing"].values()) == {0} and "p" not in made["differing"]
+
+
+def test_it_runs_on_a_suite_full_of_faults(night: FaultySuite) -> None:
+    assert set(notebook_of(night.folder)["differing"].values()) == {0}
+
+
+def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report_does(
+    tmp_path: Path,
+) -> None:
+    names = ("plain", "sed-unlocked", "opal", "dmcrypt-aes256")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ASSUMPTIONS, "after_work", "idle")
+        slower = {**SLOWER, "sed-unlocked": 1.05}
+        options = Options(workloads=("sql", "idle"), configurations=names, slower=slower)
+        write_suite(tmp_path / "s", options)
+    found = results(tmp_path / "s")
+    computed = costs.paybacks(found.suite, found.energy)[0]
+    assert computed.after_work == "idle" and computed.otherwise is not None
+    assert known(costs.between_disks(found.suite, "dmcrypt-aes256"))
+    made = notebook_of(tmp_path / "s")
+    assert made["savings"]["saving_j"].item() == pytest.approx(computed.saving_j.mean)
+    assert replace(computed, otherwise=None).demonstrated is computed.demonstrated
+    assert set(made["differing"].values()) == {0}
+
+
+def test_without_its_package_it_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copy(SCRIPT, tmp_path)
+    (tmp_path / "analysis.py").write_text("raise ModuleNotFoundError(name='analysis')")
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "notebook.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "pip install 'fde-energy-testbed[notebook]'" in done.stderr
 
 
 def test_the_notebook_is_the_paired_script() -> None:
@@ -72,3 +237,5 @@ def test_the_notebook_is_the_paired_script() -> None:
         for path in (SCRIPT, SCRIPT.with_suffix(".ipynb"))
     )
     assert script == notebook, "run: jupytext --to ipynb analysis/notebook.py"
+    code = [source for kind, source in notebook if kind == "code" and source]
+    assert len(code) >= 26 and notebook[-2][1].startswith("## Your question")

@@ -1,4 +1,4 @@
-"""`load`, and the recipes of docs/recipes.md, each run as it stands there."""
+"""`load`, and the recipes of docs/recipes.md and library.md, each run as it stands there."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from analysis.suite.records import SuiteError
 from analysis.tests.pages import Shared
 from validation.synthetic.suite import Options, write_suite
 
-RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", RECIPES.read_text(encoding="utf-8"), re.M | re.S)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("recipes.md", "library.md"))
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGES, re.M | re.S)
 SMALL = Options(blocks=3, interval_ms=100, workloads=("file_io", "kernel_grep"))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from analysis.tests.notebook_cells import notebook_of
 from controller import seal
 from lab.state import Layout
 from validation import closure
@@ -87,3 +88,10 @@ def test_the_seal_holds_and_the_report_says_modelled(suite: Path) -> None:
     assert "modelled" in (suite / "report.html").read_text(encoding="utf-8")
     timing = json.loads((suite / "timing.json").read_text(encoding="utf-8"))
     assert 0 < timing["measuring_share"] < 1
+
+
+def test_the_notebook_says_what_the_report_says(suite: Path) -> None:
+    """Of readings that an instrument made, with its delays: joules from raw windows among them."""
+    cells = notebook_of(suite)
+    assert cells["by_overlap"].height > 0 and cells["by_counter"].height > 0
+    assert set(cells["differing"].values()) == {0}

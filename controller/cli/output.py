@@ -67,9 +67,14 @@ def say(line: str) -> None:
     print(names.printable(line), flush=True)
 
 
+def there() -> list[Path]:
+    """The suites that there are."""
+    return [path for path in suites_folder().glob("*/") if not path.name.startswith(".")]
+
+
 def newest() -> Path:
     """The suite that was written to last. Raises ControllerError."""
-    folders = [path for path in suites_folder().glob("*/") if not path.name.startswith(".")]
+    folders = there()
     if not folders:
         raise ControllerError(
             f"There is no suite in {suites_folder()}: `fde run` makes one; or name its folder."

@@ -13,6 +13,7 @@ from contract import names
 from contract.command_results import (
     CompareResult,
     ContrastResult,
+    NotebookResult,
     ReportResult,
     SuiteSummary,
     SuiteVerified,
@@ -21,7 +22,7 @@ from contract.command_results import (
     VerifyResult,
 )
 from contract.places import build_folder
-from controller.cli.output import Json, SuiteDir, SuiteDirs, finished, newest, say
+from controller.cli.output import Json, SuiteDir, SuiteDirs, finished, newest, say, there
 
 if TYPE_CHECKING:
     from analysis.stats.results import Results
@@ -175,6 +176,33 @@ def trace(
         traced = tracing.trace(suite or newest(), run, out or build_folder() / "traces")
         say(f"{traced.svg}\n{traced.png}")
         return TraceResult(True, str(traced.svg), str(traced.png))
+
+    return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=RESULTS)
+def notebook(
+    suite: SuiteDir = None,
+    only_copy: Annotated[
+        bool, typer.Option("--copy", help="Put the notebook there and open nothing.")
+    ] = False,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open a browser, or print the address.")
+    ] = True,
+    as_json: Json = False,
+) -> bool:
+    """Open the notebook of a suite in JupyterLab: from its raw readings to its payback, in cells to
+    be changed. Where there is no suite yet, on an example."""
+
+    def work() -> NotebookResult:
+        from controller import notebook as notebooks
+
+        made = notebooks.copy(suite or (newest() if there() else notebooks.example()))
+        kept = "" if made.new else " (as it was left; remove it for a new one)"
+        say(f"notebook: {made.notebook}{kept}")
+        opened = not (only_copy or as_json)
+        status = notebooks.open_in_lab(made, browser) if opened else 0
+        return NotebookResult(status == 0, str(made.notebook), str(made.suite))
 
     return finished(as_json, work)
 

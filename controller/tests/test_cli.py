@@ -89,6 +89,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "summary": ([suites[0]], 0),
         "compare": ([*suites, "--out", str(tmp_path)], 0),
         "trace": ([suites[0], run_id, "--out", str(tmp_path)], 0),
+        "notebook": ([suites[0]], 0),
         "meters": ([], 0),
     }
     arguments, status = words[command]

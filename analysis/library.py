@@ -1,0 +1,374 @@
+"""A suite's folder for programs and notebooks: its runs, joules, power, contrasts and payback.
+
+A façade: every figure is the one of the report, computed by the same functions. Tables are Polars
+data frames; `to_pandas` makes pandas of them. What is not in `analysis.__all__` may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analysis.energy.energy import RAPL, run_edges
+from analysis.energy.windows import Windows, fit, windows
+from analysis.money import costs
+from analysis.money.payback import Payback
+from analysis.report.tables import judged_component
+from analysis.stats.contrasts import Contrast
+from analysis.stats.results import Results, results
+from analysis.stats.stats import Span
+from analysis.suite import records
+from analysis.suite.assumptions import Assumptions
+from analysis.suite.records import Meter, Run, SuiteError
+from analysis.suite.suite_folder import rapl_samples
+from contract import names, schema
+from instrumentation.sources.counter import Reading, difference
+from instrumentation.sources.zones import default_max_power_w
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_fit = lru_cache(maxsize=8)(fit)  # one pass over a whole recording
+ENDS = {"": "mid", "_low": "low", "_high": "high"}
+SPANS = (
+    *("runs", "hours", "years", "kwh_per_year", "saving_per_year"),
+    *("net_present_value", "break_even_price", "break_even_electricity"),
+)
+_KINDS: Mapping[str, pl.DataType] = {
+    **{"": pl.String(), "i": pl.Int64(), "f": pl.Float64(), "b": pl.Boolean()},
+    "l": pl.List(pl.String()),
+}
+
+
+def _schema(columns: str) -> dict[str, pl.DataType]:
+    """Columns of a table from `name:kind name:kind`; texts are without a kind."""
+    parts = (column.partition(":") for column in columns.split())
+    return {name: _KINDS[kind] for name, _, kind in parts}
+
+
+RUNS = _schema(
+    "run_id block:i workload configuration state reason started duration_s:f origin",
+)
+PHASES = _schema("phase start_ns:i end_ns:i start_s:f end_s:f")
+POWER = _schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
+CONTRASTS = _schema(
+    "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f ratio_typical:f "
+    "p_value:f p_adjusted:f p_equivalence:f p_equivalence_adjusted:f p_permutation:f verdict"
+)
+_OF_SPANS = " ".join(f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ENDS)
+PAYBACK = _schema(
+    "workload against n:i runs_per_day:f demonstrated:b "
+    f"{_OF_SPANS} probability:f after_work origin"
+)
+BATTERY = _schema("workload configuration energy_j:f runs:f runs_low:f runs_high:f origin")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Suite:
+    """One suite, as the report sees it.
+
+    >>> suite = Suite.open(folder)
+    >>> suite.origin, suite.baseline, suite.component
+    ('modelled', 'plain', 'system')
+    >>> suite.runs.height, suite.configurations
+    (16, ['plain', 'opal', 'dmcrypt-aes128', 'dmcrypt-aes256'])
+
+    `results` is what all else is taken from: its types are not part of the library.
+    """
+
+    results: Results
+
+    @classmethod
+    def open(cls, path: str | Path) -> Suite:
+        """Read a suite's folder and compute its figures; nothing is written.
+
+        Raises SuiteError, with the way out, where the folder is no suite.
+
+        >>> Suite.open("nowhere")
+        Traceback (most recent call last):
+        analysis.suite.records.SuiteError: There is no suite folder nowhere: ...
+        """
+        return cls(results(Path(path)))
+
+    def __repr__(self) -> str:
+        return f"<Suite {self.id}: {self.origin}, {self.runs.height} runs>"
+
+    @property
+    def id(self) -> str:
+        """The suite's name, as in its plan."""
+        return self.results.suite.suite_id
+
+    @property
+    def origin(self) -> str:
+        """The worst origin of any of its figures: `measured`, `modelled` or `synthetic`."""
+        return self.results.origin
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Sentences on what is missing or cannot be trusted; the report shows them too."""
+        return (*self.results.suite.problems, *self.results.reservations)
+
+    @property
+    def workloads(self) -> list[str]:
+        """Names in the plan's order, without the drift check."""
+        return self.results.suite.workloads
+
+    @property
+    def configurations(self) -> list[str]:
+        """Names in the plan's order."""
+        return self.results.suite.configurations
+
+    @property
+    def baseline(self) -> str | None:
+        """The configuration that ratios are to; None where the plan has none that qualifies."""
+        return self.results.suite.baseline
+
+    @property
+    def assumptions(self) -> Assumptions | None:
+        """What the payback rests on; None where the plan declares none."""
+        return self.results.suite.assumptions
+
+    @property
+    def component(self) -> str:
+        """What the verdicts are of: the whole system where a meter saw it, else the next."""
+        return judged_component(self.summary)
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """A row a run; `state` is `finished`, `void` or `skipped`, and `reason` says why.
+
+        >>> Suite.open(folder).runs.columns[:5]
+        ['run_id', 'block', 'workload', 'configuration', 'state']
+        """
+        suite = self.results.suite
+        rows: list[dict[str, object]] = [
+            _named(run)
+            | {"state": "finished", "started": run.started_wall, "origin": run.origin}
+            | {"duration_s": (run.t_end_ns - run.t_start_ns) / 1e9}
+            for run in suite.runs
+        ]
+        rows += [_named(r) | {"state": "void", "reason": r.reason} for r in suite.void]
+        rows += [_named(r) | {"state": "skipped", "reason": r.reason} for r in suite.skipped]
+        return pl.DataFrame(rows, schema=RUNS).sort("run_id")
+
+    @property
+    def energy(self) -> pl.DataFrame:
+        """A row a run × phase × component (columns: data/README.md, energy.parquet).
+
+        Of several meters of one component only the one that is compared.
+
+        >>> energy = Suite.open(folder).energy
+        >>> energy.filter(phase="all", component="system").height
+        16
+        """
+        return self.results.energy
+
+    @property
+    def summary(self) -> pl.DataFrame:
+        """A row a workload × configuration × component: mean joules, ratio to the baseline and
+        verdict (columns: data/README.md, summary.parquet).
+
+        >>> Suite.open(folder).summary.filter(component="system", workload="sql")["n"].to_list()
+        [2, 2, 2, 2]
+        """
+        return self.results.summary
+
+    def phases(self, run: str) -> pl.DataFrame:
+        """The phases of a finished run; `start_ns` and `end_ns` on the controller's monotonic
+        clock (null where no clock reading places them), `start_s` since the run's start.
+
+        >>> suite = Suite.open(folder)
+        >>> suite.phases(suite.runs["run_id"][0]).columns
+        ['phase', 'start_ns', 'end_ns', 'start_s', 'end_s']
+        """
+        found = self._run(run)
+        edges = run_edges(found, self.results.suite.plan, self.results.clock)
+        placed = {t: edge.t_ns for t, edge in edges.items()}
+        edges_of = ((phase.name, (phase.t_start_ns, phase.t_end_ns)) for phase in found.phases)
+        rows = [
+            (name, *map(placed.get, at), *((t - found.t_start_ns) / 1e9 for t in at))
+            for name, at in edges_of
+        ]
+        return pl.DataFrame(rows, schema=PHASES, orient="row")
+
+    def power(self, run: str, around_s: float = 0.0) -> pl.DataFrame:
+        """Raw power over time of a finished run, and `around_s` seconds before and after it.
+
+        A row a window: the mean power from `start_s` to `end_s` since the run's start. Meters'
+        windows are those that the joules are computed from, on the controller's clock
+        (`start_ns`, `end_ns`), what is missing stays missing; those of RAPL lie between two
+        samples of its counter. Raises SuiteError where there is no such run.
+
+        >>> suite = Suite.open(folder)
+        >>> power = suite.power(suite.runs["run_id"][0])
+        >>> sorted(power["component"].unique())
+        ['dram', 'drive', 'package-0', 'system']
+        """
+        found, clock = self._run(run), self.results.clock
+        around_ns = round(around_s * 1e9)
+        start, end = (
+            clock.to_controller_ns(found.boot_id, t) for t in (found.t_start_ns, found.t_end_ns)
+        )
+        frames = [pl.DataFrame(schema=POWER)]
+        if start is not None and end is not None:
+            for meter in self.results.suite.meters:
+                timing = _fit(meter.samples, meter.timing, meter.arrival_delay_limit_s)
+                for part in windows(meter.samples, timing, meter.channels):
+                    frames += _meter_rows(meter, part, start, (start - around_ns, end + around_ns))
+        frames.append(pl.DataFrame(list(self._rapl_rows(found)), schema=POWER, orient="row"))
+        return pl.concat(frames)
+
+    def contrasts(self) -> pl.DataFrame:
+        """A row a contrast of two configurations over all working workloads; declared ones first.
+
+        >>> contrasts = Suite.open(folder).contrasts()
+        >>> contrasts.select("base", "other", "n").rows()[0]
+        ('plain', 'opal', 2)
+        """
+        rows = [_contrast(one) for one in self.results.contrasts]
+        return pl.DataFrame(rows, schema=CONTRASTS)
+
+    def payback(self, **assumptions: object) -> pl.DataFrame:
+        """The self-encrypting disk against each software, by workload, and for the duty profile
+        where one is declared; figures with their 95 % intervals (`…_low`, `…_high`).
+
+        Assumptions given here replace those of the plan (`assumptions` has their names). What
+        is divided by the saving is null unless the saving's whole interval is above 0. Empty where
+        nothing can be compared. Raises SuiteError for an assumption that there is not, or that is
+        no such value.
+
+        >>> suite = Suite.open(folder)
+        >>> plan, dear = suite.payback(), suite.payback(sed_extra_price=50.0)
+        >>> (dear["runs"] / plan["runs"]).round(9).to_list()
+        [2.0, 2.0]
+        >>> suite.payback(price=1)
+        Traceback (most recent call last):
+        analysis.suite.records.SuiteError: There is no assumption called 'price'; ...
+        """
+        suite = self._assuming(assumptions)
+        found = costs.paybacks(suite, self.energy)
+        if suite.assumptions is not None and suite.assumptions.duty:
+            found = [*costs.profiles(suite, self.energy), *found]
+        return pl.DataFrame([_payback(p) for p in found], schema=PAYBACK)
+
+    def battery(self, **assumptions: object) -> pl.DataFrame:
+        """Runs that a full battery holds, by workload and configuration; assumptions as `payback`.
+
+        >>> Suite.open(folder).battery(battery_wh=50.0)["workload"].unique().to_list()
+        ['sql']
+        """
+        found = costs.batteries(self._assuming(assumptions), self.energy)
+        rows = [
+            {"workload": b.workload, "configuration": b.configuration, "origin": b.origin}
+            | {"energy_j": b.energy_j.mean, **_spread("runs", b.runs)}
+            for b in found
+        ]
+        return pl.DataFrame(rows, schema=BATTERY)
+
+    def _assuming(self, changes: Mapping[str, object]) -> records.Suite:
+        """The suite with other assumptions."""
+        suite = self.results.suite
+        known = [field.name for field in fields(Assumptions)]
+        for name in changes:
+            if name not in known:
+                raise SuiteError(names.unknown("assumption", name, known))
+        if not changes:
+            return suite
+        declared = asdict(suite.assumptions) if suite.assumptions else {}
+        given = {k: v for k, v in {**declared, **changes}.items() if v is not None}
+        try:
+            schema.read(Assumptions, given)
+        except ValueError as error:
+            raise SuiteError(f"These assumptions cannot be: {error}.") from None
+        return replace(suite, plan={**suite.plan, "assumptions": given})
+
+    def _run(self, run_id: str) -> Run:
+        found = {run.run_id: run for run in self.results.suite.runs}
+        if run_id not in found:
+            raise SuiteError(names.unknown("finished run", run_id, list(found)))
+        return found[run_id]
+
+    def _rapl_rows(self, run: Run) -> Iterator[tuple[object, ...]]:
+        ranges = {c.zone: c.max_range_uj for phase in run.phases for c in phase.counters}
+        clock = self.results.clock
+        for zone, readings in rapl_samples(self.results.suite, run.run_id).items():
+            for a, b in pairwise(readings):
+                found = difference(a, b, ranges.get(zone), default_max_power_w(zone))
+                t_a, t_b = _middle_ns(a), _middle_ns(b)
+                if found.energy_uj is None or t_b <= t_a:
+                    continue
+                placed = (clock.to_controller_ns(run.boot_id, t) for t in (t_a, t_b))
+                since = ((t - run.t_start_ns) / 1e9 for t in (t_a, t_b))
+                yield RAPL, zone, *placed, *since, found.energy_uj * 1e3 / (t_b - t_a)
+
+
+def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
+    """A table of this library as a pandas data frame; needs pandas.
+
+    Polars's own `table.to_pandas()` does the same where pyarrow is installed too.
+
+    >>> to_pandas(Suite.open(folder).contrasts())["other"].to_list()[:2]
+    ['opal', 'dmcrypt-aes128']
+    """
+    import pandas as pd
+
+    return pd.DataFrame({name: table[name].to_numpy() for name in table.columns})
+
+
+def _meter_rows(
+    meter: Meter, part: Windows, start_ns: int, stretch_ns: tuple[int, int]
+) -> Iterator[pl.DataFrame]:
+    """The windows that meet a stretch, channel by channel; seconds are since `start_ns`."""
+    inside = (part.end_ns > stretch_ns[0]) & (part.start_ns < stretch_ns[1])
+    if not inside.any():
+        return
+    begin, end = part.start_ns[inside], part.end_ns[inside]
+    for channel in meter.channels:
+        columns = {
+            **{"start_ns": begin, "end_ns": end},
+            **{"start_s": (begin - start_ns) / 1e9, "end_s": (end - start_ns) / 1e9},
+            "power_w": part.power_w[channel][inside],
+        }
+        frame = pl.DataFrame(columns).with_columns(
+            source=pl.lit(meter.name), component=pl.lit(channel)
+        )
+        yield frame.select(list(POWER)).cast(POWER)  # type: ignore[arg-type]
+
+
+def _middle_ns(reading: Reading) -> int:
+    return (reading.t_before_ns + reading.t_after_ns) // 2
+
+
+def _named(run: Run | records.VoidRun) -> dict[str, object]:
+    keys = ("run_id", "block", "workload", "configuration")
+    return {key: getattr(run, key) for key in keys}
+
+
+def _contrast(one: Contrast) -> dict[str, object]:
+    c = one.comparison
+    found = {} if c is None else {"n": c.n, "verdict": c.verdict, **c.columns}
+    return {
+        **{"base": one.base, "other": one.other, "declared": one.declared},
+        **{"workloads": list(one.workloads), "p_permutation": one.permutation_p, "n": 0},
+        **found,
+    }
+
+
+def _payback(p: Payback) -> dict[str, object]:
+    row: dict[str, object] = {key: getattr(p, key, None) for key in PAYBACK}
+    for name in SPANS:
+        row |= _spread(name, getattr(p, name))
+    whole = p.whole_saving_j
+    saving = Span(whole.mean, whole.low, whole.high)
+    return row | _spread("saving_j", saving) | {"n": whole.n}
+
+
+def _spread(name: str, span: Span | None) -> dict[str, object]:
+    """A figure with its interval as three columns."""
+    return {f"{name}{end}": getattr(span, part, None) for end, part in ENDS.items()}

@@ -1,0 +1,136 @@
+"""The library: its examples run, and its figures are the report's."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import analysis
+from analysis import Suite, SuiteError, library, to_pandas
+from analysis.money import costs
+from analysis.stats.results import Results
+from analysis.suite.assumptions import Assumptions
+from analysis.tests.known import known
+from validation.synthetic.suite import Options, write_suite
+
+
+@pytest.fixture(scope="module")
+def suite(found: Results) -> Suite:
+    return Suite(found)
+
+
+def test_its_examples_run(small_suite: Path) -> None:
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    done = doctest.testmod(library, extraglobs={"folder": small_suite}, optionflags=options)
+    assert done.attempted > 15 and not done.failed
+
+
+def test_every_stable_name_is_there() -> None:
+    assert all(getattr(analysis, name) for name in analysis.__all__)
+    with pytest.raises(AttributeError, match="nonesuch"):
+        _ = analysis.nonesuch
+
+
+def test_importing_it_loads_no_tables() -> None:
+    code = "import sys, analysis; sys.exit('polars' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_run_is_there_with_its_state(suite: Suite) -> None:
+    told = suite.results.suite
+    assert suite.runs.height == len(told.entries("runs")) == len(told.runs)
+    assert set(suite.runs["state"]) == {"finished"}
+    assert suite.phases(suite.runs["run_id"][0])["phase"].to_list()[-1] == "tail"
+
+
+def test_runs_that_do_not_count_say_why(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", Options(blocks=2, workloads=("sql",)))
+    next((tmp_path / "s" / "runs").iterdir()).joinpath("run.json").unlink()
+    runs = Suite.open(tmp_path / "s").runs
+    void = runs.filter(state="void")
+    assert void.height == 1 and void["reason"].item() == "run.json is missing"
+    with pytest.raises(SuiteError, match="no finished run"):
+        Suite.open(tmp_path / "s").power(void["run_id"].item())
+
+
+def test_power_is_what_the_joules_are_made_of(suite: Suite) -> None:
+    """A mean over a phase's windows and the joules' own power differ by the cut windows alone."""
+    run = suite.runs.filter(workload="video", configuration="plain")["run_id"][0]
+    power, phases = suite.power(run, 2.0), suite.phases(run)
+    start, end = phases.filter(phase="play").select("start_ns", "end_ns").row(0)
+    assert power["start_s"].min() < -1  # type: ignore[operator]
+    for component in ("system", "drive", "package-0"):
+        inside = power.filter(
+            pl.col("component") == component, pl.col("start_ns") > start, pl.col("end_ns") < end
+        )
+        weights = (inside["end_s"] - inside["start_s"]).to_numpy()
+        told = suite.energy.filter(run_id=run, phase="play", component=component)
+        mean_w = np.average(inside["power_w"].to_numpy(), weights=weights)
+        assert mean_w == pytest.approx(told["power_w"].item(), rel=0.02)
+
+
+def test_contrasts_are_the_reports(suite: Suite) -> None:
+    made = suite.contrasts().rows(named=True)
+    assert len(made) == len(suite.results.contrasts) > 0
+    for row, told in zip(made, suite.results.contrasts, strict=True):
+        of = known(told.comparison)
+        assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == (of.ratio, of.low, of.high)
+        assert (row["n"], row["verdict"]) == (of.n, of.verdict)
+        assert row["p_adjusted"] == of.p_adjusted
+
+
+def test_payback_is_the_reports_and_moves_with_what_is_assumed(suite: Suite) -> None:
+    told = costs.paybacks(suite.results.suite, suite.energy)
+    made = suite.payback().rows(named=True)
+    assert [(p.workload, p.against) for p in told] == [(r["workload"], r["against"]) for r in made]
+    for row, p in zip(made, told, strict=True):
+        assert row["saving_j"] == p.saving_j.mean
+        assert row["net_present_value_high"] == p.net_present_value.high
+        assert row["runs_low"] == (p.runs.low if p.runs else None)
+    cheap = suite.payback(electricity_price_per_kwh=0.06, duty={"sql": 3.0})
+    assert cheap["workload"][0] == "sql" and cheap["runs_per_day"][0] == 3.0
+    moved = dict(cheap.select(pl.concat_str("workload", "against"), "runs").iter_rows())
+    demonstrated = [row for row in made if row["demonstrated"]]
+    assert demonstrated
+    for row in demonstrated:
+        assert moved[row["workload"] + row["against"]] == pytest.approx(2 * row["runs"])
+    assert suite.results.suite.assumptions == suite.assumptions  # nothing was changed
+    assert suite.battery(battery_wh=10.0)["runs"][0] == pytest.approx(
+        suite.battery()["runs"][0] / 5
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"prize": 1.0}, "no assumption called 'prize'"),
+        ({"life_years": -1.0}, "life_years"),
+        ({"sed_extra_price": "dear"}, "sed_extra_price"),
+    ],
+)
+def test_an_assumption_that_cannot_be_is_refused(
+    suite: Suite, given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(SuiteError, match=said):
+        suite.payback(**given)
+
+
+def test_without_assumptions_they_may_be_given(tmp_path: Path) -> None:
+    assert {f.name for f in fields(Assumptions)} >= {"sed_extra_price", "discount_rate"}
+    write_suite(tmp_path / "s", Options(blocks=2, workloads=("sql",), configurations=("plain",)))
+    suite = Suite.open(tmp_path / "s")
+    assert suite.payback(life_years=3.0).is_empty()  # nothing to compare
+    assert suite.contrasts()["n"].to_list() == [0, 0]  # declared, and of what the plan lacks
+
+
+def test_pandas_has_the_same_figures(suite: Suite) -> None:
+    frame = to_pandas(suite.summary)
+    assert list(frame.columns) == suite.summary.columns
+    assert frame["mean_j"].to_list() == suite.summary["mean_j"].to_list()
