@@ -268,6 +268,16 @@ class CompareResult:
 
 
 @dataclass(frozen=True)
+class GalleryResult:
+    """`fde gallery`: its first page, how many entries it has, and why others were left out."""
+
+    ok: bool
+    index: str
+    entries: int
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TraceResult:
     """`fde trace`: the figures of a run's power over time."""
 
@@ -327,6 +337,7 @@ COMMANDS: dict[str, type[Any]] = {
     "summary": SummaryResult,
     "compare": CompareResult,
     "trace": TraceResult,
+    "gallery": GalleryResult,
     "meters": MetersResult,
     "measure": CommandDocument,
 }

@@ -17,15 +17,20 @@ UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")
 
 def html(page: Page) -> str:
     """The page in the report's style; whatever stands in its texts is shown as text."""
-    environment = Environment(
+    return environment().get_template("page.html.j2").render(page=page)
+
+
+def environment() -> Environment:
+    """The templates, which escape whatever is put into them."""
+    made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["shown"] = shown
-    return environment.get_template("page.html.j2").render(page=page)
+    made.filters["shown"] = shown
+    return made
 
 
 def shown(text: str) -> str:

@@ -13,6 +13,7 @@ from contract import names
 from contract.command_results import (
     CompareResult,
     ContrastResult,
+    GalleryResult,
     Identifying,
     PairCompared,
     PublishResult,
@@ -217,6 +218,26 @@ def trace(
         traced = tracing.trace(suite or newest(), run, out or build_folder() / "traces")
         say(f"{traced.svg}\n{traced.png}")
         return TraceResult(True, str(traced.svg), str(traced.png))
+
+    return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=RESULTS)
+def gallery(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where bundles are.")],
+    out: Annotated[Path, typer.Option(metavar="SITE", help="Folder that the site goes to.")],
+    as_json: Json = False,
+) -> bool:
+    """A static site of many bundles: machines, disks, ciphers, with each one's report."""
+
+    def work() -> GalleryResult:
+        from controller import gallery as galleries
+
+        made = galleries.build(folder, out)
+        for problem in made.left_out:
+            print(f"fde: {names.sentence(problem)}", file=sys.stderr)
+        say(f"gallery: {made.index} ({made.entries} entries)")
+        return GalleryResult(not made.left_out, str(made.index), made.entries, made.left_out)
 
     return finished(as_json, work)
 
