@@ -33,7 +33,7 @@ from instrumentation.trace import StreamError, frame_spans
 
 RAW = "stream.raw"
 # Host names that every lab's guest has, and users that every system has, name nobody.
-NOBODY = {"target", "fde-target", "localhost", "local", "root", "user"}
+NOBODY = {"target", "fde-target", "localhost", "local", "synthetic", "root", "user"}
 LEAST = 4  # characters: what is shorter is no name of one machine
 KINDS = {
     **dict.fromkeys(("serial", "wwid", "wwn", "eui", "nguid", "erase"), "serial number"),
