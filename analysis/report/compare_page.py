@@ -177,7 +177,8 @@ def _pair(found: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
 
 def _other_work(found: Compared, letter: str) -> str:
     names = ", ".join(words.name_of(name) for name in found.other_work)
-    return f"Other parameters, so other work: {names}. There {letter} / A says nothing of the machines."
+    told = f"There {letter} / A says nothing of the machines."
+    return f"Other parameters, so other work: {names}. {told}"
 
 
 def _differ(found: Compared, letter: str) -> str:

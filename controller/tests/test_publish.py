@@ -145,9 +145,7 @@ def test_a_bundle_describes_itself(bundles: tuple[Path, Path]) -> None:
         for name in ("LICENSE", "CITATION.cff", "schema/plan.json", "energy.parquet"):
             assert (folder / name).is_file()
         found = publish.about(folder)
-        assert found == schema.read(
-            BundleDocument, json.loads((folder / "bundle.json").read_bytes())
-        )
+        assert found.suite_id == folder.name and not found.anonymous
 
 
 def _tar(members: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
