@@ -160,6 +160,11 @@ publish: venv ## pack the newest suite as one file that can be cited: make publi
 	@[ -n $(call quoted,$(OUT)) ] || { echo "fde: name the file: make publish OUT=suite.tar.gz" >&2; exit 1; }
 	@$(FDE) publish $(THE_SUITE) --out $(call quoted,$(OUT)) $(if $(ANONYMOUS),--anonymous)
 
+.PHONY: examples
+examples: venv ## make the bundles of data/examples again, with the tables of this version
+	@for old in data/examples/*.tar.gz; do rm -f $(FDE_BUILD)/example.tar.gz; \
+	  $(FDE) publish $$old --out $(FDE_BUILD)/example.tar.gz >/dev/null && mv $(FDE_BUILD)/example.tar.gz $$old; done
+
 .PHONY: gallery
 gallery: venv ## a static site of bundles: make gallery [BUNDLES=data/examples], build/gallery/index.html
 	@$(FDE) gallery $(call quoted,$(or $(BUNDLES),data/examples)) --out $(FDE_BUILD)/gallery

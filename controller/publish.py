@@ -13,11 +13,13 @@ import mimetypes
 import shutil
 import tarfile
 import tempfile
+import tomllib
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from contract import schema, strict_json
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
 from contract.files import write, write_json
-from contract.places import SHARE
+from contract.places import CHECKOUT, ROOT, SHARE
 from controller import identifying, seal, suite_folder
 from controller.identifying import Found
 
@@ -122,7 +124,10 @@ def publish(
         assert made is not None
         if before is not None:
             _require_same_figures(before, made)
-        replaced = {f.kind: sum(g.kind == f.kind for g in found) for f in found if anonymous}
+        replaced = Counter(one.kind for one in found if anonymous)
+        if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
+            anonymous |= about(folder).anonymous
+            replaced.update(about(folder).replaced)
         _describe(copy, made, anonymous, replaced, authors or AUTHORS)
         packed = Path(temporary) / "bundle"
         with packed.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
@@ -334,10 +339,10 @@ def _crate(
 
 
 def _version() -> str:
-    try:
-        return version("fde-energy-testbed")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "checkout"
+    if CHECKOUT:
+        whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+        return str(whole["project"]["version"])
+    return version("fde-energy-testbed")
 
 
 def sha256(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from contract import schema, strict_json
 from contract.names import Name
 
 ENTRY, MARKS = "entry.json", "marks.csv"
+ABOUT = 100  # characters of a suite's own description; the report has all of it
 NO_MACHINE = "none: synthetic"
 
 
@@ -75,7 +77,8 @@ def of_suite(found: Results, page: str, bundle: str) -> Entry:
         )
         cipher = str(entry.get("cipher") or _without_cipher(entry))
         rows.append(Row(_machine(found), str(model or role), cipher, suite.label(name), energy))
-    about = f"{suite.plan.get('scale', '')}; {suite.plan.get('blocks', '?')} blocks"
+    scale = textwrap.shorten(str(suite.plan.get("scale", "")), ABOUT, placeholder=" …")
+    about = f"{scale}; {suite.plan.get('blocks', '?')} blocks"
     return Entry(suite.suite_id, found.origin, page, bundle, about, tuple(rows))
 
 

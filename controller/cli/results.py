@@ -109,7 +109,10 @@ def publish(
     suite: SuiteDir = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The bundle. Default: SUITE.tar.gz in this folder."),
+        typer.Option(
+            metavar="FILE",
+            help="The bundle. Default: SUITE.tar.gz here, or anonymous-suite.tar.gz.",
+        ),
     ] = None,
     anonymous: Annotated[
         bool,
@@ -125,11 +128,11 @@ def publish(
     def work() -> PublishResult:
         from controller import publish as publishing
 
-        folder = suite or newest()
-        found = publishing.identified(folder)
-        say("\n".join(publishing.listing(found, anonymous)))
-        place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
-        made = publishing.publish(folder, place, found, anonymous, author or ())
+        with publishing.opened([suite or newest()]) as (folder,):
+            found = publishing.identified(folder)
+            say("\n".join(publishing.listing(found, anonymous)))
+            place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
+            made = publishing.publish(folder, place, found, anonymous, author or ())
         size = f"{made.size_bytes / 1e6:.2f} MB"
         say(f"bundle: {made.path} ({size})\nSHA-256: {made.sha256}")
         listed = tuple(Identifying(one.kind, one.text, one.files) for one in found)

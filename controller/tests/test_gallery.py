@@ -84,6 +84,13 @@ def test_an_entry_of_its_own_has_the_joules_of_its_counter(tmp_path: Path) -> No
     assert "312.7" in page and "1.07" in page and "293.2" in page and "measured" in page
 
 
+@pytest.mark.parametrize("name", ["lab-one-disk", "paper-synthetic"])
+def test_the_examples_verify(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where other code gives other tables, `make examples` makes the bundles again."""
+    assert main(["verify", str(EXAMPLES / f"{name}.tar.gz")]) == 0
+    assert "were made again, bit for bit" in capsys.readouterr().out
+
+
 def test_a_folder_without_bundles_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -131,6 +131,13 @@ def test_the_same_suite_gives_the_same_bytes(
         assert again.read_bytes() == bundle.read_bytes()
 
 
+def test_a_bundle_can_be_made_again_and_stays_anonymous(
+    bundles: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert main(["publish", str(bundles[1]), "--out", str(tmp_path / "again.tar.gz")]) == 0
+    assert _contents(tmp_path / "again.tar.gz") == _contents(bundles[1])
+
+
 def test_a_bundle_describes_itself(bundles: tuple[Path, Path]) -> None:
     with publish.opened(bundles[:1]) as (folder,):
         crate = json.loads((folder / "ro-crate-metadata.json").read_text(encoding="utf-8"))
