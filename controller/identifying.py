@@ -286,7 +286,7 @@ def _documents(path: Path, text: str) -> Iterator[Any]:
     for piece in pieces:
         try:
             yield json.loads(piece)
-        except ValueError:  # a line that a power cut has torn
+        except (ValueError, RecursionError):  # a line that a power cut has torn
             continue
 
 

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import yaml
@@ -42,7 +42,8 @@ from contract.places import CHECKOUT, ROOT, SHARE
 from controller import identifying, seal, suite_folder
 from controller.identifying import Found
 
-FORMAT, ABOUT = "fde-bundle/1", "bundle.json"
+FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
+ABOUT = "bundle.json"
 CRATE = "ro-crate-metadata.json"
 AUTHORS = ("The authors of this suite",)
 DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json", "budget.csv")
@@ -210,7 +211,7 @@ def verify(folder: Path) -> Findings:
     said, problems = list(found.said), list(found.problems)
     if about(folder).anonymous:
         said.append("The bundle is anonymous: its manifest was made anew, of the replaced files.")
-    made = {
+    made: dict[str, pl.DataFrame | bytes] = {
         "energy.parquet": again.all_energy,
         "summary.parquet": again.summary,
         "summary.csv": again.summary.write_csv().encode(),

@@ -18,9 +18,10 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from analysis.stats.comparison import LEVEL, holm
+from analysis.stats.comparison import holm
 from analysis.stats.contrasts import by_block, counted
 from analysis.stats.results import energy_of
+from analysis.stats.stats import LEVEL
 from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read

@@ -195,8 +195,14 @@ def compare(
             print(f"fde: {names.sentence(failed)}", file=sys.stderr)
         pairs = [
             PairCompared(
-                *(pair.b.suite_id, str(pair.b.plan.get("created_wall", "")), pair.component),
-                *(pair.origin, pair.differences, pair.joules, pair.overall, pair.costs),
+                pair.b.suite_id,
+                str(pair.b.plan.get("created_wall", "")),
+                pair.component,
+                pair.origin,
+                pair.differences,
+                pair.joules,
+                pair.overall,
+                pair.costs,
                 tuple(pair.increases),
             )
             for pair in found

@@ -25,7 +25,8 @@ from validation.synthetic.suite import Options, write_suite
 
 HOST, SERIAL, MACHINE = "alice-laptop", "S64DNX0R123456", "ab" * 32
 PATH, ADDRESS, MAC = "/home/alice/keys/disk.img", "192.168.7.23", "3c:22:fb:01:02:03"
-PERSONAL = (HOST, SERIAL, MACHINE, PATH, ADDRESS, MAC, "alice")
+NODE = "workbench7"
+PERSONAL = (HOST, NODE, SERIAL, MACHINE, PATH, ADDRESS, MAC, "alice")
 
 
 def _change(path: Path, change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sealed suite of Alice's, of whom much stands in it."""
     folder = tmp_path_factory.mktemp("suites") / f"synthetic-{HOST}-20260101T000000Z"
     machine = {
-        "uname": ["Linux", HOST, "6.12.0"],
+        "uname": ["Linux", NODE, "6.12.0"],
         "kernel_command_line": f"root=/dev/sda1 image={PATH} ip={ADDRESS} mac={MAC}",
         "versions": {"pyRAPL": "0.2.3.1", "fio": "1.2.3.4"},
     }
@@ -107,13 +108,13 @@ def test_an_anonymous_bundle_holds_nothing_of_it_and_the_same_figures(
         assert "were made again, bit for bit" in told and "finished runs have the sums" in told
         assert ("manifest was made anew" in told) is said
         assert hashlib.sha256(bundle.read_bytes()).hexdigest() in told
-    with publish.opened(bundles) as (one, other):
-        plans = [json.loads((f / "plan.json").read_text(encoding="utf-8")) for f in (one, other)]
-        runs = [json.loads(next(f.glob("runs/*/run.json")).read_bytes()) for f in (one, other)]
+    with publish.opened(bundles) as (first, other):
+        plans = [json.loads((f / "plan.json").read_text(encoding="utf-8")) for f in (first, other)]
+        runs = [json.loads(next(f.glob("runs/*/run.json")).read_bytes()) for f in (first, other)]
         assert plans[1]["sha256"] == canonical_sha256(plans[1]) == runs[1]["plan_sha256"]
         pseudonym = plans[1]["disks"]["plain"]["serial"]
         assert pseudonym.startswith("serial-") and plans[1]["disks"]["plain"]["by_id"] != pseudonym
-        assert other.name == plans[1]["suite_id"] != one.name
+        assert other.name == plans[1]["suite_id"] != first.name
         assert runs[0]["phases"] == runs[1]["phases"]
         manifest = json.loads((other / "manifest.json").read_text(encoding="utf-8"))
         assert "--anonymous" in manifest["made_anew"]
@@ -196,7 +197,6 @@ def test_hostile_archives_are_refused_in_one_sentence(
     assert main(["verify", str(path)]) == 1
     told = capsys.readouterr().err
     assert told.startswith("fde: ") and told.count("\n") == 1 and "Traceback" not in told
-    assert not (tmp_path / "evil").exists() and not Path("/tmp/fde-evil").exists()
 
 
 def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused(
@@ -277,6 +277,15 @@ def test_pseudonyms_are_keyed_and_spare_our_own_words() -> None:
     kept = json.loads(one.text(text))
     assert kept["cipher"] is None and kept["of"] == one.of("cipher")
     assert kept["by"] == f"x_{one.of(SERIAL)}" and kept["cause"] == "cipher-down"
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/fde-evil", "s/../../evil"])
+def test_nothing_is_unpacked_outside(name: str, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    to.mkdir()
+    with pytest.raises(ValueError, match="outside"):
+        seal.extract(io.BytesIO(_tar(_with_sums({name: b"x"}))), to)
+    assert not (tmp_path / "evil").exists() and not Path("/tmp/fde-evil").exists()
 
 
 def test_compressed_archives_are_read_only_whole(tmp_path: Path) -> None:

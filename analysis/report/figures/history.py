@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-import matplotlib.dates as mdates
+import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.report.figures import style
 from analysis.stats.compare import Compared
+from contract.command_results import Ratio
 
 
 def draw(pairs: Sequence[Compared], origin: str) -> Figure | None:
@@ -28,34 +30,39 @@ def draw(pairs: Sequence[Compared], origin: str) -> Figure | None:
         return None
     looks = style.palette(pairs[0].a)
     names = list(dict.fromkeys(r.configuration for pair in pairs for r in pair.overall))
-    with style.drawing(7.2, 3.2) as figure:
+    concise = mpl.rc_context({"date.converter": "concise"})
+    with concise, style.drawing(7.2, 3.2) as figure:
         axis = figure.subplots()
         axis.axhline(0, color=style.SOFT, lw=0.8)
-        spread = (max([start, *times]) - min([start, *times])) / 60
+        apart = (max([start, *times]) - min([start, *times])) / 60
         for i, name in enumerate(names):
-            found = [
-                (when + spread * (i - (len(names) - 1) / 2) / max(1, len(names)), ratio)
+            aside = apart * (i - (len(names) - 1) / 2) / len(names)
+            points = [(start, 0.0, 0.0, 0.0)] + [
+                (when + aside, *_percent(ratio))
                 for when, pair in zip(times, pairs, strict=True)
                 for ratio in pair.overall
                 if ratio.configuration == name
             ]
-            at = [mdates.date2num(when) for when, _ in found]
-            change = [100 * (ratio.ratio - 1) for _, ratio in found]
-            bars = [
-                [100 * (r.ratio - (r.ratio if r.low is None else r.low)) for _, r in found],
-                [100 * ((r.ratio if r.high is None else r.high) - r.ratio) for _, r in found],
-            ]
+            at, change, below, above = zip(*points, strict=True)
             look = looks[name]
             axis.errorbar(
-                *([mdates.date2num(start), *at], [0.0, *change]),
-                yerr=[[0.0, *bars[0]], [0.0, *bars[1]]],
-                **{"color": look.colour, "marker": look.marker, "markersize": 4.5, "lw": 1},
-                **{"capsize": 2, "label": pairs[0].a.label(name)},
+                np.array([when.replace(tzinfo=None) for when in at], dtype="datetime64[s]"),
+                change,
+                yerr=[below, above],
+                color=look.colour,
+                marker=look.marker,
+                markersize=4.5,
+                lw=1,
+                capsize=2,
+                label=pairs[0].a.label(name),
             )
-        axis.xaxis_date()
-        axis.xaxis.set_major_locator(locator := mdates.AutoDateLocator())
-        axis.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))
         axis.set_ylabel("Change of energy (%)")
         figure.legend(*axis.get_legend_handles_labels(), loc="outside right upper", fontsize=7.5)
         style.titled(figure, "Energy over all workloads beside the first suite", origin)
     return figure
+
+
+def _percent(ratio: Ratio) -> tuple[float, float, float]:
+    """The change in %, and how far its interval reaches below and above."""
+    low, high = ratio.low or ratio.ratio, ratio.high or ratio.ratio
+    return 100 * (ratio.ratio - 1), 100 * (ratio.ratio - low), 100 * (high - ratio.ratio)
