@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -14,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from analysis.suite.manifest import canonical_sha256
+from contract.places import ROOT
 from controller import identifying, publish, seal
+from controller.cli import man
 from controller.cli.app import main
 from controller.identifying import Found, Pseudonyms
 from instrumentation.meters.answers import Answer, Answers, envelope
@@ -137,6 +141,26 @@ def test_a_bundle_can_be_made_again_and_stays_anonymous(
 ) -> None:
     assert main(["publish", str(bundles[1]), "--out", str(tmp_path / "again.tar.gz")]) == 0
     assert _contents(tmp_path / "again.tar.gz") == _contents(bundles[1])
+
+
+def test_bundles_are_compared_as_suites_are(
+    bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", *map(str, bundles), "--fail-on", "0", "--out", str(tmp_path), "--json"]
+    assert main(words) == 0
+    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    assert {one["ratio"] for one in pair["joules"]} == {1.0} and not pair["increases"]
+    assert "host" in {one["what"] for one in pair["differences"]}
+
+
+def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> None:
+    job = yaml.safe_load((ROOT / "examples" / "ci" / "energy.yml").read_text(encoding="utf-8"))
+    scripts = "\n".join(step.get("run", "") for step in job["jobs"]["compare"]["steps"])
+    used = re.findall(r"^fde (\w+)(.*)$", scripts, re.MULTILINE)
+    assert [name for name, _ in used] == ["provision", "run", "compare"]
+    for name, rest in used:
+        known = {option for p in man.commands()[name].params for option in p.opts}
+        assert set(re.findall(r"--[\w-]+", rest)) <= known
 
 
 def test_a_bundle_describes_itself(bundles: tuple[Path, Path]) -> None:
