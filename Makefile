@@ -152,9 +152,25 @@ report: venv ## joules, verdicts and payback of the newest suite
 	@$(FDE) report $(THE_SUITE)
 
 .PHONY: compare
-compare: venv ## two suites beside each other: make compare A=data/suites/… B=data/suites/…
+compare: venv ## suites beside the first: make compare A=data/suites/… B=data/suites/… [MORE="…"] [FAIL_ON=percent]
 	@[ -n $(call quoted,$(A)) ] && [ -n $(call quoted,$(B)) ] || { echo "fde: name two suite folders: make compare A=… B=…" >&2; exit 1; }
-	@$(FDE) compare $(call quoted,$(A)) $(call quoted,$(B)) --out $(FDE_BUILD)/compare
+	@$(FDE) compare $(call quoted,$(A)) $(call quoted,$(B)) $(MORE) --out $(FDE_BUILD)/compare \
+	  $(if $(FAIL_ON),--fail-on $(FAIL_ON))
+
+.PHONY: publish
+publish: venv ## pack the newest suite as one file that can be cited: make publish OUT=file.tar.gz [ANONYMOUS=1]
+	$(NEED_SUITE)
+	@[ -n $(call quoted,$(OUT)) ] || { echo "fde: name the file: make publish OUT=suite.tar.gz" >&2; exit 1; }
+	@$(FDE) publish $(THE_SUITE) --out $(call quoted,$(OUT)) $(if $(ANONYMOUS),--anonymous)
+
+.PHONY: examples
+examples: venv ## make the bundles of data/examples again, with the tables of this version
+	@for old in data/examples/*.tar.gz; do rm -f $(FDE_BUILD)/example.tar.gz; \
+	  $(FDE) publish $$old --out $(FDE_BUILD)/example.tar.gz >/dev/null && mv $(FDE_BUILD)/example.tar.gz $$old; done
+
+.PHONY: gallery
+gallery: venv ## a static site of bundles: make gallery [BUNDLES=data/examples], build/gallery/index.html
+	@$(FDE) gallery $(call quoted,$(or $(BUNDLES),data/examples)) --out $(FDE_BUILD)/gallery
 
 .PHONY: trace
 trace: venv ## draw the power over the time of one run: make trace RUN=<run id> [SUITE_DIR=…]

@@ -8,6 +8,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 SHARED = ("ansible", "data/reference", "data/schema")
+FILES = ("CITATION.cff", "LICENSE")  # what a bundle of results has beside them
 
 
 class BuildWithShare(build_py):
@@ -22,6 +23,8 @@ class BuildWithShare(build_py):
                 ignore=shutil.ignore_patterns("tests", "__pycache__", "secrets.json"),
                 dirs_exist_ok=True,
             )
+        for name in FILES:
+            shutil.copyfile(ROOT / name, Path(self.build_lib, "fde_share", name))
 
 
 setup(cmdclass={"build_py": BuildWithShare})

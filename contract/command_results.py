@@ -171,6 +171,29 @@ class VerifyResult:
 
 
 @dataclass(frozen=True)
+class Identifying:
+    """Something in a suite that identifies a person or a machine, and the files that it is in."""
+
+    kind: str
+    text: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PublishResult:
+    """`fde publish`: the bundle, its bytes and SHA-256, the suite's name in it, and what of the
+    suite identifies; `anonymous`: it was replaced."""
+
+    ok: bool
+    bundle: str
+    suite_id: str
+    size_bytes: int
+    sha256: str
+    anonymous: bool
+    identifying: tuple[Identifying, ...]
+
+
+@dataclass(frozen=True)
 class SuiteSummary:
     """A suite in some lines for people."""
 
@@ -200,6 +223,7 @@ class Ratio:
     """B / A with its 95 % interval, from so many blocks of each; no interval from fewer than two.
 
     `cost_a` and `cost_b`, where it is a ratio of costs: what encryption costs in each suite.
+    `p_value` of Welch's test for no change, of joules; `p_adjusted` by Holm over all of a pair.
     """
 
     workload: str
@@ -211,21 +235,47 @@ class Ratio:
     high: float | None
     cost_a: float | None = None
     cost_b: float | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
 
 
 @dataclass(frozen=True)
-class CompareResult:
-    """`fde compare`: two suites by their ids, what differs, and B / A of joules and of costs."""
+class PairCompared:
+    """A suite beside the first, by its id and the time of its plan: what differs, B / A of joules
+    by workload, over all workloads (`overall`), and of costs. `increases` are the joules that rose
+    significantly."""
 
-    ok: bool
-    a: str
     b: str
+    created_wall: str
     component: str
     origin: str
     differences: tuple[Difference, ...]
     joules: tuple[Ratio, ...]
+    overall: tuple[Ratio, ...]
     costs: tuple[Ratio, ...]
+    increases: tuple[Ratio, ...]
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """`fde compare`: the suites beside the first, `a`, in order of time. `ok` is false where joules
+    rose significantly and by more than `fail_on_percent`."""
+
+    ok: bool
+    a: str
+    pairs: tuple[PairCompared, ...]
+    fail_on_percent: float | None
     page: str
+
+
+@dataclass(frozen=True)
+class GalleryResult:
+    """`fde gallery`: its first page, how many entries it has, and why others were left out."""
+
+    ok: bool
+    index: str
+    entries: int
+    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -293,10 +343,12 @@ COMMANDS: dict[str, type[Any]] = {
     **dict.fromkeys(("plan", "run", "resume", "seal"), SuiteResult),
     "report": ReportResult,
     "verify": VerifyResult,
+    "publish": PublishResult,
     "summary": SummaryResult,
     "compare": CompareResult,
     "trace": TraceResult,
     "notebook": NotebookResult,
+    "gallery": GalleryResult,
     "meters": MetersResult,
     "measure": CommandDocument,
 }

@@ -121,6 +121,19 @@ class ManifestDocument:
 
 
 @dataclass(frozen=True)
+class BundleDocument:
+    """bundle.json: what `fde publish` has packed; by kind, how many names it has `replaced`, and
+    the version and the code (SHA-256) that derived the tables."""
+
+    format: Literal["fde-bundle/1"]
+    suite_id: Name
+    anonymous: bool
+    replaced: Mapping[str, COUNT]
+    testbed: str
+    code: SHA256
+
+
+@dataclass(frozen=True)
 class IdentityDocument:
     """identity.json: which machine the suite was begun on."""
 
@@ -165,4 +178,5 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "recorder-status": ("the status of a recorder", RecorderStatus),
     "manifest": ("manifest.json", ManifestDocument),
     "identity": ("identity.json", IdentityDocument),
+    "bundle": ("bundle.json", BundleDocument),
 }

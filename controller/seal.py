@@ -37,7 +37,7 @@ def unpack(archive: Path, suite_dir: Path) -> None:
     with tempfile.TemporaryDirectory(dir=suite_dir, prefix=".incoming-") as temporary:
         try:
             with archive.open("rb") as file:
-                _extract(file, Path(temporary))
+                extract(file, Path(temporary))
         except (tarfile.TarError, OSError, ValueError, TypeError) as error:
             raise ControllerError(
                 f"The fetched results are not whole ({error}): fetch them again with "
@@ -61,9 +61,18 @@ def unpack(archive: Path, suite_dir: Path) -> None:
                     sync_folder(suite_dir)
 
 
-def _extract(file: IO[bytes], to: Path) -> None:
-    """All members; raises ValueError where the sums do not hold."""
-    with tarfile.open(fileobj=file, mode="r|") as tar:
+MOST_SUMS_BYTES = 64 << 20
+LEAST_FREE_BYTES = 64 << 20
+
+
+def extract(file: IO[bytes], to: Path) -> None:
+    """All members of what `agent.pack` has written, compressed or not, below `to`.
+
+    Neither links nor devices are made, and nothing outside of `to`. Raises ValueError where a sum
+    does not hold, a member would lie outside, or there is no room for it; also what tarfile and
+    the decompression raise.
+    """
+    with tarfile.open(fileobj=file, mode="r|*") as tar:
         sums: dict[str, str] | None = None
         for member in tar:
             content = tar.extractfile(member)
@@ -72,11 +81,15 @@ def _extract(file: IO[bytes], to: Path) -> None:
             if sums is None:
                 if member.name != pack.SUMS:
                     raise ValueError("it does not begin with its sums")
+                if member.size > MOST_SUMS_BYTES:
+                    raise ValueError("its sums are longer than any are")
                 sums = dict(strict_json.loads(content.read()))
                 continue
             place = (to / member.name).resolve()
             if not place.is_relative_to(to.resolve()):
                 raise ValueError(f"{member.name} would lie outside of the suite")
+            if member.size > shutil.disk_usage(to).free - LEAST_FREE_BYTES:
+                raise ValueError(f"there is no room for {member.name}")
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("wb") as out:
                 shutil.copyfileobj(content, out)

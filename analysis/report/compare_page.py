@@ -1,35 +1,41 @@
-"""The comparison of two suites, for the terminal and as a small page."""
+"""The comparison of suites, for the terminal and as a small page."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.report import answer, render, view, words
-from analysis.report.view import Page, Section
+from analysis.report.figures import history
+from analysis.report.view import Blocks, Page, Section
 from analysis.stats.compare import Compared
+from analysis.suite.records import joint
 from contract import files
 from contract.command_results import Ratio
 
 MOST = 20  # differences that are shown; the whole plans stand in the reports
+NAMED = 5  # increases that a sentence names
 LONGEST = 60  # characters of one
 CAUTION = (
     "One suite each: what else was different between the two times (temperature, updates, the "
     "state of the disks) is in B / A as well, and cannot be told from what was changed. The cost "
     "of encryption is a ratio within each suite, in which much of that cancels. Each interval "
-    "stands for itself; there are no verdicts across suites."
+    "stands for itself; an increase is called significant by Holm's correction over all ratios of "
+    "a pair."
 )
 
 
-def write(found: Compared, folder: Path) -> Path:
+def write(found: Sequence[Compared], folder: Path) -> Path:
     """The page, in `folder`; returns its path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{found.a.suite_id}--{found.b.suite_id}.html"
+    last = found[-1].b.suite_id if len(found) == 1 else f"{len(found)}-suites"
+    path = folder / f"{found[0].a.suite_id}--{last}.html"
     files.write(path, [render.html(page(found)).encode()])
     return path
 
 
-def text(found: Compared) -> str:
+def text(found: Sequence[Compared]) -> str:
     """For the terminal: what stands on the page."""
     shown = page(found)
     return render.text(
@@ -37,71 +43,153 @@ def text(found: Compared) -> str:
     )
 
 
-def page(found: Compared) -> Page:
-    """The comparison as a page."""
-    head = view.bullets([f"A: {found.a.suite_id}", f"B: {found.b.suite_id}"])
-    head += answer.banner(found.origin) + view.paragraph(CAUTION)
-    differ = view.paragraph(_differ(found))
+def failures(found: Sequence[Compared], percent: float) -> str:
+    """A sentence on the joules that rose significantly and by more than `percent`; else empty."""
+    told = [
+        f"{one.workload} on {one.configuration} "
+        f"{words.change_of(one.ratio, one.low, one.high)} in {pair.b.suite_id}"
+        for pair in found
+        for one in pair.increases
+        if one.ratio > 1 + percent / 100
+    ]
+    if not told:
+        return ""
+    more = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    return (
+        f"Energy rose by more than {percent:g} % against {found[0].a.suite_id} (95 % intervals in "
+        f"brackets, {joint(pair.origin for pair in found)}): {'; '.join(told[:NAMED])}{more}. See "
+        "the page for what differs between the suites."
+    )
+
+
+def page(found: Sequence[Compared]) -> Page:
+    """The comparison as a page: one suite or several beside the first."""
+    first, origin = found[0].a, joint(pair.origin for pair in found)
+    lettered = [(_letter(i), pair) for i, pair in enumerate(found)]
+    named = [("A", first), *((letter, pair.b) for letter, pair in lettered)]
+    head = view.bullets(
+        f"{letter}: {suite.suite_id}, {suite.plan.get('created_wall', '')}".rstrip(", ")
+        for letter, suite in named
+    )
+    head += answer.banner(origin) + view.paragraph(CAUTION)
+    parts = [_pair(pair, letter) for letter, pair in lettered]
+    differ, joules, costs = (view.join(part) for part in zip(*parts, strict=True))
+    sections = [Section("What differs", "differs", differ)]
+    rows = [(letter, one) for letter, pair in lettered for one in pair.increases]
+    increases = view.table_of(
+        "Joules that rose significantly",
+        rows,
+        {
+            "Suite": lambda row: row[0],
+            "Workload": lambda row: words.name_of(row[1].workload),
+            "Configuration": lambda row: first.label(row[1].configuration),
+            "Change [95 % interval]": lambda row: words.change_of(
+                row[1].ratio, row[1].low, row[1].high
+            ),
+            "p (Holm)": lambda row: words.p_value(row[1].p_adjusted),
+        },
+        words=3,
+        origin=origin,
+    ) or view.paragraph("No joules rose significantly.")
+    sections.append(Section("Increases", "increases", increases))
+    if len(found) > 1:
+        sections.append(Section("Over time", "history", _history(found, origin)))
+    sections.append(Section("Joules", "joules", joules))
+    sections += [Section("Cost of encryption", "costs", costs)] * bool(costs)
+    title = " and ".join(suite.suite_id for _, suite in named)
+    count = {1: "Two"}.get(len(found), str(len(found) + 1))
+    return Page(title, f"{count} suites compared", head, tuple(sections))
+
+
+def _history(found: Sequence[Compared], origin: str) -> Blocks:
+    """The joules over all workloads, by suite."""
+    caption = "Change of energy over all workloads beside the first suite, with 95 % intervals"
+    names = dict.fromkeys(one.configuration for pair in found for one in pair.overall)
+    rows = [
+        [_letter(i), str(pair.b.plan.get("created_wall", ""))[:10]]
+        + [_change_of(pair, name) for name in names]
+        for i, pair in enumerate(found)
+    ]
+    headers = ["Suite", "Date", *map(found[0].a.label, names)]
+    drawn = view.picture(history.draw(found, origin), caption, origin, wide=True)
+    return drawn + view.table(caption, headers, rows, words=2, origin=origin)
+
+
+def _letter(place: int) -> str:
+    """B, C, … Z, then S27, S28, …"""
+    return chr(ord("B") + place) if place < 25 else f"S{place + 2}"
+
+
+def _change_of(pair: Compared, name: str) -> str:
+    own = [one for one in pair.overall if one.configuration == name]
+    return words.change_of(own[0].ratio, own[0].low, own[0].high) if own else words.NOTHING
+
+
+def _pair(found: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
+    """What differs, the joules and the costs of one suite beside the first."""
+    differ = view.paragraph(_differ(found, letter))
     differ += view.table_of(
-        "Plans, meters and machines",
+        f"Plans, meters and machines: {letter} beside A",
         found.differences[:MOST],
         {
             "What": lambda one: one.what,
             "A": lambda one: _short(one.a),
-            "B": lambda one: _short(one.b),
+            letter: lambda one: _short(one.b),
         },
         words=3,
     )
     if found.other_work:
-        differ += view.note("Not alike. ", view.paragraph(_other_work(found)), "warning")
+        differ += view.note("Not alike. ", view.paragraph(_other_work(found, letter)), "warning")
     names: view.Fields[Ratio] = {
         "Workload": lambda one: words.name_of(one.workload),
         "Configuration": lambda one: found.a.label(one.configuration),
     }
     joules = view.table_of(
-        f"Energy of {words.name_of(found.component)} in B over that in A, runs without their tail",
+        f"Energy of {words.name_of(found.component)} in {letter} over that in A, runs without "
+        "their tail",
         found.joules,
         {
             **names,
-            "B / A [95 % interval]": _ratio,
+            f"{letter} / A [95 % interval]": _ratio,
             "n in A": lambda one: str(one.blocks_a),
-            "n in B": lambda one: str(one.blocks_b),
+            f"n in {letter}": lambda one: str(one.blocks_b),
         },
         words=2,
         origin=found.origin,
         group=True,
     )
     costs = view.table_of(
-        "Change of energy beside the baseline in the same block, in A and in B, and how many "
-        "times as much a run takes beside its baseline in B as in A",
+        f"Change of energy beside the baseline in the same block, in A and in {letter}, and how "
+        f"many times as much a run takes beside its baseline in {letter} as in A",
         found.costs,
         {
             **names,
             "Cost in A": lambda one: _cost(one.cost_a),
-            "Cost in B": lambda one: _cost(one.cost_b),
-            "B beside A [95 % interval]": _ratio,
+            f"Cost in {letter}": lambda one: _cost(one.cost_b),
+            f"{letter} beside A [95 % interval]": _ratio,
         },
         words=2,
         origin=found.origin,
         group=True,
     )
-    sections = [Section("What differs", "differs", differ), Section("Joules", "joules", joules)]
-    sections += [Section("Cost of encryption", "costs", costs)] * bool(costs)
-    title = f"{found.a.suite_id} and {found.b.suite_id}"
-    return Page(title, "Two suites compared", head, tuple(sections))
+    return differ, joules, costs
 
 
-def _other_work(found: Compared) -> str:
+def _other_work(found: Compared, letter: str) -> str:
     names = ", ".join(words.name_of(name) for name in found.other_work)
-    return f"Other parameters, so other work: {names}. There B / A says nothing of the machines."
+    told = f"There {letter} / A says nothing of the machines."
+    return f"Other parameters, so other work: {names}. {told}"
 
 
-def _differ(found: Compared) -> str:
+def _differ(found: Compared, letter: str) -> str:
     count = len(found.differences)
     if not count:
-        return "Nothing that the plans and the machines tell differs but the time and the order."
+        return (
+            f"Nothing that the plans and the machines of A and {letter} tell differs but the time "
+            "and the order."
+        )
     more = f"; {count - MOST} more are not shown" if count > MOST else ""
-    return f"{count} thing{'s differ' if count > 1 else ' differs'} between them{more}."
+    return f"{count} thing{'s differ' if count > 1 else ' differs'} between A and {letter}{more}."
 
 
 def _short(value: str | None) -> str:

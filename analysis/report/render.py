@@ -39,20 +39,13 @@ def html(page: Page) -> str:
 
     Its policy lets a browser run our own scripts alone, and load nothing.
     """
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["shown"] = shown
+    made = environment()
     explained = any(isinstance(one, Terms) for section in page.sections for one in section.blocks)
-    environment.filters["explained"] = Explaining(catalogue().terms if explained else ())
+    made.filters["explained"] = Explaining(catalogue().terms if explained else ())
     traces = _holds(page, Trace)
     scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
     digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
-    return environment.get_template("page.html.j2").render(
+    return made.get_template("page.html.j2").render(
         page=page,
         language=catalogue().language,
         words=json.dumps(catalogue().starting("script."), ensure_ascii=False),
@@ -60,6 +53,19 @@ def html(page: Page) -> str:
         scripts=scripts,
         digests=" ".join(f"'sha256-{digest}'" for digest in digests),
     )
+
+
+def environment() -> Environment:
+    """The templates, which escape whatever is put into them."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["shown"] = made.filters["explained"] = shown
+    return made
 
 
 def asset(name: str) -> Markup:

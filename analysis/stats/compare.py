@@ -1,4 +1,4 @@
-"""Two suites beside each other: what differs between them, and what that did to the joules.
+"""Suites beside each other: what differs between them, and what that did to the joules.
 
 The suites share no blocks, so nothing can be paired across them: two-sided 95 % intervals by Welch
 (Biometrika 34, 1947), of the logarithms of block values. What is compared of encryption is its cost
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from analysis.stats.contrasts import by_block
+from analysis.stats.comparison import holm
+from analysis.stats.contrasts import by_block, counted
 from analysis.stats.results import energy_of
+from analysis.stats.stats import LEVEL
 from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
@@ -53,6 +55,17 @@ class Compared:
     differences: tuple[Difference, ...]
     joules: tuple[Ratio, ...]
     costs: tuple[Ratio, ...]
+    overall: tuple[Ratio, ...] = ()
+    """By configuration, the geometric mean over the workloads that both suites count."""
+
+    @property
+    def increases(self) -> list[Ratio]:
+        """Joules that rose significantly, the largest first; one family (Holm) of all ratios."""
+        same = [r for r in self.joules if r.workload not in self.other_work]
+        rose = [
+            r for r in same if r.ratio > 1 and r.p_adjusted is not None and r.p_adjusted < LEVEL
+        ]
+        return sorted(rose, key=lambda ratio: -ratio.ratio)
 
     @property
     def other_work(self) -> list[str]:
@@ -62,12 +75,32 @@ class Compared:
         return [n for n in names if given[0].get(n, {}) != given[1].get(n, {})]
 
 
+Read = tuple[Suite, pl.DataFrame]
+Blocks = Mapping[tuple[str, str], Mapping[int, float]]
+
+
 def compare(folder_a: Path, folder_b: Path) -> Compared:
     """Read both suites and compare them. Raises SuiteError where they have nothing in common."""
-    a, b = read(folder_a), read(folder_b)
-    if a.suite_id == b.suite_id:
-        raise SuiteError(f"A and B are the same suite, {a.suite_id}: name two.")
-    energies = energy_of(folder_a), energy_of(folder_b)
+    return compare_all([folder_a, folder_b])[0]
+
+
+def compare_all(folders: Sequence[Path]) -> list[Compared]:
+    """Each suite but the first against the first, in the order of the plans' times. Raises
+    SuiteError where one has nothing in common with the first, or is named twice."""
+    if len(folders) < 2:
+        raise SuiteError("Name two suites or more: there is nothing to compare one with.")
+    first, *others = [(read(folder), energy_of(folder)) for folder in folders]
+    ids = [suite.suite_id for suite, _ in (first, *others)]
+    twice = [suite_id for i, suite_id in enumerate(ids) if suite_id in ids[:i]]
+    if twice:
+        raise SuiteError(f"Two of the folders are the same suite, {twice[0]}: name it once.")
+    others.sort(key=lambda other: str(other[0].plan.get("created_wall", "")))
+    return [_compared(first, other) for other in others]
+
+
+def _compared(first: Read, second: Read) -> Compared:
+    (a, energy_a), (b, energy_b) = first, second
+    energies = energy_a, energy_b
     known = (energy.filter(pl.col("energy_j").is_not_null()) for energy in energies)
     component = first_component(COMPONENTS, *(set(energy["component"]) for energy in known))
     blocks_a, blocks_b = (by_block(energy, component) for energy in energies)
@@ -82,15 +115,49 @@ def compare(folder_a: Path, folder_b: Path) -> Compared:
         _of(key, list(blocks_a[key].values()), list(blocks_b[key].values())) for key in shared
     ]
     origins = [name for energy in energies for name in energy["origin"].unique()]
-    return Compared(
+    found = Compared(
         a,
         b,
         component,
         joint([*origins, str(a.plan.get("origin")), str(b.plan.get("origin"))]),
         tuple(differences(a, b)),
-        tuple(ratio for ratio in joules if ratio is not None),
+        tuple(_adjusted([ratio for ratio in joules if ratio is not None])),
         tuple(_costs(a, b, blocks_a, blocks_b, shared)),
     )
+    same = {w for w in counted(a) if w in counted(b) and w not in found.other_work}
+    keys = [key for key in shared if key[0] in same]
+    return replace(found, overall=tuple(_overall(blocks_a, blocks_b, keys)))
+
+
+def _overall(
+    blocks_a: Blocks, blocks_b: Blocks, keys: Sequence[tuple[str, str]]
+) -> Iterator[Ratio]:
+    """By configuration, of the means of logarithms over its workloads in each whole block."""
+    for name in dict.fromkeys(configuration for _, configuration in keys):
+        sides = []
+        for blocks in (blocks_a, blocks_b):
+            own = [blocks[key] for key in keys if key[1] == name]
+            whole = sorted(set.intersection(*(set(each) for each in own)))
+            sides.append([stats.gmean([each[n] for each in own]) for n in whole])
+        if all(sides) and (ratio := _of(("all", name), *sides)):
+            yield ratio
+
+
+def _adjusted(ratios: Sequence[Ratio]) -> Iterator[Ratio]:
+    """With Holm's p-values over all that have one."""
+    known = [ratio.p_value for ratio in ratios if ratio.p_value is not None]
+    adjusted = iter(holm(np.array(known, dtype=float)))
+    for ratio in ratios:
+        yield replace(ratio, p_adjusted=None if ratio.p_value is None else float(next(adjusted)))
+
+
+def p_of(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Two-sided p-value of Welch's test that both means are the same; None as `welch`."""
+    if len(a) < 2 or len(b) < 2:
+        return None
+    if max(np.ptp(a), np.ptp(b)) < 1e-15:
+        return float(math.isclose(a[0], b[0]))
+    return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None]:
@@ -147,11 +214,9 @@ def _text(value: Any) -> str | None:
 def _of(key: tuple[str, str], a: Sequence[float], b: Sequence[float]) -> Ratio | None:
     if min(*a, *b) <= 0:  # no logarithm: then there is no ratio
         return None
-    ratio, low, high = welch(np.log(a).tolist(), np.log(b).tolist())
-    return Ratio(*key, len(a), len(b), ratio, low, high)
-
-
-Blocks = Mapping[tuple[str, str], Mapping[int, float]]
+    logs = np.log(a).tolist(), np.log(b).tolist()
+    ratio, low, high = welch(*logs)
+    return Ratio(*key, len(a), len(b), ratio, low, high, p_value=p_of(*logs))
 
 
 def _costs(

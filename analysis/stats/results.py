@@ -189,8 +189,12 @@ def write(found: Results) -> None:
         frame.write_parquet(held, metadata=says)
         files.write(folder / name, [held.getvalue()])
     files.write(folder / "summary.csv", [found.summary.write_csv().encode()])
-    document = json.dumps(found.next_suite, indent=1, ensure_ascii=False)
-    files.write(folder / "next.json", [f"{document}\n".encode()])
+    files.write(folder / "next.json", [next_text(found).encode()])
+
+
+def next_text(found: Results) -> str:
+    """next.json."""
+    return json.dumps(found.next_suite, indent=1, ensure_ascii=False) + "\n"
 
 
 _MAGIC = re.compile(r"[*?[]")
@@ -244,10 +248,10 @@ RELATIVE = 1e-12  # the same code on the same bytes; only the order of summing m
 ABSOLUTE = 1e-12
 
 
-def verify(folder: Path) -> Findings:
+def verify(folder: Path, again: Results | None = None) -> Findings:
     """Check the sums of the seal and of the journal; compare energy.parquet with what raw bytes
-    give. Raises SuiteError."""
-    again = results(folder, raw=True)
+    give (`again`, where they are there already). Raises SuiteError."""
+    again = again or results(folder, raw=True)
     seal = manifest.check(folder)
     said = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []
     problems = list(seal.problems)

@@ -1,7 +1,8 @@
-"""Two suites beside each other, and the picture of one run."""
+"""Suites beside each other, and the picture of one run."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from analysis.report import compare_page
 from analysis.report.trace import find, nearest
-from analysis.stats.compare import compare, welch
+from analysis.stats.compare import compare, compare_all, welch
 from analysis.stats.results import load
 from analysis.tests.pages import Shared, change_plan, without_own
 from controller.cli.app import main
-from validation.synthetic.suite import IDLE_W, Options, write_suite
+from validation.synthetic.suite import IDLE_W, SLOWER, Options, write_suite
 
 SMALL = Options(blocks=4, interval_ms=100, workloads=("kernel_grep", "sql"))
 
@@ -135,10 +137,63 @@ def test_suites_that_share_nothing_are_refused(
     said = capsys.readouterr().err
     assert "share no workload on the same configuration" in said
     assert "A has kernel_grep, sql on plain" in said and "B has video on plain" in said
+    assert main(["compare", str(two[0])]) == 1
+    assert "Name two suites or more" in capsys.readouterr().err
     assert main(["compare", str(two[0]), str(two[0])]) == 1
     assert "the same suite" in capsys.readouterr().err
     assert main(["compare", str(two[0]), str(tmp_path / "none")]) == 1
     assert "There is no suite folder" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def months(shared: Shared) -> list[Path]:
+    """One suite in three months; in the last dm-crypt takes a tenth longer."""
+
+    def make(root: Path) -> None:
+        for i, month in enumerate(("03", "01", "02")):
+            slower = {**SLOWER, "dmcrypt-aes256": SLOWER["dmcrypt-aes256"] * (1 if i else 1.1)}
+            write_suite(root / month, replace(SMALL, host=month, seed=i, slower=slower))
+            change_plan(root / month, created_wall=f"2026-{month}-01T00:00:00+00:00")
+
+    root, _ = shared("months", make)
+    return [root / month for month in ("01", "03", "02")]
+
+
+def test_a_history_is_in_order_of_time_and_names_what_rose(
+    months: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = compare_all(months)
+    assert [pair.b.host for pair in found] == ["02", "03"]
+    assert not found[0].increases
+    rose = {(one.workload, one.configuration) for one in found[1].increases}
+    assert rose == {("kernel_grep", "dmcrypt-aes256"), ("sql", "dmcrypt-aes256")}
+    for one in found[1].overall:
+        own = [r.ratio for r in found[1].joules if r.configuration == one.configuration]
+        assert one.ratio == pytest.approx(math.prod(own) ** (1 / len(own)))
+    options = ["--out", str(tmp_path), "--json"]
+    assert main(["compare", *map(str, months), "--fail-on", "5", *options]) == 1
+    said, told = capsys.readouterr()
+    document = json.loads(said)
+    assert not document["ok"] and document["fail_on_percent"] == 5
+    assert [pair["b"][-17:] for pair in document["pairs"]] == ["-20260101T000000Z"] * 2
+    sentence = next(line for line in told.splitlines() if line.startswith("fde: "))
+    assert "sql on dmcrypt-aes256 +1" in sentence and " [+" in sentence and "modelled" in sentence
+    assert "opal" not in sentence
+    page = Path(document["page"]).read_text(encoding="utf-8")
+    assert "Over time" in page and "2026-03-01" in page and 'alt="Change of energy' in page
+    assert main(["compare", *map(str, months), "--fail-on", "20", *options]) == 0
+    assert main(["compare", *map(str, months), *options]) == 0
+
+
+def test_other_work_is_no_increase(two: tuple[Path, Path], tmp_path: Path) -> None:
+    slower = {name: 2 * factor for name, factor in SLOWER.items()}
+    write_suite(tmp_path / "c", replace(SMALL, host="third", slower=slower))
+    assert {one.workload for one in compare(two[0], tmp_path / "c").increases} >= {"sql"}
+    parameters = [{"name": n, "parameters": {"rows": 9}} for n in ("kernel_grep", "sql")]
+    change_plan(tmp_path / "c", workloads=parameters)
+    found = compare(two[0], tmp_path / "c")
+    assert not found.increases and not found.overall
+    assert compare_page.failures([found], 0) == ""
 
 
 def test_one_block_has_a_ratio_without_interval(

@@ -13,7 +13,11 @@ from contract import names
 from contract.command_results import (
     CompareResult,
     ContrastResult,
+    GalleryResult,
+    Identifying,
     NotebookResult,
+    PairCompared,
+    PublishResult,
     ReportResult,
     SuiteSummary,
     SuiteVerified,
@@ -100,19 +104,63 @@ def _contrasts(found: Results) -> Iterator[ContrastResult]:
 
 @commands.command(rich_help_panel=RESULTS)
 def verify(suites: SuiteDirs = None, as_json: Json = False) -> bool:
-    """Check a suite's SHA-256 sums and make its figures again from the raw bytes."""
+    """Check the SHA-256 sums of suites or bundles, and make their figures again from raw bytes."""
 
     def work() -> VerifyResult:
-        from analysis.stats import results
+        from controller import publish as publishing
 
         found = []
-        for folder in _each(suites or [newest()]):
-            outcome = results.verify(folder)
-            say("\n".join([f"{folder.name}:", *outcome.said]))
+        given = _each(suites or [newest()])
+        for path in given:
+            with publishing.opened([path]) as (folder,):
+                outcome = publishing.verify(folder)
+                say("\n".join([f"{folder.name}:", *outcome.said]))
+            if path.is_file():
+                say(f"SHA-256 of the bundle: {publishing.sha256(path)}")
             for problem in outcome.problems:
                 print(f"fde: {names.sentence(problem)}", file=sys.stderr)
-            found.append(SuiteVerified(str(folder), outcome.said, outcome.problems))
+            found.append(SuiteVerified(str(path), outcome.said, outcome.problems))
         return VerifyResult(not any(each.problems for each in found), tuple(found))
+
+    return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=RESULTS)
+def publish(
+    suite: SuiteDir = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The bundle. Default: SUITE.tar.gz here, or anonymous-suite.tar.gz.",
+        ),
+    ] = None,
+    anonymous: Annotated[
+        bool,
+        typer.Option("--anonymous", help="Replace what identifies a person or a machine."),
+    ] = False,
+    author: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Whom to cite; repeated for several.")
+    ] = None,
+    as_json: Json = False,
+) -> bool:
+    """Pack a sealed suite as one file that can be cited; says first what in it identifies."""
+
+    def work() -> PublishResult:
+        from controller import publish as publishing
+
+        with publishing.opened([suite or newest()]) as (folder,):
+            found = publishing.identified(folder)
+            say("\n".join(publishing.listing(found, anonymous)))
+            place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
+            made = publishing.publish(folder, place, found, anonymous, author or ())
+        size = f"{made.size_bytes / 1e6:.2f} MB"
+        say(f"bundle: {made.path} ({size})\nSHA-256: {made.sha256}")
+        listed = tuple(Identifying(one.kind, one.text, one.files) for one in found)
+        return PublishResult(
+            *(True, str(made.path), made.suite_id, made.size_bytes, made.sha256),
+            *(anonymous, listed),
+        )
 
     return finished(as_json, work)
 
@@ -136,27 +184,51 @@ def summary(suites: SuiteDirs = None, as_json: Json = False) -> bool:
 
 @commands.command(rich_help_panel=RESULTS)
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Folder of a suite.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Folder of another.")],
+    suites: Annotated[
+        list[Path],
+        typer.Argument(metavar="A B …", help="Folders or bundles of suites; all beside the first."),
+    ],
+    fail_on: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            min=0,
+            help="Exit with 1 where joules rose significantly and by more than this.",
+        ),
+    ] = None,
     out: OutDir = None,
     as_json: Json = False,
 ) -> bool:
-    """Two suites: what differs between them, and B / A of the joules."""
+    """Suites side by side: what differs between them, joules beside the first's, their history."""
 
     def work() -> CompareResult:
         from analysis.report import compare_page
         from analysis.stats import compare as comparing
+        from controller.publish import opened
 
-        found = comparing.compare(a, b)
-        say(compare_page.text(found))
-        page = compare_page.write(found, out or build_folder() / "compare")
+        with opened(suites) as folders:
+            found = comparing.compare_all(folders)
+            say(compare_page.text(found))
+            page = compare_page.write(found, out or build_folder() / "compare")
         say(f"\npage: {page}")
-        return CompareResult(
-            True,
-            *(found.a.suite_id, found.b.suite_id, found.component, found.origin),
-            *(found.differences, found.joules, found.costs),
-            str(page),
-        )
+        failed = compare_page.failures(found, fail_on) if fail_on is not None else ""
+        if failed:
+            print(f"fde: {names.sentence(failed)}", file=sys.stderr)
+        pairs = [
+            PairCompared(
+                pair.b.suite_id,
+                str(pair.b.plan.get("created_wall", "")),
+                pair.component,
+                pair.origin,
+                pair.differences,
+                pair.joules,
+                pair.overall,
+                pair.costs,
+                tuple(pair.increases),
+            )
+            for pair in found
+        ]
+        return CompareResult(not failed, found[0].a.suite_id, tuple(pairs), fail_on, str(page))
 
     return finished(as_json, work)
 
@@ -203,6 +275,26 @@ def notebook(
         opened = not (only_copy or as_json)
         status = notebooks.open_in_lab(made, browser) if opened else 0
         return NotebookResult(status == 0, str(made.notebook), str(made.suite))
+
+    return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=RESULTS)
+def gallery(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where bundles are.")],
+    out: Annotated[Path, typer.Option(metavar="SITE", help="Folder that the site goes to.")],
+    as_json: Json = False,
+) -> bool:
+    """A static site of many bundles: machines, disks, ciphers, with each one's report."""
+
+    def work() -> GalleryResult:
+        from controller import gallery as galleries
+
+        made = galleries.build(folder, out)
+        for problem in made.left_out:
+            print(f"fde: {names.sentence(problem)}", file=sys.stderr)
+        say(f"gallery: {made.index} ({made.entries} entries)")
+        return GalleryResult(not made.left_out, str(made.index), made.entries, made.left_out)
 
     return finished(as_json, work)
 

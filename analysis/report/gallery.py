@@ -1,0 +1,154 @@
+"""A static page of many suites: machines, disks and ciphers, with links to each one's report."""
+
+from __future__ import annotations
+
+import csv
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from analysis.report import render, view, words
+from analysis.report.view import Page
+from analysis.stats.results import Results
+from analysis.suite.records import SuiteError
+from contract import schema, strict_json
+from contract.names import Name
+
+ENTRY, MARKS = "entry.json", "marks.csv"
+ABOUT = 100  # characters of a suite's own description; the report has all of it
+NO_MACHINE = "none: synthetic"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A configuration of a suite; `energy` in words is beside the suite's baseline."""
+
+    machine: str
+    disk: str
+    cipher: str
+    configuration: str
+    energy: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A suite, or what is none: its name, the origin of its figures, where its page and its bundle
+    are in the site (`bundle` is empty where there is none), and a sentence about it."""
+
+    title: str
+    origin: str
+    page: str
+    bundle: str
+    about: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class OwnEntry:
+    """entry.json: a recording that is no suite, and the reason why; marks.csv stands beside it."""
+
+    format: Literal["fde-gallery-entry/1"]
+    name: Name
+    title: str
+    origin: Literal["measured", "modelled", "synthetic"]
+    machine: str
+    instrument: str
+    about: str
+    reason: str
+
+
+def of_suite(found: Results, page: str, bundle: str) -> Entry:
+    """A suite's entry."""
+    suite = found.suite
+    beside = {one.other: one for one in found.contrasts if one.base == suite.baseline}
+    disks = suite.before.get("disks")
+    rows = []
+    for name in suite.configurations:
+        role = suite.disk_of(name)
+        disk = disks.get(role) if isinstance(disks, Mapping) else None
+        model = disk.get("model") if isinstance(disk, Mapping) else None
+        entry = suite.named("configurations")[name]
+        energy = (
+            "baseline"
+            if name == suite.baseline
+            else words.change_in(beside[name].comparison if name in beside else None)
+        )
+        cipher = str(entry.get("cipher") or _without_cipher(entry))
+        rows.append(Row(_machine(found), str(model or role), cipher, suite.label(name), energy))
+    scale = textwrap.shorten(str(suite.plan.get("scale", "")), ABOUT, placeholder=" …")
+    about = f"{scale}; {suite.plan.get('blocks', '?')} blocks"
+    return Entry(suite.suite_id, found.origin, page, bundle, about, tuple(rows))
+
+
+def _without_cipher(entry: Mapping[str, Any]) -> str:
+    return {"none": "none", "drive": "the drive's own"}.get(str(entry.get("encrypted_by")), "?")
+
+
+def _machine(found: Results) -> str:
+    before = found.suite.before
+    lab, cpu = before.get("lab_machine"), before.get("cpu")
+    if lab:
+        return f"virtual lab: {words.LAB_MACHINES.get(str(lab), str(lab))}"
+    model = cpu.get("model") if isinstance(cpu, Mapping) else None
+    return str(model or (NO_MACHINE if found.origin == "synthetic" else "not named"))
+
+
+def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
+    """What is no suite, and its page: joules of each marked load as the difference of the counter.
+
+    Raises SuiteError.
+    """
+    try:
+        document = strict_json.loads((folder / ENTRY).read_text(encoding="utf-8"))
+        found = schema.read(OwnEntry, document)
+        with (folder / MARKS).open(encoding="utf-8", newline="") as file:
+            rows = [_load(row) for row in csv.DictReader(file)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SuiteError(f"{folder / ENTRY} or {MARKS} cannot be read ({error}).") from None
+    head = view.paragraph(f"{found.machine}, read by {found.instrument}: {found.origin}.", "facts")
+    head += view.paragraph(found.about) + view.note(
+        "No suite. ", view.paragraph(found.reason), "plain"
+    )
+    table = view.table(
+        "Energy of each marked load: the counter at its end less that at its begin",
+        ["Load", "Time (s)", "Energy (J)", "Mean power (W)"],
+        rows,
+        origin=found.origin,
+    )
+    return found, Page(found.title, found.title, head + table, ())
+
+
+def _load(row: Mapping[str, str]) -> list[str]:
+    seconds = (int(row["end_ns"]) - int(row["begin_ns"])) / 1e9
+    energy_j = (int(row["end_mj"]) - int(row["begin_mj"])) / 1e3
+    return [
+        row["name"],
+        words.number(seconds, 2),
+        words.number(energy_j, 1),
+        words.number(energy_j / seconds, 1),
+    ]
+
+
+def of_own(found: OwnEntry, page: str) -> Entry:
+    """Its line in the gallery."""
+    row = Row(found.machine, "none", "none", found.instrument, words.NOTHING)
+    return Entry(found.title, found.origin, page, "", found.about, (row,))
+
+
+def html(entries: Sequence[Entry]) -> str:
+    """The gallery's page, without anything from elsewhere."""
+    rows = [row for entry in entries for row in entry.rows]
+    filters = {
+        "machine": ("Machine", _all(row.machine for row in rows)),
+        "disk": ("Disk", _all(row.disk for row in rows)),
+        "cipher": ("Cipher", _all(row.cipher for row in rows)),
+        "origin": ("Figures", _all(entry.origin for entry in entries)),
+    }
+    template = render.environment().get_template("gallery.html.j2")
+    return template.render(entries=entries, filters=filters)
+
+
+def _all(values: Iterable[str]) -> list[str]:
+    return sorted(set(values))

@@ -1,0 +1,68 @@
+"""A folder of bundles as a static site, whose every page is made anew from their raw data."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.report import build as reports
+from analysis.report import gallery, render
+from analysis.report.gallery import Entry
+from contract.errors import AgentError, ControllerError
+from contract.files import write
+from controller.publish import opened
+
+BUNDLES = "*.tar.gz"
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The site's first page, its number of entries, and sentences on what was left out."""
+
+    index: Path
+    entries: int
+    left_out: tuple[str, ...]
+
+
+def build(folder: Path, site: Path) -> Gallery:
+    """Write the site. What a page says does not come from a page in a bundle, which might run
+    anything. Raises ControllerError where there is nothing to show."""
+    bundles = sorted(folder.glob(BUNDLES))
+    own = sorted(path.parent for path in folder.glob(f"*/{gallery.ENTRY}"))
+    if not bundles and not own:
+        raise ControllerError(f"There is no bundle ({BUNDLES}) in {folder}: fde publish makes one.")
+    site.mkdir(parents=True, exist_ok=True)
+    entries: dict[str, Entry] = {}
+    left_out = []
+    for path in (*bundles, *own):
+        try:
+            name, entry = (_bundle if path.is_file() else _own)(path, site)
+            if name in entries:
+                raise ControllerError(f"its suite {name} has another bundle here: remove one")
+            entries[name] = entry
+        except AgentError as error:
+            left_out.append(f"{path.name} was left out: {error}")
+    if not entries:
+        raise ControllerError(f"No bundle in {folder} can be shown. {' '.join(left_out)}")
+    write(site / "index.html", [gallery.html(list(entries.values())).encode()])
+    return Gallery(site / "index.html", len(entries), tuple(left_out))
+
+
+def _bundle(path: Path, site: Path) -> tuple[str, Entry]:
+    with opened([path]) as (folder,):
+        made = reports.build(folder)
+        assert made.found is not None
+        name = made.found.suite.suite_id
+        (site / name).mkdir(exist_ok=True)
+        shutil.copyfile(made.page, site / name / "report.html")
+        shutil.copyfile(path, site / name / f"{name}.tar.gz")
+        places = f"{name}/report.html", f"{name}/{name}.tar.gz"
+        return name, gallery.of_suite(made.found, *places)
+
+
+def _own(folder: Path, site: Path) -> tuple[str, Entry]:
+    found, page = gallery.own_entry(folder)
+    (site / found.name).mkdir(exist_ok=True)
+    write(site / found.name / "report.html", [render.html(page).encode()])
+    return found.name, gallery.of_own(found, f"{found.name}/report.html")

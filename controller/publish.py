@@ -1,0 +1,352 @@
+"""A sealed suite as one file that can be cited, and such a file checked and opened elsewhere.
+
+A bundle is a gzipped tar of `sums.json` and one folder: the sealed suite, the tables and the page
+derived from it, the JSON Schemas of its documents, the licence, CITATION.cff (Citation File Format
+1.2.0), ro-crate-metadata.json (RO-Crate 1.1) and bundle.json. The same suite gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+import shutil
+import tarfile
+import tempfile
+import tomllib
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+import yaml
+
+from agent import pack
+from analysis.money import budgets
+from analysis.report import build
+from analysis.stats import results
+from analysis.stats.results import Results
+from analysis.suite import group, manifest
+from analysis.suite.manifest import Findings
+from analysis.suite.suite_folder import suite_id
+from contract import schema, strict_json
+from contract.documents import DOCUMENTS, BundleDocument
+from contract.errors import ControllerError
+from contract.files import write, write_json
+from contract.places import CHECKOUT, ROOT, SHARE
+from controller import identifying, seal, suite_folder
+from controller.identifying import Found
+
+FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
+ABOUT = "bundle.json"
+CRATE = "ro-crate-metadata.json"
+AUTHORS = ("The authors of this suite",)
+DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json", "budget.csv")
+PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Published:
+    """A bundle: where it is, its bytes and their SHA-256, and the suite's name in it."""
+
+    path: Path
+    suite_id: str
+    size_bytes: int
+    sha256: str
+
+
+def identified(folder: Path) -> list[Found]:
+    """What of a suite identifies; raises ControllerError where it is not ready to be published."""
+    if group.is_group(folder):
+        raise ControllerError(f"{folder} is a group of suites: publish each of them by itself.")
+    suite_id(folder)  # a plan of this version, and neither links nor pipes beside it
+    with suite_folder.locked(folder):  # no session is at work
+        found = manifest.check(folder)
+        if not found.sealed:
+            raise ControllerError(
+                f"{found.problems[0]} End it with fde resume, or seal what was measured with "
+                f"fde seal {folder}, then publish it."
+            )
+        if found.problems:
+            raise ControllerError(
+                f"{found.problems[0]} Only what was sealed is published: restore it from a copy, "
+                "or fetch it again with fde resume."
+            )
+        if held := identifying.secrets(folder):
+            raise ControllerError(
+                f"{held[0]} in {folder} holds what looks like a password or a private key: nothing "
+                "was written; take it out at its origin (a meter's address, a workload's output), "
+                "and measure again."
+            )
+        return identifying.identifying(folder)
+
+
+NAMED = 3  # files that are named with each
+
+
+def listing(found: Sequence[Found], anonymous: bool) -> list[str]:
+    """What identifies, line by line, and what becomes of it."""
+    if not found:
+        return ["Nothing was found that identifies a person or a machine."]
+    fate = "is replaced" if anonymous else "stays in the bundle (--anonymous replaces it)"
+    lines = [f"What identifies a person or a machine, and {fate}:"]
+    for one in found:
+        more = f" and {len(one.files) - NAMED} more" if len(one.files) > NAMED else ""
+        lines.append(f"  {one.kind}: {one.text} ({', '.join(one.files[:NAMED])}{more})")
+    return lines
+
+
+def default_name(folder: Path, anonymous: bool) -> str:
+    """What a bundle is called where nobody says; an anonymous one's must not name the host."""
+    return "anonymous-suite" if anonymous else suite_id(folder)
+
+
+def publish(
+    folder: Path, out: Path, found: Sequence[Found], anonymous: bool, authors: Sequence[str] = ()
+) -> Published:
+    """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError."""
+    if out.exists():
+        raise ControllerError(f"{out} exists already: name another file, or remove it.")
+    with tempfile.TemporaryDirectory(prefix="fde-publish-") as temporary:
+        copy = Path(temporary) / suite_id(folder)
+        for path in (*seal.files(folder), folder / seal.MANIFEST):
+            place = copy / path.relative_to(folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+        before = results.results(copy, raw=True) if anonymous else None
+        if anonymous:
+            copy = identifying.anonymise(copy, found)
+        made = build.build(copy).found
+        assert made is not None
+        if before is not None:
+            _require_same_figures(before, made)
+        replaced = Counter(one.kind for one in found if anonymous)
+        if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
+            anonymous |= about(folder).anonymous
+            replaced.update(about(folder).replaced)
+        _describe(copy, made, anonymous, replaced, authors or AUTHORS)
+        packed = Path(temporary) / "bundle"
+        with packed.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
+            pack.pack(copy, file)  # type: ignore[arg-type]  # it only writes
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with packed.open("rb") as source:
+            sha256 = write(out, iter(lambda: source.read(PIECE), b""))
+        return Published(out, made.suite.suite_id, out.stat().st_size, sha256)
+
+
+def _require_same_figures(before: Results, after: Results) -> None:
+    texts = ["suite_id", "host"]
+    if not before.all_energy.drop(texts).equals(after.all_energy.drop(texts)):
+        raise ControllerError(
+            "Without what identifies it, the suite gives other figures (a meter's raw bytes hold "
+            "its name where it cannot be replaced): nothing was written; publish it without "
+            "--anonymous, or not at all."
+        )
+
+
+@contextmanager
+def opened(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Folders of suites as they are; a bundle is unpacked for as long as this lasts.
+
+    Raises ControllerError, one sentence, where a bundle is not whole or of another version.
+    """
+    with ExitStack() as stack:
+        folders = []
+        for path in paths:
+            if path.is_file():
+                temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-bundle-"))
+                folders.append(_unpacked(path, Path(temporary)))
+            else:
+                folders.append(path)
+        yield folders
+
+
+def _unpacked(path: Path, to: Path) -> Path:
+    try:
+        with path.open("rb") as file:
+            seal.extract(file, to)
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, TypeError) as error:
+        raise ControllerError(
+            f"The bundle {path} was changed, cut short or is none ({error}): get it again from "
+            "where it was published."
+        ) from None
+    found = [one for one in to.iterdir() if one.is_dir()]
+    if len(found) != 1 or not (found[0] / ABOUT).is_file():
+        raise ControllerError(f"{path} is no bundle of a suite: fde publish makes them.")
+    about(found[0])
+    return found[0]
+
+
+def about(folder: Path) -> BundleDocument:
+    """bundle.json of an unpacked bundle. Raises ControllerError."""
+    try:
+        document = strict_json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if isinstance(document, Mapping) and document.get("format") != FORMAT:
+            raise ControllerError(
+                f"The bundle has the format {document.get('format')!r}, this version reads "
+                f"{FORMAT!r}: use the version of the testbed that made it "
+                f"({document.get('testbed', 'not named')})."
+            )
+        return schema.read(BundleDocument, document)
+    except (OSError, ValueError) as error:
+        raise ControllerError(
+            f"{ABOUT} of the bundle cannot be read ({error}): get it again."
+        ) from None
+
+
+def verify(folder: Path) -> Findings:
+    """As `results.verify`; of a bundle's folder, every table made again and compared bit for bit.
+
+    Raises SuiteError, ControllerError.
+    """
+    again = results.results(folder, raw=True)
+    found = results.verify(folder, again)
+    if not (folder / ABOUT).is_file():
+        return found
+    said, problems = list(found.said), list(found.problems)
+    if about(folder).anonymous:
+        said.append("The bundle is anonymous: its manifest was made anew, of the replaced files.")
+    made: dict[str, pl.DataFrame | bytes] = {
+        "energy.parquet": again.all_energy,
+        "summary.parquet": again.summary,
+        "summary.csv": again.summary.write_csv().encode(),
+        "budget.csv": budgets.table(again).write_csv().encode(),
+        "next.json": results.next_text(again).encode(),
+    }
+    unlike = [name for name in DERIVED if not _same(folder / name, made[name])]
+    if unlike:
+        problems.append(
+            f"{', '.join(unlike)} {'is' if len(unlike) == 1 else 'are'} not what the raw data give "
+            f"here, bit for bit; it was made by version {about(folder).testbed} (code "
+            f"{about(folder).code[:12]}, here {manifest.code()[:12]})."
+        )
+    else:
+        frames = again.all_energy, again.summary, budgets.table(again)
+        figures = sum(
+            frame.select(pl.col(pl.Float64).count()).sum_horizontal().sum() for frame in frames
+        )
+        said.append(f"{figures} figures in {len(made)} tables were made again, bit for bit.")
+    return Findings(tuple(said), tuple(problems))
+
+
+def _same(path: Path, made: pl.DataFrame | bytes) -> bool:
+    try:
+        if isinstance(made, bytes):
+            return path.read_bytes() == made
+        return pl.read_parquet(path).equals(made)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+
+
+def _describe(
+    folder: Path,
+    found: Results,
+    anonymous: bool,
+    replaced: Mapping[str, int],
+    authors: Sequence[str],
+) -> None:
+    """Everything that a bundle has beside the suite."""
+    texts = schema.texts()
+    (folder / "schema").mkdir()
+    for name in DOCUMENTS:
+        write(folder / "schema" / f"{name}.json", [texts[f"{name}.json"].encode()])
+    shutil.copyfile(SHARE / "LICENSE", folder / "LICENSE")
+    software = yaml.safe_load((SHARE / "CITATION.cff").read_text(encoding="utf-8"))
+    what = BundleDocument(
+        FORMAT, found.suite.suite_id, anonymous, dict(replaced), _version(), manifest.code()
+    )
+    write_json(folder / ABOUT, asdict(what))
+    title = f"Energy of disk encryption: suite {found.suite.suite_id} ({found.origin})"
+    date = str(found.suite.plan.get("created_wall", ""))[:10]
+    citation = {
+        "cff-version": "1.2.0",
+        "message": "If you use these figures, please cite them, and the software.",
+        "type": "dataset",
+        "title": title,
+        "authors": [{"name": name} for name in authors],
+        "date-released": date,
+        "license": software["license"],
+        "references": [
+            {key: software[key] for key in ("type", "title", "authors", "license")},
+            *software["references"],
+        ],
+    }
+    text = yaml.safe_dump(citation, sort_keys=False, allow_unicode=True)
+    write(folder / "CITATION.cff", [text.encode()])
+    write_json(folder / CRATE, _crate(folder, found, title, date, authors))
+
+
+def _crate(
+    folder: Path, found: Results, title: str, date: str, authors: Sequence[str]
+) -> dict[str, Any]:
+    """RO-Crate 1.1: https://w3id.org/ro/crate/1.1; every file with its size."""
+    files = [path for path in pack.fetched_files(folder) if path.name != CRATE]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    entities = [
+        {
+            "@id": name,
+            "@type": "File",
+            "name": name,
+            "contentSize": str(path.stat().st_size),
+            "encodingFormat": mimetypes.guess_type(name)[0] or "application/octet-stream",
+        }
+        for name, path in zip(names, files, strict=True)
+    ]
+    return {
+        "@context": "https://w3id.org/ro/crate/1.1/context",
+        "@graph": [
+            {
+                "@id": CRATE,
+                "@type": "CreativeWork",
+                "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+                "about": {"@id": "./"},
+            },
+            {
+                "@id": "./",
+                "@type": "Dataset",
+                "name": title,
+                "identifier": found.suite.suite_id,
+                "description": f"{found.suite.plan.get('scale', '')}. Figures are {found.origin}.",
+                "datePublished": date,
+                "license": {"@id": "LICENSE"},
+                "author": [{"@id": f"#author-{i}"} for i, _ in enumerate(authors)],
+                "hasPart": [{"@id": name} for name in names],
+            },
+            *(
+                {"@id": f"#author-{i}", "@type": "Person", "name": name}
+                for i, name in enumerate(authors)
+            ),
+            {
+                "@id": "#analysis",
+                "@type": "CreateAction",
+                "name": "Joules and verdicts from the raw data",
+                "instrument": {"@id": "#testbed"},
+                "result": [{"@id": name} for name in (*DERIVED, "report.html")],
+            },
+            {
+                "@id": "#testbed",
+                "@type": "SoftwareApplication",
+                "name": "FDE energy testbed",
+                "version": _version(),
+            },
+            *entities,
+        ],
+    }
+
+
+def _version() -> str:
+    if CHECKOUT:
+        whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+        return str(whole["project"]["version"])
+    return version("fde-energy-testbed")
+
+
+def sha256(path: Path) -> str:
+    """Of a bundle, to be cited with it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,104 @@
+"""A site of many bundles: its lines, its filters, what is left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from contract.places import ROOT
+from controller.cli.app import main
+from validation.synthetic.suite import Options, write_suite
+
+EXAMPLES = ROOT / "data" / "examples"
+
+
+class _Site(HTMLParser):
+    """Links, choices of the filters, and the lines' own values."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.rows: list[dict[str, str | None]] = []
+        self.loaded: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        self.links += [known["href"] or ""] if tag == "a" else []
+        self.rows += [known] if tag == "tr" and "data-machine" in known else []
+        self.loaded += [str(known[name]) for name in ("src", "srcset") if name in known]
+        self.loaded += [str(known.get("href"))] if tag == "link" else []
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_a_site_shows_every_bundle_and_says_what_it_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, site = tmp_path / "bundles", tmp_path / "site"
+    machine = {
+        "cpu": {"model": "<script>alert(1)</script> CPU"},
+        "disks": {"plain": {"model": "Fast 980"}, "sed": {"model": "Sealed 870"}},
+    }
+    options = Options(blocks=2, interval_ms=100, workloads=("sql",), machine=machine)
+    write_suite(tmp_path / "suite", options)
+    bundle = folder / "one.tar.gz"
+    assert main(["publish", str(tmp_path / "suite"), "--out", str(bundle)]) == 0
+    (folder / "broken.tar.gz").write_bytes(bundle.read_bytes()[:5000])
+    shutil.copyfile(bundle, folder / "twice.tar.gz")
+    shutil.copytree(EXAMPLES / "h100-trace", folder / "h100-trace")
+    capsys.readouterr()
+    assert main(["gallery", str(folder), "--out", str(site), "--json"]) == 1
+    said, told = capsys.readouterr()
+    document = json.loads(said)
+    assert document["entries"] == 2 and len(document["left_out"]) == 2
+    assert "broken.tar.gz was left out" in told and "has another bundle" in told
+    text = (site / "index.html").read_text(encoding="utf-8")
+    shown = _Site(text)
+    assert not shown.loaded and "<script>alert" not in text
+    assert len(shown.rows) == 5
+    disks = [row["data-disk"] for row in shown.rows]
+    assert disks == ["Fast 980", "Sealed 870", "Fast 980", "Fast 980", "none"]
+    ciphers = {row["data-cipher"] for row in shown.rows}
+    assert ciphers == {"none", "the drive's own", "aes-xts-plain64"}
+    assert [row["data-origin"] for row in shown.rows] == ["modelled"] * 4 + ["measured"]
+    assert all((site / link).is_file() for link in shown.links) and len(shown.links) == 6
+    words = " ".join(shown.words)
+    assert "baseline" in words and "%" in words and "dm-crypt AES-256" in words
+
+
+def test_an_entry_of_its_own_has_the_joules_of_its_counter(tmp_path: Path) -> None:
+    assert (EXAMPLES / "h100-trace" / "marks.csv").read_bytes() == (
+        ROOT / "data" / "traces" / "h100-marks.csv"
+    ).read_bytes()
+    shutil.copytree(EXAMPLES / "h100-trace", tmp_path / "in" / "h100-trace")
+    assert main(["gallery", str(tmp_path / "in"), "--out", str(tmp_path / "site")]) == 0
+    page = (tmp_path / "site" / "h100-trace" / "report.html").read_text(encoding="utf-8")
+    # burst-1: 3580357 mJ - 3267677 mJ in 1.0663 s
+    assert "312.7" in page and "1.07" in page and "293.2" in page and "measured" in page
+
+
+@pytest.mark.parametrize("name", ["lab-one-disk", "paper-synthetic"])
+def test_the_examples_verify(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where other code gives other tables, `make examples` makes the bundles again."""
+    assert main(["verify", str(EXAMPLES / f"{name}.tar.gz")]) == 0
+    assert "were made again, bit for bit" in capsys.readouterr().out
+
+
+def test_a_folder_without_bundles_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gallery", str(tmp_path), "--out", str(tmp_path / "site")]) == 1
+    told = capsys.readouterr().err
+    assert "There is no bundle" in told and told.count("\n") == 1
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "entry.json").write_text('{"name": "../../x"}', encoding="utf-8")
+    assert main(["gallery", str(tmp_path), "--out", str(tmp_path / "site")]) == 1
+    told = capsys.readouterr().err
+    assert "cannot be read" in told and told.count("\n") == 1
