@@ -135,8 +135,8 @@ def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> N
     if unlike:
         raise ControllerError(
             f"The suite {plan['suite_id']} was begun on another target, with "
-            f"{'; '.join(unlike)}: use the inventory that it was made with, name another folder "
-            "or make a new plan."
+            f"{'; '.join(unlike)}: use the inventory that it was made with, take another suite "
+            f"({step('resume', '…')}), or make a new plan."
         )
 
 

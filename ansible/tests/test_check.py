@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "fde_extent_bytes is 1000: make it a multiple of 1 MiB",
     ),
     "database": ({"fde_database": "oracle"}, "value of fde_database must be one of"),
-    "disks": ({"fde_disks": {"plain": {"erase": "x"}}}, "missing required arguments: by_id"),
+    "disks": ({"fde_disks": {"plain": {"erase": "x"}}}, "by_id, serial, size_bytes must be named"),
     "secrets": ({"fde_secrets_file": "{{ not_there }}"}, "not_there"),
 }
 

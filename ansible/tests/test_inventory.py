@@ -83,6 +83,8 @@ def test_what_is_resolved_is_whole_and_typed() -> None:
         "submit_from_crypt_cpus": False,
         "same_cpu_crypt": False,
         "discard": False,
+        "integrity": "none",
+        "integrity_no_journal": False,
     }
     assert found["assets"]["clip"] == {"path": "/clip.mpg", "sha256": "0" * 64, "sums": None}
 
@@ -370,7 +372,7 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     entries = yaml.safe_load(text)["fde_configurations"]
     found = resolve({**GIVEN, "configurations": entries})["configurations"]
     said = [target.words(entry) for entry in found]
-    assert len(set(said)) == len(said) == 21
+    assert len(set(said)) == len(said) == 34
     json.dumps(found)
 
 

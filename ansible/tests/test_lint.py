@@ -25,7 +25,14 @@ LAB_STATE = {
         "options": ["ProxyCommand=connect 'a b'", "ProxyUseFdpass=yes"],
     },
     "drives": {
-        role: {"model": f"fde-lab-{role}", "serial": role.upper(), "size_bytes": 2**31}
+        role: {
+            "disk": {
+                "by_id": f"/dev/disk/by-id/nvme-fde-lab-{role}_{role.upper()}",
+                "serial": role.upper(),
+                "size_bytes": 2**31,
+                **({"erase": "SED"} if role == "sed" else {}),
+            }
+        }
         for role in ("plain", "sed")
     },
     "meter": {"port": "/meter"},
