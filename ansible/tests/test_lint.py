@@ -128,7 +128,8 @@ def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
     assert found["disks"]["plain"]["erase"] is None
     stacks = {stack["name"]: stack for stack in found["configurations"]}
     assert {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"} < set(stacks)
-    assert {stack["kind"] for stack in stacks.values()} == {"plain", "opal", "dmcrypt", "tcrypt"}
+    kinds = {stack["kind"] for stack in stacks.values()}
+    assert kinds == {"plain", "opal", "dmcrypt", "tcrypt", "external", "filesystem"}
     assert "cipher" not in stacks["plain"]
     assert stacks["dmcrypt-aes256"]["key_bits"] == 256
     assert found["meters"][0]["channels"] == {"0": "system", "1": "drive"}
