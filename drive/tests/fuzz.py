@@ -29,6 +29,7 @@ import socket
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -301,6 +302,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(write(fuzz(batches, Path(folder), options.keep, so_far)))
         except FindingError as finding:
             print(write({**latest, finding.kind: 1, "finding": str(finding)}))
+            traceback.print_exc()  # where, for what is not found again by --replay
             print(f"fde: {finding}", file=sys.stderr)
             for log in Path(folder).glob("*/log"):
                 print(log.read_text()[-3000:], file=sys.stderr)
