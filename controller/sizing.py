@@ -134,7 +134,7 @@ def _blocks(
     plan: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], entries: Sequence[Entry]
 ) -> Iterator[Block]:
     """Whole blocks that one start of the agent has gone through; the drift check left aside."""
-    drift_check = (plan.get("drift_check") or {}).get("workload")
+    drift_check = plan["drift_check"]["workload"] if plan.get("drift_check") else ""
     by_block: dict[int, set[str]] = {}
     for run_id, run in runs.items():
         if run["workload"] != drift_check:

@@ -210,9 +210,13 @@ def test_a_damaged_suite_beside_does_no_harm(tmp_path: Path) -> None:
     assert fit(tmp_path, seen, 9).blocks > 1
 
 
-def test_a_suite_whose_run_is_of_no_workload_of_its_plan_tells_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [{"drift_check": 2.5}, {"runs": [{"workload": "nonesuch"}]}])
+def test_a_suite_whose_plan_is_damaged_tells_nothing(
+    tmp_path: Path, damage: dict[str, Any]
+) -> None:
     seen = plan(blocks=3)
-    seen["runs"][0]["workload"] = "nonesuch"
+    runs = damage.get("runs", seen["runs"])
+    seen |= damage | {"runs": [{**seen["runs"][0], **runs[0]}, *seen["runs"][1:]]}
     keep(tmp_path, seen, walk(seen))
     assert sizing.seen(tmp_path, seen["host"], seen["origin"]).suites == []
 
