@@ -103,9 +103,12 @@ class Explaining:
             end = last
             button = f'<button type="button" class="term" popovertarget="{escape(term.anchor)}">'
             mark = f"{button}{html[start:end]}</button>"
-            if stop := _STOP.match(html, end):  # else a line could begin with it
-                mark, end = f'<span class="whole">{mark}{stop[0]}</span>', stop.end()
-            html = f"{html[:start]}{mark}{html[end:]}"
+            begin = len(html[:start].rstrip("(["))
+            if stop := _STOP.match(html, end):
+                end = stop.end()
+            if begin < start or last < end:  # else a line could begin or end with them
+                mark = f'<span class="whole">{html[begin:start]}{mark}{html[last:end]}</span>'
+            html = f"{html[:begin]}{mark}{html[end:]}"
         return Markup(html)
 
 
