@@ -93,11 +93,11 @@ def look(
 def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> bool:
     """Whether a sector of the block begins there or up to `room_bytes` behind, read directly.
 
-    `offset_bytes` is a multiple of a block. Raises OSError.
+    Blocks of a file system may be smaller than the disk's, and lie between them. Raises OSError.
     """
     needle, end = block[:_NEEDLE_BYTES], offset_bytes + room_bytes + BLOCK_BYTES
     last = b""
-    for place in range(offset_bytes, end, _PIECE_BYTES):
+    for place in range(offset_bytes - offset_bytes % BLOCK_BYTES, end, _PIECE_BYTES):
         wanted = min(_PIECE_BYTES, -(-(end - place) // BLOCK_BYTES) * BLOCK_BYTES)
         read = read_direct(device, place, wanted)
         if needle in last + read:
