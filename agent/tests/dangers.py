@@ -123,8 +123,8 @@ class Guest:
         self.lab = lab
         self.drives: dict[str, dict[str, Any]] = lab.state["drives"]
         self.secrets: dict[str, str] = json.loads(Path(lab.state["secrets"]).read_text())
-        for package in PACKAGES:
-            lab.send(REPOSITORY / package, CODE)
+        for part in (*PACKAGES, "pyproject.toml"):  # a checkout's messages name make
+            lab.send(REPOSITORY / part, CODE)
         self.sh(f"umask 077; mkdir -p {FOLDER}; modprobe -a loop raid0 raid1 bcache dm-multipath")
         lab.send(SCRIPTS, FOLDER)
         revert = ["PSID_REVERT_TPR", {"lr": 0, "key": self.secrets["sed_psid"]}]

@@ -36,8 +36,8 @@ class Target:
             for role, drive in lab.state["drives"].items()
         }
         self.secrets = json.loads(Path(lab.state["secrets"]).read_text())
-        for package in PACKAGES:
-            lab.send(REPOSITORY / package, CODE)
+        for part in (*PACKAGES, "pyproject.toml"):  # a checkout's messages name make
+            lab.send(REPOSITORY / part, CODE)
         found = find_spec("pyRAPL")
         assert found is not None
         assert found.origin is not None
