@@ -176,4 +176,4 @@ def _sweep(labs: Path) -> None:
     for directory in labs.glob("[0-9]*"):
         if not Path(f"/proc/{directory.name}").exists():
             lifecycle.down_all(directory)
-            shutil.rmtree(directory)
+            shutil.rmtree(directory, ignore_errors=True)  # others may be at it

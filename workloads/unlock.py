@@ -57,7 +57,7 @@ class Unlock(Workload):
             choices=(DEVICE, SIMULATED),
         ),
     )
-    small: ClassVar = {"ways": "pbkdf2", "iter_ms": 10, "memory_mib": 1}
+    small: ClassVar = {"ways": ",".join(WAYS), "iter_ms": 10, "memory_mib": 1, "tpm": SIMULATED}
     programs = ("cryptsetup",)
 
     def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
