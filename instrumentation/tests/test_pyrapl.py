@@ -58,7 +58,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def set_uj(root: Path, zone: str, energy_uj: int) -> None:
-    (root / "sys/class/powercap/intel-rapl" / zone / "energy_uj").write_text(f"{energy_uj}\n")
+    """In one write over the old value: a reader never finds the file empty."""
+    path = root / "sys/class/powercap/intel-rapl" / zone / "energy_uj"
+    with path.open("r+b", buffering=0) as counter:
+        counter.write(f"{energy_uj:>20}\n".encode())
 
 
 def test_zones_have_the_names_of_the_powercap_source(root: Path) -> None:
