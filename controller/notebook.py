@@ -12,6 +12,7 @@ from pathlib import Path
 from contract import files
 from contract.errors import ControllerError
 from contract.places import CHECKOUT, ROOT, SHARE, build_folder
+from controller.seal import extract
 
 NAME = "notebook.ipynb"
 EXTRA = "pip install 'fde-energy-testbed[notebook]'"
@@ -27,14 +28,20 @@ class Copy:
 
 
 def example() -> Path:
-    """A suite that comes with the testbed. Raises ControllerError where none does."""
-    plans = sorted((SHARE / "data" / "examples").glob("*/plan.json"))
-    if not plans:
+    """A suite that comes with the testbed, unpacked among what can be made again. Raises
+    ControllerError where none does."""
+    bundles = sorted((SHARE / "data" / "examples").glob("*.tar.gz"))
+    if not bundles:
         raise ControllerError(
             "There is no suite here and no example: `make synthetic` in a checkout draws one from "
             "a paper's figures, `fde run` measures one; or name the folder of a suite."
         )
-    return plans[0].parent
+    folder = build_folder() / "examples" / bundles[0].name.removesuffix(".tar.gz")
+    folder.mkdir(parents=True, exist_ok=True)
+    with bundles[0].open("rb") as packed:
+        extract(packed, folder)
+    (plan,) = folder.glob("*/plan.json")
+    return plan.parent
 
 
 def copy(suite: Path) -> Copy:
@@ -50,9 +57,7 @@ def copy(suite: Path) -> Copy:
         inside = ", ".join(str(one) for one in group.members(suite))
         raise ControllerError(f"{suite} is a group of hosts: name one of its suites: {inside}.")
     name = suite_folder.suite_id(suite)
-    own = not suite.resolve().is_relative_to(SHARE / "data" / "examples")
-    writable = own and os.access(suite, os.W_OK)
-    folder = suite if writable else build_folder() / "notebooks" / name
+    folder = suite if os.access(suite, os.W_OK) else build_folder() / "notebooks" / name
     target = folder.resolve() / NAME
     new = not target.exists()
     if new:
