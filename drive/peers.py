@@ -1,8 +1,9 @@
 """Who stands behind a connection from this machine: the owner of the socket at its other end.
 
-The kernel lists TCP sockets with their owners in /proc/net/tcp and tcp6 (proc_net_tcp in the
-kernel's documentation). A socket that its process has closed already is listed as root's, without
-an inode: that one is nobody's.
+The kernel is asked for that one socket (sock_diag(7)). Where it cannot tell, as without its module
+tcp_diag, its tables /proc/net/tcp and tcp6 are read (proc_net_tcp in the kernel's documentation),
+which takes the longer the more sockets there are and may miss one while others come and go. A
+socket that its process has closed already has root as owner and no inode: that one is nobody's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,13 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 _TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
+# linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h.
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
+_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+_REQUEST = struct.Struct("=BBBxI")  # struct inet_diag_req_v2 up to its id
+_PORTS, _ANY_COOKIE = struct.Struct("!HH"), b"\xff" * 8
+_ID_AT, _ID_BYTES = 16 + 4, 4 + 16 + 16  # ports and addresses in struct inet_diag_msg
+_OWNER_AT, _OWNER = _ID_AT + 48 + 12, struct.Struct("=II")  # its uid and inode
 
 
 def refusal(sock: socket.socket, users: AbstractSet[int] | None) -> str | None:
@@ -60,19 +68,50 @@ def _is_local(family: int, host: str) -> bool:
 def owner(family: int, peer: tuple[str, int], own: tuple[str, int]) -> int | None:
     """The user id that owns the socket at `peer` which is connected to `own`; None if none does.
 
-    Raises OSError if the kernel's table cannot be read.
+    Raises OSError if the kernel can be asked in neither way.
     """
+    try:
+        found = _asked(family, peer, own)
+    except OSError:
+        found = None
+    user, inode = found or _listed(family, peer, own)
+    return user if inode else None
+
+
+def _asked(family: int, peer: tuple[str, int], own: tuple[str, int]) -> tuple[int, int] | None:
+    """User id and inode of the socket; None if the kernel finds none or has no tcp_diag."""
+    addresses = (_packed(family, at).ljust(16, b"\0") for at in (peer, own))
+    wanted = _PORTS.pack(peer[1], own[1]) + b"".join(addresses) + bytes(4) + _ANY_COOKIE
+    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + wanted
+    head = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(head + body)
+        answer = kernel.recv(4096)
+    if _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY:
+        return None
+    if not wanted.startswith(answer[_ID_AT : _ID_AT + _ID_BYTES]):
+        return None  # the kernel falls back to a listener at that port
+    user, inode = _OWNER.unpack_from(answer, _OWNER_AT)
+    return user, inode
+
+
+def _listed(family: int, peer: tuple[str, int], own: tuple[str, int]) -> tuple[int, int]:
+    """The same from the kernel's table; an inode of 0 where no process has the socket."""
     wanted = [_entry(family, peer), _entry(family, own)]
     with _TABLES[socket.AddressFamily(family)].open() as table:
         for line in table:
             fields = line.split()
             if fields[1:3] == wanted and fields[9] != "0":
-                return int(fields[7])
-    return None
+                return int(fields[7]), int(fields[9])
+    return 0, 0
+
+
+def _packed(family: int, address: tuple[str, int]) -> bytes:
+    return socket.inet_pton(family, address[0].partition("%")[0])
 
 
 def _entry(family: int, address: tuple[str, int]) -> str:
     """An address as the table has it: words of 32 bits in the machine's order, and the port."""
-    packed = socket.inet_pton(family, address[0].partition("%")[0])
+    packed = _packed(family, address)
     words = struct.unpack(f"={len(packed) // 4}I", packed)
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"

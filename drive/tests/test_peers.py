@@ -98,6 +98,17 @@ def test_other_connections_of_an_allowed_user_are_not_taken_for_it(pair: Pair) -
     assert peers.owner(ours.family, host, own) == os.geteuid()
     assert peers.owner(ours.family, (host[0], host[1] ^ 1), own) is None
     assert peers.owner(ours.family, host, (own[0], own[1] ^ 1)) is None
+    assert peers.owner(ours.family, own, (host[0], host[1] ^ 1)) is None, "not the listener's"
+
+
+def test_the_kernels_answer_and_its_table_agree(pair: Pair) -> None:
+    ours, theirs = pair
+    ends = ours.family, theirs.getsockname()[:2], ours.getsockname()[:2]
+    if (asked := peers._asked(*ends)) is None:
+        pytest.skip("this kernel has no tcp_diag")
+    assert asked == peers._listed(*ends)
+    assert asked[0] == os.geteuid()
+    assert asked[1] == os.fstat(theirs.fileno()).st_ino
 
 
 def test_what_nobody_can_check_is_said_at_start(plain: Drive) -> None:
