@@ -7,6 +7,7 @@ modules are loaded for `fde --help`.
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 from collections.abc import Callable, Sequence
@@ -68,9 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    return guarded(
-        lambda: typer.main.get_command(app).main(argv, prog_name="fde", standalone_mode=False)
-    )
+    return guarded(lambda: _command()(argv, prog_name="fde", standalone_mode=False))
+
+
+@functools.cache
+def _command() -> Callable[..., int | bool | None]:
+    """Made from the signatures of all functions, which takes longer than most commands."""
+    return typer.main.get_command(app).main
 
 
 def guarded(work: Callable[[], int | bool | None]) -> int:

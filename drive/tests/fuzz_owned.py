@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 from drive.initiator import Initiator
@@ -100,8 +101,8 @@ class Owned:
 
     # Its deaths.
 
-    def _start(self) -> None:
-        """Starts it, marked, to die of its next write, and every eighth time at once."""
+    def _start(self, later: int = 0) -> None:
+        """Starts it, marked, to die of its next write but `later`, every eighth time at once."""
         self._mark()
         kills = self.figures["kills"] + self.figures["kills_at_power_on"]
         if kills % 8 == 7:
@@ -109,15 +110,22 @@ class Owned:
             self._before = self._state_bytes()
             self.drive.launch(self.drive.at(0, 1 + self.figures["kills_at_power_on"] % STEPS))
             self._check_dead()
-        self.drive.start(self.drive.at(1, 1 + kills % STEPS))
+        self.drive.start(self.drive.at(1 + later, 1 + kills % STEPS))
         self._before = self._state_bytes()
         self._check_alive()
 
     def _start_again(self) -> None:
-        self.figures["kills"] += 1
-        self._check_dead()
-        self._check_erased()
-        self._start()
+        """Where its owner lets a controller's reset lock ranges, the drive writes, and dies, while
+        it is looked at: each time it is given one write more, until it outlives the look."""
+        for later in count():
+            self.figures["kills"] += 1
+            self._check_dead()
+            self._check_erased()
+            try:
+                self._start(later)
+            except OSError:
+                continue
+            return
 
     def _check_dead(self) -> None:
         """It was our kill, and the state is the old or the new one."""
