@@ -54,16 +54,16 @@ def report(
     """Joules, verdicts and payback of a suite; of several hosts' suites, or a group's, as one."""
 
     def work() -> ReportResult:
-        from analysis.report import build, hosts_page
+        from analysis.report import build
         from analysis.report import pdf as paper
 
         folders = suites or [newest()]
-        several = _each(folders) != folders or len(folders) > 1
-        built = (
-            hosts_page.write(folders, build_folder() / "hosts")
-            if several
-            else build.build(folders[0])
-        )
+        if _each(folders) != folders or len(folders) > 1:
+            from analysis.report import hosts_page  # slow to import, and seldom needed
+
+            built = hosts_page.write(folders, build_folder() / "hosts")
+        else:
+            built = build.build(folders[0])
         say(f"{built.text}\n\nreport: {built.page}")
         printed = paper.write(built.page.parent) if pdf else None
         if printed:
