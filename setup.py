@@ -7,24 +7,30 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-SHARED = ("ansible", "data/reference", "data/schema")
+SHARED = ("ansible", "data/examples", "data/reference", "data/schema")
 FILES = ("CITATION.cff", "LICENSE")  # what a bundle of results has beside them
 
 
 class BuildWithShare(build_py):
-    """`contract/places.py` finds them there."""
+    """With what is shared beside the packages."""
 
     def run(self) -> None:
         super().run()
-        for name in SHARED:
-            shutil.copytree(
-                ROOT / name,
-                Path(self.build_lib, "fde_share", name),
-                ignore=shutil.ignore_patterns("tests", "__pycache__", "secrets.json"),
-                dirs_exist_ok=True,
-            )
-        for name in FILES:
-            shutil.copyfile(ROOT / name, Path(self.build_lib, "fde_share", name))
+        share(Path(self.build_lib))
 
 
-setup(cmdclass={"build_py": BuildWithShare})
+def share(library: Path) -> None:
+    """Copy what is no package to where `contract/places.py` finds it beside our packages."""
+    for name in SHARED:
+        shutil.copytree(
+            ROOT / name,
+            library / "fde_share" / name,
+            ignore=shutil.ignore_patterns("tests", "__pycache__", "secrets.json"),
+            dirs_exist_ok=True,
+        )
+    for name in FILES:
+        shutil.copyfile(ROOT / name, library / "fde_share" / name)
+
+
+if __name__ == "__main__":
+    setup(cmdclass={"build_py": BuildWithShare})

@@ -166,6 +166,24 @@ def opened(paths: Sequence[Path]) -> Iterator[list[Path]]:
         yield folders
 
 
+def kept(path: Path, place: Path) -> Path:
+    """A folder as it is; a bundle unpacked below `place`, to stay. Raises ControllerError.
+
+    Without its page, which a stranger may have written; what was unpacked before and has the same
+    seal stays, with the page that was made of it here.
+    """
+    if not path.is_file():
+        return path
+    with opened([path]) as (folder,):
+        found = place / folder.name
+        seals = [one / seal.MANIFEST for one in (found, folder)]
+        if seals[0].is_file() and seals[0].read_bytes() == seals[1].read_bytes():
+            return found
+        shutil.rmtree(found, ignore_errors=True)
+        shutil.copytree(folder, found, ignore=shutil.ignore_patterns("report.*"))
+    return found
+
+
 def _unpacked(path: Path, to: Path) -> Path:
     try:
         with path.open("rb") as file:

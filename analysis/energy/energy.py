@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from analysis.energy.uncertainty import (
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import TAIL, Counter, Meter, Phase, Run, Suite
-from analysis.suite.suite_folder import rapl_readings
+from analysis.suite.suite_folder import rapl_samples
 from instrumentation.sources import counter as rapl
 from instrumentation.sources.accuracy import STEP_J, UPDATE_S
 from instrumentation.sources.counter import Reading
@@ -243,7 +244,8 @@ def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:
     """By zone: the phases, what lies between them, and all without the tail; then the sums of
     several packages and of several memories."""
     zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
-    by_zone = {zone: dict(_zone_energies(suite, run, zone)) for zone in zones}
+    samples = cache(partial(rapl_samples, suite, run.run_id))  # read once, where a zone asks
+    by_zone = {zone: dict(_zone_energies(samples, run, zone)) for zone in zones}
     yield from _zone_rows(run, RAPL, "", by_zone)
 
 
@@ -313,7 +315,9 @@ def _together(parts: Sequence[Energy]) -> Energy:
     return replace(whole, coverage=min(energy.coverage for energy in parts))
 
 
-def _zone_energies(suite: Suite, run: Run, zone: str) -> Iterator[tuple[str, tuple[float, Energy]]]:
+def _zone_energies(
+    samples: Callable[[], Mapping[str, list[Reading]]], run: Run, zone: str
+) -> Iterator[tuple[str, tuple[float, Energy]]]:
     found: dict[str, tuple[float, Energy]] = {}
     for phase in run.phases:
         for counter in one_per_zone(phase.counters):
@@ -321,7 +325,7 @@ def _zone_energies(suite: Suite, run: Run, zone: str) -> Iterator[tuple[str, tup
                 continue
             energy = counted(counter)
             if SAMPLES_TELL & set(energy.flags):
-                energy = counted(counter, rapl_readings(suite, run.run_id, zone))
+                energy = counted(counter, samples().get(zone, ()))
             found[phase.name] = (phase.duration_s, energy)
     between = [counted(counter) for counter in pauses(run.phases, zone)]
     for name, (duration_s, energy) in found.items():

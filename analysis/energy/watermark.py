@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import special
-from scipy.optimize import least_squares
 
 from analysis.suite.clocks import Floats, Ints
 
@@ -298,6 +297,8 @@ def _solve(model: Model, rough_s: Sequence[float]) -> _Solved:
         bent = _bent(model, columns, factors)
         projected: Floats = bent - basis @ (basis.T @ bent)
         return projected
+
+    from scipy.optimize import least_squares  # slow to import, and seldom needed
 
     room_s = max(model.told_s, model.parts[0].chip_s)
     low = [*(rough - room_s for rough in rough_s), 0.02 * model.told_s]

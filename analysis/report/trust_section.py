@@ -19,7 +19,7 @@ from analysis.stats import planning
 from analysis.stats.drift_check import DriftCheck
 from analysis.stats.results import COVERED, Results, uncovered_phases
 from analysis.stats.steadiness import Steadiness
-from analysis.suite import manifest, readers
+from analysis.suite import readers
 from analysis.suite.records import Meter, Suite
 from instrumentation.accuracy import read_terms
 from instrumentation.sources.pyrapl import DIFFERS, UNCHECKED, WRAPPED
@@ -350,7 +350,7 @@ def _share(value: float | None) -> str:
 def _seal(suite: Suite) -> str:
     if not suite.sealed:
         return "The files are not sealed: nothing proves that they are what was measured."
-    if not manifest.check(suite.folder).problems:
+    if suite.seal_holds:
         return "All files have the SHA-256 sums of their seal."
     return "Some files are not those that were sealed (named above): trust nothing made from them."
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,20 +19,21 @@ UPDATE_NS = 1_000_000
 _ROUNDING_UJ = 2.0
 _PERF = "perf"
 _NAMES = {"pyrapl": "pyRAPL", _PERF: "perf_event"}
+Highest = Callable[[], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One figure of another reader beside ours. `explained_uj`: so much they may differ by the time
+    """One figure of another reader beside ours. `unexplained`: they differ by more than the time
     between the reads (`apart_ms`, both edges) at the highest power that was sampled in the suite
     (reading itself wakes a machine at rest), an update of the counter at each edge, and the
-    kernel's rounding of its unit; None where the time between is unknown.
+    kernel's rounding of its unit make; False where the time between is unknown.
     """
 
     own_uj: float
     other_uj: float
     apart_ms: float | None
-    explained_uj: float | None
+    unexplained: bool
 
     @property
     def apart_uj(self) -> float:
@@ -66,7 +68,7 @@ def agreements(suite: Suite) -> tuple[Agreement, ...]:
     Their reads lie between our own two, so their figures may be smaller by what was used in
     between.
     """
-    highest = _highest_uj_ns(suite)
+    highest = cache(partial(_highest_uj_ns, suite))  # reads all samples: where a pair asks
     sources = dict.fromkeys(["pyrapl", *(name for run in suite.runs for name in run.other_sources)])
     return tuple(
         _agreement(highest, source, suite.runs)
@@ -82,7 +84,7 @@ def of_other_zones(source: str, runs: Sequence[Run]) -> bool:
     return bool(zones) and not any(zone.get("own_start") or zone.get("own_end") for zone in zones)
 
 
-def _agreement(highest_uj_ns: Mapping[str, float], source: str, runs: Sequence[Run]) -> Agreement:
+def _agreement(highest_uj_ns: Highest, source: str, runs: Sequence[Run]) -> Agreement:
     pairs: list[Pair] = []
     wrapped = failed = 0
     reasons: dict[str, None] = {}
@@ -110,18 +112,14 @@ def _agreement(highest_uj_ns: Mapping[str, float], source: str, runs: Sequence[R
         worst_uj=round(max(pair.apart_uj for pair in pairs)) if pairs else None,
         worst_share=max(shares, default=None),
         apart_ms=max(apart, default=None),
-        unexplained=sum(
-            pair.explained_uj is not None and pair.apart_uj > pair.explained_uj for pair in pairs
-        ),
+        unexplained=sum(pair.unexplained for pair in pairs),
         wrapped=wrapped,
         failed=failed,
         reasons=tuple(reasons),
     )
 
 
-def _pair(
-    highest_uj_ns: Mapping[str, float], run: Run, zone: Mapping[str, Any], source: str
-) -> Pair | None:
+def _pair(highest_uj_ns: Highest, run: Run, zone: Mapping[str, Any], source: str) -> Pair | None:
     """Both figures; None where one is missing. Of the others perf_event alone is known to follow a
     wrap: no other figure is held against ours where ours went round."""
     start, end = _reading(zone.get("own_start")), _reading(zone.get("own_end"))
@@ -133,14 +131,19 @@ def _pair(
     if own.energy_uj is None or not certain:
         return None
     apart_ns = zone.get("apart_ns")
-    explained_uj = None
-    if apart_ns is not None:
-        mean_uj_ns = own.energy_uj / max(1, end.t_after_ns - start.t_before_ns)
-        power_uj_ns = max(mean_uj_ns, highest_uj_ns.get(str(zone["zone"]), 0.0))
-        rounding = own.energy_uj * unit_shortfall(max_range_uj or 0) * (source == _PERF)
+    other_uj = float(zone["energy_uj"])
+    if apart_ns is None:
+        return Pair(own.energy_uj, other_uj, None, False)
+    rounding = own.energy_uj * unit_shortfall(max_range_uj or 0) * (source == _PERF)
+
+    def beyond(power_uj_ns: float) -> bool:
         explained_uj = power_uj_ns * (apart_ns + 2 * UPDATE_NS) + rounding + _ROUNDING_UJ
-    apart_ms = None if apart_ns is None else apart_ns / 1e6
-    return Pair(own.energy_uj, float(zone["energy_uj"]), apart_ms, explained_uj)
+        return bool(abs(other_uj - own_uj) > explained_uj)
+
+    own_uj = own.energy_uj
+    mean_uj_ns = own_uj / max(1, end.t_after_ns - start.t_before_ns)
+    unexplained = beyond(mean_uj_ns) and beyond(highest_uj_ns().get(str(zone["zone"]), 0.0))
+    return Pair(own_uj, other_uj, apart_ns / 1e6, unexplained)
 
 
 def _highest_uj_ns(suite: Suite) -> dict[str, float]:

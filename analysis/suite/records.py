@@ -144,7 +144,8 @@ class Meter:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as read. `problems` are sentences about what is missing or cannot be trusted.
+    """A suite as read. `problems` are sentences about what is missing or cannot be trusted;
+    `seal_holds` where all files have the sums of the seal.
 
     `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
     void, for nothing failed.
@@ -160,6 +161,7 @@ class Suite:
     after: Mapping[str, Any]
     timing: Any
     sealed: bool
+    seal_holds: bool = False
     problems: tuple[str, ...] = field(default=())
     watermarks: tuple[Mapping[str, Any], ...] = ()
     journal: tuple[Entry, ...] = ()

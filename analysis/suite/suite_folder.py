@@ -133,6 +133,7 @@ def read(folder: Path, raw: bool = False) -> Suite:
         after=optional(folder / "provenance" / "after.json", problems),
         timing=seconds(folder / "timing.json"),
         sealed=seal.sealed,
+        seal_holds=seal.sealed and not seal.problems,
         journal=tuple(journal),
         controller_boots=max(1, len(shift_ns) - sleeps),
         controller_sleeps=sleeps,

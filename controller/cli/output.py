@@ -41,7 +41,7 @@ SuiteDir = Annotated[
 ]
 SuiteDirs = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="SUITE_DIR", help="Folders of suites. Default: the newest."),
+    typer.Argument(metavar="SUITE_DIR", help="Folders or bundles of suites. Default: the newest."),
 ]
 
 

@@ -25,7 +25,7 @@ from contract.command_results import (
     TraceResult,
     VerifyResult,
 )
-from contract.places import build_folder
+from contract.places import SHARE, build_folder
 from controller.cli.output import Json, SuiteDir, SuiteDirs, finished, newest, say, there
 
 if TYPE_CHECKING:
@@ -51,19 +51,22 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> bool:
-    """Joules, verdicts and payback of a suite; of several hosts' suites, or a group's, as one."""
+    """Joules, verdicts and payback of a suite; of several hosts' suites, or a group's, as one.
+
+    A bundle is unpacked to build/bundles first (installed: below ~/.local/state/fde-testbed).
+    """
 
     def work() -> ReportResult:
-        from analysis.report import build, hosts_page
+        from analysis.report import build
         from analysis.report import pdf as paper
 
-        folders = suites or [newest()]
-        several = _each(folders) != folders or len(folders) > 1
-        built = (
-            hosts_page.write(folders, build_folder() / "hosts")
-            if several
-            else build.build(folders[0])
-        )
+        folders = _kept(suites or [newest()])
+        if _each(folders) != folders or len(folders) > 1:
+            from analysis.report import hosts_page  # slow to import, and seldom needed
+
+            built = hosts_page.write(folders, build_folder() / "hosts")
+        else:
+            built = build.build(folders[0])
         say(f"{built.text}\n\nreport: {built.page}")
         printed = paper.write(built.page.parent) if pdf else None
         if printed:
@@ -173,7 +176,7 @@ def summary(suites: SuiteDirs = None, as_json: Json = False) -> bool:
         from analysis.report import morning
 
         found = []
-        for folder in _each(suites or [newest()]):
+        for folder in _each(_kept(suites or [newest()])):
             lines = morning.lines(folder)
             say("\n".join(lines))
             found.append(SuiteSummary(str(folder), tuple(lines)))
@@ -281,8 +284,11 @@ def notebook(
 
 @commands.command(rich_help_panel=RESULTS)
 def gallery(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where bundles are.")],
     out: Annotated[Path, typer.Option(metavar="SITE", help="Folder that the site goes to.")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="Where bundles are. Default: the examples."),
+    ] = None,
     as_json: Json = False,
 ) -> bool:
     """A static site of many bundles: machines, disks, ciphers, with each one's report."""
@@ -290,13 +296,22 @@ def gallery(
     def work() -> GalleryResult:
         from controller import gallery as galleries
 
-        made = galleries.build(folder, out)
+        made = galleries.build(folder or SHARE / "data" / "examples", out)
         for problem in made.left_out:
             print(f"fde: {names.sentence(problem)}", file=sys.stderr)
         say(f"gallery: {made.index} ({made.entries} entries)")
         return GalleryResult(not made.left_out, str(made.index), made.entries, made.left_out)
 
     return finished(as_json, work)
+
+
+def _kept(paths: Sequence[Path]) -> list[Path]:
+    """The same as folders, bundles unpacked among what can be made again."""
+    if not any(path.is_file() for path in paths):
+        return list(paths)
+    from controller import publish as publishing
+
+    return [publishing.kept(path, build_folder() / "bundles") for path in paths]
 
 
 def _each(folders: Sequence[Path]) -> list[Path]:

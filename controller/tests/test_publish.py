@@ -153,6 +153,38 @@ def test_bundles_are_compared_as_suites_are(
     assert "host" in {one["what"] for one in pair["differences"]}
 
 
+def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
+    suite: Path,
+    bundles: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The page of a stranger's bundle is made anew, and stays."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    folder = tmp_path / suite.name
+    shutil.copytree(suite, folder)
+    members = _contents(bundles[0])
+    strange = members | {f"{suite.name}/report.html": b"<script>alert(1)</script>"}
+    bundle = tmp_path / "strange.tar.gz"
+    del strange["sums.json"]
+    bundle.write_bytes(_tar(_with_sums(strange)))
+    said = {}
+    for command in ("report", "summary"):
+        for path in (folder, bundle):
+            assert main([command, str(path), "--json"]) == 0
+            said[command, path] = json.loads(capsys.readouterr().out)
+    page = tmp_path / "build" / "bundles" / suite.name / "report.html"
+    assert said["report", bundle]["page"] == str(page)
+    assert page.read_bytes() == (folder / "report.html").read_bytes()
+    lines, unpacked = (
+        "\n".join(said["summary", path]["suites"][0]["lines"]) for path in (folder, bundle)
+    )
+    assert unpacked == lines.replace(str(folder), str(page.parent))
+    assert main(["report", str(bundle), str(folder)]) == 1
+    assert "twice" in capsys.readouterr().err
+
+
 def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> None:
     job = yaml.safe_load((ROOT / "examples" / "ci" / "energy.yml").read_text(encoding="utf-8"))
     scripts = "\n".join(step.get("run", "") for step in job["jobs"]["compare"]["steps"])

@@ -6,10 +6,9 @@ The suite is made once and kept, as in validation.inference.scale, whose measure
 
 from __future__ import annotations
 
-import sys
-
 from validation.bench import Figure, at_most
-from validation.inference.scale import DERIVED, PAGES, run, suite
+from validation.inference.scale import suite
+from validation.report.speed import report
 from validation.synthetic import large
 
 NIGHT = large.Size(blocks=25, configurations=4, workloads=10, hours=10.0)
@@ -20,9 +19,7 @@ MOST_S, MOST_MB = 15.0, 1000.0
 def measure(quick: bool = False) -> list[Figure]:
     """The figures of a night, or of a tiny suite where `quick`."""
     folder = suite(QUICK if quick else NIGHT)
-    for name in (*DERIVED, *PAGES):
-        (folder / name).unlink(missing_ok=True)
-    took = run([sys.executable, "-m", "controller", "report", str(folder)])
+    took = report(folder)
     return [
         at_most("report of a night", took.wall_s, "s", MOST_S),
         Figure("its CPU time", took.cpu_s, "s"),
