@@ -205,11 +205,6 @@ def _configurations_broken(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if not meters:
-        yield (
-            "no meter is named: counters in the processor cannot see the disk, so name one in "
-            "fde_meters"
-        )
     yield from _twice("meters", "name", meters)
     # At one address on a network there may be several: plugs at a broker, sockets of a strip.
     wired = [meter for meter in meters if "://" not in str(meter["port"])]

@@ -256,7 +256,6 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, words: 
         ("configurations/3/key_bits", 128, "one of 256, not 128"),
         ("configurations/3/sector_size", 4096, "sector_size means nothing for the kind tcrypt"),
         ("configurations/3/header", "none", "header means nothing for the kind tcrypt"),
-        ("meters", [], "no meter is named"),
         ("secrets_file", "/x/other.json", "named secrets.json"),
         ("assets/clip/path", "clip.mpg", "absolute path"),
         ("assets/clip/sha256", ..., "either sha256"),
@@ -268,6 +267,10 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, words: 
 def test_what_breaks_a_rule_is_refused_in_words(path: str, value: object, words: str) -> None:
     with pytest.raises(ControllerError, match=words):
         resolve(changed(path, value))
+
+
+def test_the_processors_counters_alone_are_enough() -> None:
+    assert resolve({**GIVEN, "meters": []})["meters"] == []
 
 
 def test_two_plugs_may_be_at_one_broker() -> None:
@@ -282,10 +285,14 @@ def test_two_meters_need_names_and_ports_of_their_own() -> None:
 
 
 def test_everything_wrong_is_told_at_once() -> None:
-    document = {**changed("extent_bytes", 5), "meters": [], "secrets_file": "/x"}
+    document = {
+        **changed("extent_bytes", 5),
+        "meters": [GIVEN["meters"][0]] * 2,
+        "secrets_file": "/x",
+    }
     with pytest.raises(ControllerError) as raised:
         resolve(document)
-    assert str(raised.value).count("; ") == 2
+    assert str(raised.value).count("; ") == 3
 
 
 # In a process of its own: here, the name `ansible` is that of the folder of these tests.

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
 from controller.doctor.probe import Probe
+from instrumentation.sources.zones import not_counted
 
 # Between what the driver expects and what came.
 RATE_LIMIT = 0.1
@@ -85,6 +86,15 @@ def channels(scene: Scene) -> Iterator[Diagnosis]:
     """What no machine can do: a disk's rail that draws more than the machine around it."""
     probes = {n: p for n, p in scene.probes.items() if p.stage == "done"}
     watts = {channel: w for probe in probes.values() for channel, w in probe.watts.items()}
+    if not scene.target["meters"]:
+        zones = (scene.part("rapl") or {}).get("zones", ())
+        yield Diagnosis(
+            "meter-channels",
+            "warn",
+            f"There is no meter. {not_counted(zones)}",
+            "Name a meter in fde_meters, or have answers for the processor alone.",
+        )
+        return
     if not watts:
         yield not_made("meter-channels", "No meter was heard.")
         return
@@ -149,5 +159,5 @@ def accuracy(scene: Scene) -> Iterator[Diagnosis]:
 
 def _probed(scene: Scene, code: str) -> Iterator[tuple[str, Probe] | tuple[str, Diagnosis]]:
     if not scene.probes:
-        yield "", not_made(code, "No meter is named.", "Name one in fde_meters.")
+        yield "", not_made(code, "No meter is named.")
     yield from scene.probes.items()

@@ -390,6 +390,15 @@ def test_a_machine_that_may_sleep_is_told_by_its_files(tmp_path: Path) -> None:
     assert sleep.facts(tmp_path)["masked"]
 
 
+def test_without_a_meter_it_is_said_what_the_counters_leave_out(sound: Scene) -> None:
+    found = doctor.diagnose(replace(sound, target={**sound.target, "meters": []}, probes={}))
+    require_form(found)
+    assert of(found, "fail", "warn") == [("meter-channels", "warn")]
+    (told,) = [one for one in found if one.code == "meter-channels"]
+    assert "disks" in told.sentence and "losses of the power supply" in told.sentence
+    assert "holds memory" not in told.sentence  # the target has a zone dram
+
+
 def test_the_noise_of_known_power_is_found_again() -> None:
     generator = np.random.default_rng(1)
     times = np.arange(0, 1200, 0.1)

@@ -162,6 +162,13 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     assert scene.starts == 1
 
 
+def test_a_suite_without_a_meter_comes_to_its_seal(scene: Scene) -> None:
+    scene.target["meters"] = []
+    scene.run()
+    scene.require_complete()
+    assert not (scene.here / "meters").exists()
+
+
 def test_what_the_meter_did_not_see_is_repeated_before_the_seal(scene: Scene) -> None:
     def deafen() -> None:
         scene.wait_for_run(2)
