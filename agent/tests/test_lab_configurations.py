@@ -9,59 +9,23 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
-from agent.tests.guest import CODE, FOLDER, Target
+from agent.storage import registry
+from agent.tests.guest import CODE, FOLDER, REPOSITORY, Target
 from contract import plan
 from contract.tests.test_plan import DOCUMENT
 
 pytestmark = pytest.mark.lab
 
 EXTENT_BYTES = 64 * 2**20  # small, for mkfs is most of the time here
-CHAINS = ("aes", "serpent", "twofish", "aes-twofish-serpent")
-
-
-def _configurations() -> list[dict[str, Any]]:
-    aes = {"kind": "dmcrypt", "disk": "plain", "cipher": "aes-xts-plain64", "key_bits": 256}
-    large = {**aes, "sector_size": 4096}
-    return [
-        {"name": "plain", "kind": "plain", "disk": "plain"},
-        {"name": "opal", "kind": "opal", "disk": "sed"},
-        *(
-            {
-                **large,
-                "name": f"dmcrypt-{cipher}{bits}",
-                "cipher": f"{cipher}-xts-plain64",
-                "key_bits": bits,
-            }
-            for cipher in ("aes", "serpent", "twofish")
-            for bits in (128, 256)
-        ),
-        {**large, "name": "dmcrypt-aes256-plain", "header": "none"},
-        {**aes, "name": "dmcrypt-aes256-512", "sector_size": 512},
-        {
-            **large,
-            "name": "dmcrypt-aes256-noqueues",
-            "no_read_workqueue": True,
-            "no_write_workqueue": True,
-        },
-        {**large, "name": "dmcrypt-aes256-discard", "discard": True},
-        {"name": "plain-discard", "kind": "plain", "disk": "plain", "discard": True},
-        {**large, "name": "dmcrypt-aes256-on-sed", "disk": "sed"},
-        {"name": "sed-unlocked", "kind": "plain", "disk": "sed"},
-        *(
-            {
-                "name": f"truecrypt-{chain}" + ("" if "-" in chain else "256"),
-                "kind": "tcrypt",
-                "disk": "plain",
-                "cipher": chain,
-                "key_bits": 256,
-            }
-            for chain in CHAINS
-        ),
-    ]
-
-
-CONFIGURATIONS = _configurations()
+LABS = REPOSITORY / "ansible/group_vars/labs.yml"
+ENTRIES = yaml.safe_load(LABS.read_text(encoding="utf-8"))["fde_configurations"]
+# As the controller resolves them.
+CONFIGURATIONS: list[dict[str, Any]] = [
+    {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
+    for found in map(registry.complete, ENTRIES)
+]
 CASCADE = "truecrypt-aes-twofish-serpent"
 
 # Begins the scripts that run in the guest; `tell` collects the mismatches of spoilt stacks.
@@ -269,6 +233,7 @@ def test_every_configuration_is_entered_and_proven(
     on_sed = {name: found["opal"]["state"] for name, found in proofs.items() if found["opal"]}
     assert on_sed == {
         "opal": "unlocked",
+        "dmcrypt-aes128-on-sed": "off",
         "dmcrypt-aes256-on-sed": "off",
         "sed-unlocked": "off",
     }
@@ -281,17 +246,25 @@ def test_every_configuration_is_entered_and_proven(
 
 def _assert_as_planned(configuration: dict[str, Any], found: dict[str, Any]) -> None:
     """Said by hand once more, without the code that compares."""
+    kind, bits = configuration["kind"], configuration.get("key_bits", 0)
     layers = [layer for layer in found["layers"] if layer["cipher"]]
-    words = str(configuration.get("cipher") or "").removesuffix("-xts-plain64").split("-")
-    assert [layer["cipher"].split("-")[0] for layer in layers] == [w for w in words if w]
-    for layer in layers:
-        assert layer["cipher_driver"]
-        assert layer["volume_key_bits"] == 2 * configuration["key_bits"]
-        assert layer["sector_size"] == configuration.get("sector_size", 512)
-        table = " ".join(layer["table"])
-        assert f"<{2 * configuration['key_bits']}-bit-key>" in table
-        for option in ("no_read_workqueue", "no_write_workqueue"):
-            assert (option in table) == configuration.get(option, False)
+    cipher = configuration.get("cipher") or ""
+    if kind == "dmcrypt" and (
+        configuration.get("integrity") or not cipher.endswith("-xts-plain64")
+    ):  # named by the kernel in forms of its own
+        assert len(layers) == 1
+        assert layers[0]["cipher_driver"]
+    elif kind in ("dmcrypt", "tcrypt"):
+        words = cipher.removesuffix("-xts-plain64").split("-")
+        assert [layer["cipher"].split("-")[0] for layer in layers] == words
+        for layer in layers:
+            assert layer["cipher_driver"]
+            assert layer["volume_key_bits"] == 2 * bits
+            assert layer["sector_size"] == configuration.get("sector_size", 512)
+            table = " ".join(layer["table"])
+            assert f"<{2 * bits}-bit-key>" in table
+            for option in ("no_read_workqueue", "no_write_workqueue", "submit_from_crypt_cpus"):
+                assert (option in table) == configuration.get(option, False)
     has_header = configuration["kind"] == "opal" or (
         configuration["kind"] == "dmcrypt" and configuration.get("header") != "none"
     )
