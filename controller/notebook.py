@@ -12,7 +12,7 @@ from pathlib import Path
 from contract import files
 from contract.errors import ControllerError
 from contract.places import CHECKOUT, ROOT, SHARE, build_folder
-from controller.seal import extract
+from controller import publish
 
 NAME = "notebook.ipynb"
 EXTRA = "pip install 'fde-energy-testbed[notebook]'"
@@ -36,12 +36,7 @@ def example() -> Path:
             "There is no suite here and no example: `make synthetic` in a checkout draws one from "
             "a paper's figures, `fde run` measures one; or name the folder of a suite."
         )
-    folder = build_folder() / "examples" / bundles[0].name.removesuffix(".tar.gz")
-    folder.mkdir(parents=True, exist_ok=True)
-    with bundles[0].open("rb") as packed:
-        extract(packed, folder)
-    (plan,) = folder.glob("*/plan.json")
-    return plan.parent
+    return publish.kept(bundles[0], build_folder() / "bundles")
 
 
 def copy(suite: Path) -> Copy:

@@ -41,7 +41,7 @@ def _fde(site: Path, place: Path, *arguments: str) -> dict[str, Any]:
 
 def test_the_notebook_opens_on_an_example(site: Path, tmp_path: Path) -> None:
     made = _fde(site, tmp_path, "notebook", "--copy")
-    assert Path(made["suite"]).is_relative_to(tmp_path / "build" / "examples")
+    assert Path(made["suite"]).is_relative_to(tmp_path / "build" / "bundles")
     assert Path(made["notebook"]).is_file()
 
 
