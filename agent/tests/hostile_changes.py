@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,18 @@ def _written(document: Any) -> bytes:
     return json.dumps(document).encode(errors="surrogatepass")
 
 
-def _document(folder: Path, chance: Chance) -> Path | None:
-    found = sorted(folder.glob(chance.choice(DOCUMENTS)))
-    found = [path for path in found if path.is_file() and not path.is_symlink()]
+def _own(folder: Path, path: Path) -> bool:
+    """Whether a path lies in the folder itself, not behind a link that an earlier change made."""
+    return not path.is_symlink() and path.parent.resolve().is_relative_to(folder.resolve())
+
+
+def _one(folder: Path, paths: Iterable[Path], chance: Chance) -> Path | None:
+    found = [path for path in sorted(paths) if path.is_file() and _own(folder, path)]
     return chance.choice(found) if found else None
+
+
+def _document(folder: Path, chance: Chance) -> Path | None:
+    return _one(folder, folder.glob(chance.choice(DOCUMENTS)), chance)
 
 
 def values(folder: Path, chance: Chance) -> None:
@@ -129,7 +137,9 @@ def _freeze(folder: Path, plan: dict[str, Any]) -> None:
         plan["sha256"] = digest(json.loads(_written(plan)))
     except (ValueError, RecursionError):  # no reader gets as far as the sum
         plan["sha256"] = "0" * 64
-    for path in filter(Path.is_file, folder.glob("runs/*/run.json")):  # no device
+    for path in folder.glob("runs/*/run.json"):
+        if not path.is_file() or not _own(folder, path):
+            continue
         text = path.read_text(encoding="utf-8", errors="replace")
         before, mark, after = text.partition('"plan_sha256": "')
         path.write_text(before + mark + plan["sha256"] * bool(mark) + after[64:], encoding="utf-8")
@@ -142,15 +152,12 @@ def raw(folder: Path, chance: Chance) -> None:
         path.write_bytes(path.read_bytes() + text if chance.random() < 0.3 else text)
 
 
-def _file(folder: Path, chance: Chance) -> Path:
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
-    return chance.choice(found) if found else folder / "plan.json"
-
-
 def damage(folder: Path, chance: Chance) -> None:
     """Bytes of any file: others, fewer, more, twice."""
-    path = _file(folder, chance)
-    content = bytearray(path.read_bytes() if path.exists() else b"")
+    path = _one(folder, folder.rglob("*"), chance)
+    if path is None:
+        return
+    content = bytearray(path.read_bytes())
     place = chance.randrange(len(content) + 1)
     end = min(len(content), place + chance.choice((1, 4, 200)))
     what = chance.randrange(5)
@@ -181,7 +188,7 @@ def kinds(folder: Path, chance: Chance) -> None:
     names += ["meters/meter0/samples.parquet.new", "runs/x", "meters/x", "status", ".fetched.tar"]
     names += ["identity.json.partial", ".timing.json.new", ".manifest.json.new", ".incoming-x"]
     path = folder / chance.choice(names)
-    if not path.parent.resolve().is_relative_to(folder.resolve()):  # behind a link of before
+    if not path.parent.resolve().is_relative_to(folder.resolve()):
         return
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -215,6 +222,8 @@ def strange_names(folder: Path, chance: Chance) -> None:
     name = chance.choice([*TEXTS, "b" * 255, "meter0.2", "manifest.json\n", ".incoming-../x"])
     place = folder / chance.choice(("", "runs", "meters", "provenance", "status"))
     path = place / name.replace("/", "_").replace("\0", "_")[:255]
+    if not _own(folder, path):
+        return
     try:
         if chance.random() < 0.5:
             shutil.copytree(folder / "meters" / "meter0", path)
@@ -239,7 +248,9 @@ def group(folder: Path, chance: Chance) -> None:
     document = {"format": "fde-group/1", "group": "g", "suites": members, "hosts": ["bench"]}
     if chance.random() < 0.5:
         document["suites"] = [folder.name, folder.name]
-    (folder / "group.json").write_bytes(
+    path = folder / "group.json"
+    path.unlink(missing_ok=True)  # it may be a link
+    path.write_bytes(
         _written(_change(document, chance))
         if chance.random() < 0.7
         else chance.choice(RAW).encode()

@@ -29,6 +29,7 @@ from instrumentation.sources.zones import default_max_power_w, summands
 
 # A rest ends at the phase's start or begins at its end but for so much: the counters are read.
 SLACK_NS = 10_000_000
+MOST_S = 1e9  # a longer rest is no rest but damage of the plan
 
 
 def run_edges(run: Run, plan: Mapping[str, Any], clock: TargetClock) -> dict[int, Edge]:
@@ -76,7 +77,9 @@ def _rests(run: Run, settle_ns: int, pad_ns: int) -> dict[int, tuple[Side | None
 
 def _seconds_ns(plan: Mapping[str, Any], key: str) -> int:
     value = plan.get(key)
-    return round(value * 1e9) if isinstance(value, int | float) and value > 0 else 0
+    if isinstance(value, int | float) and 0 < value <= MOST_S:
+        return round(value * 1e9)
+    return 0
 
 
 def counted(counter: Counter, samples: Iterable[Reading] = ()) -> Energy:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import pytest
 
 from analysis.energy.curve import Edge
 from analysis.energy.energy import run_edges
@@ -79,3 +82,9 @@ def test_the_clocks_bound_goes_with_each_edge_and_an_unknown_boot_has_none() -> 
     made = run(("a", 13, 15), start_s=10)
     assert all(edge.bound_ns > 0 for edge in run_edges(made, {}, CLOCK).values())
     assert run_edges(made, {}, TargetClock({})) == {}
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 1e300, 10**400, -1, "5", None])
+def test_a_rest_of_no_possible_length_is_none(seconds: object) -> None:
+    made = run(("a", 13, 15), start_s=10)
+    assert sides(made, {"settle_s": seconds, "pad_s": seconds}) == sides(made, {})

@@ -47,6 +47,7 @@ def test_no_input_breaks_the_drive(in_memory: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_no_input_of_a_million_breaks_the_drive(in_memory: Path) -> None:
     assert fuzz(seeded(2, 10**6), in_memory, in_memory / "kept")["inputs"] >= 10**6
 
