@@ -1,22 +1,27 @@
-"""`python -m validation.lost_points`: what figures without their decimal point must have read.
+"""`python -m validation.lost_points`: what misprinted figures must have read, where one reading fits.
 
 The copy of the Polish paper lost the decimal points of some 160 figures (data/reference/README.md).
 ATTO prints speed and operations a second in one row, and speed is operations times the size of a
 request. A reading is the digits with a point between any two of them. Where exactly one reading of
 a row fits, it is written into the column `fitting`; where none or several do, the column is empty.
+
+Panda prints its times to encrypt twice, the second time with their sum and a throughput. Where the
+second printing differs, the first one fits; a sum and a throughput follow from the times.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from analysis.published.reference import FOLDER, Published, published
 
-PAPER = "analiza"
+ANALIZA, PANDA = "analiza", "panda"
+PRINTED_AGAIN = {"table-iii": "table-i", "table-vi": "table-iv", "table-ix": "table-vii"}
 ENTRIES = ("figure-6", "figure-8", "figure-10")
 LOST = "copy: the decimal point is lost"
 KIB, MIB = 1024, 1024**2
@@ -66,7 +71,7 @@ def fitting(figures: Sequence[Published]) -> dict[tuple[object, ...], str]:
 def _pairs(figures: Sequence[Published]) -> Iterator[tuple[Published, Published]]:
     rows: dict[tuple[object, ...], dict[str, Published]] = {}
     for p in figures:
-        if p.paper == PAPER and p.entry in ENTRIES:
+        if p.paper == ANALIZA and p.entry in ENTRIES:
             key = p.entry, p.subject, p.operation, p.block_bytes
             rows.setdefault(key, {})[p.quantity] = p
     for row in rows.values():
@@ -74,11 +79,62 @@ def _pairs(figures: Sequence[Published]) -> Iterator[tuple[Published, Published]
             yield row["speed"], row["io_rate"]
 
 
+def printed_twice(figures: Sequence[Published]) -> dict[tuple[object, ...], str]:
+    """By the key of a figure of Panda's second printing what the first one has, or gives.
+
+    A throughput is taken only where it follows from a sum that is wrong itself: the others of the
+    last table fit no reading.
+    """
+    found: dict[tuple[object, ...], str] = {}
+    for again, first in PRINTED_AGAIN.items():
+        for subject in dict.fromkeys(p.subject for p in figures if p.entry == again):
+            times, copies, of = _printings(figures, subject, first, again)
+            found |= {
+                copy.key: time.printed
+                for time, copy in zip(times, copies, strict=True)
+                if copy.value != time.value
+            }
+            right, sum_ms = math.fsum(p.value for p in times), of["average_time"]
+            rounding = (step(sum_ms) + sum(step(p) for p in times)) / 2
+            if abs(right - sum_ms.value) <= rounding:
+                continue
+            found[sum_ms.key] = f"{right:.1f}"
+            rate, kib = of["throughput"], sum(p.size_bytes or 0 for p in times) / KIB
+            made, given = kib / right, kib / sum_ms.value
+            if abs(given - rate.value) <= step(rate) < abs(made - rate.value):
+                found[rate.key] = f"{made:.1f}"
+    return found
+
+
+def _printings(
+    figures: Sequence[Published], subject: str, first: str, again: str
+) -> tuple[list[Published], list[Published], dict[str, Published]]:
+    """The times of both printings by size, and what is computed from them by its quantity."""
+    by = {
+        entry: [p for p in figures if (p.entry, p.subject) == (entry, subject)]
+        for entry in (first, again)
+    }
+    times, copies = (
+        sorted((p for p in of if p.quantity == "time"), key=lambda p: p.size_bytes or 0)
+        for of in by.values()
+    )
+    return times, copies, {p.quantity: p for p in by[again] if p.quantity != "time"}
+
+
 def main() -> int:
     """Write the column and say how many figures have it."""
-    figures = published(PAPER)
-    found = fitting(figures)
-    path = FOLDER / f"{PAPER}.csv"
+    for paper, find in ((ANALIZA, fitting), (PANDA, printed_twice)):
+        figures = published(paper)
+        found = find(figures)
+        _write(paper, figures, found)
+        print(f"{paper}.csv: {len(found)} figures have one reading that fits.")
+    return 0
+
+
+def _write(
+    paper: str, figures: Sequence[Published], found: Mapping[tuple[object, ...], str]
+) -> None:
+    path = FOLDER / f"{paper}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         columns = list(reader.fieldnames or ())
@@ -89,9 +145,6 @@ def main() -> int:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    lost = sum(LOST in p.note for p in figures)
-    print(f"{path.name}: {lost} figures lost their point, {len(found)} have one reading that fits.")
-    return 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ is one of
 - `result`, `recorded`: shown in the report, or recorded of the machine; no rule compares them.
 
 It counts for agreement where its value is not spoilt and a rule compares the two: it is `beside`
-with a ratio or in a group with others, or a `setting` that is equal, or a `sum`.
+with a ratio or in a group with others, or a `setting` that is equal or lies in the printed range,
+or a `sum`.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ TARGETS = {  # with a counterpart, and counting
     "panda": (216, 210),
     "verma": (240, 238),
 }
+WITHIN = {"GB": 1024.0}  # sizes are compared in MB
 PATH = bench.FOLDER / "mission.json"
 SUBJECT = "the papers' figures, the mapping and the suites; nothing ran"
 SPOILT = "its value is doubtful as printed or copied"
@@ -226,17 +228,37 @@ def _found(figure: Published, groups: Counter[tuple[object, ...]]) -> tuple[str,
         names |= {one.versus.configuration for one in here.singles if one.versus}
         kinds = {configurations()[name].kind for name in names if name}
         stated = here.says and here.stated(figure.usable) is not None
-        alone = groups[group_of(figure)] < 2 or here.says == "apart" or here.combine == "rank"
+        alone = groups[group_of(figure)] < 2 or here.says == "apart"
         kind = "external" if "external" in kinds else "beside"
         return kind, place, bool(stated) or not alone, ""
     if setting is None:
         return "none", "", False, "nothing is mapped to it"
     where = f"{setting.suite}: {setting.ours}" if setting.suite else setting.ours
     if setting.kind == "setting":
-        ours = [value * float(setting.factor) for value in _values(setting)]
-        equal = any(abs(value / figure.value - 1) < 1e-9 for value in ours)
-        return "setting", where, equal, ""
+        return "setting", where, _as_printed(setting, figure), ""
     return setting.kind, where, setting.kind == "sum", ""
+
+
+def _as_printed(setting: Setting, figure: Published) -> bool:
+    """Whether what is set here is the figure, or lies in the range of which it is an end."""
+    low, high = (
+        value * WITHIN.get(figure.unit, 1.0) * side
+        for value, side in zip(_range(figure), (1 - 1e-9, 1 + 1e-9), strict=True)
+    )
+    return any(low <= value * float(setting.factor) <= high for value in _values(setting))
+
+
+def _range(figure: Published) -> tuple[float, float]:
+    """The least and the largest value of a figure's range; of one that is none, itself twice."""
+    stem, _, end = figure.quantity.rpartition("_")
+    if end not in ("min", "max"):
+        return figure.value, figure.value
+    ends = {
+        p.quantity: p.value
+        for p in published(figure.paper)
+        if (p.entry, p.subject) == (figure.entry, figure.subject)
+    }
+    return ends[f"{stem}_min"], ends[f"{stem}_max"]
 
 
 def _values(setting: Setting) -> list[float]:

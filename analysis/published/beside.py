@@ -78,9 +78,12 @@ def spoilt(figure: Published) -> bool:
 
 
 def judged(row: Beside) -> Word | None:
-    """The word on one figure; None where there is nothing to compare, or it counts for nothing."""
+    """The word on one figure; None where there is nothing to compare, or it counts for nothing.
+
+    Ranks are held against each other by their order alone (`_order`): a ratio of them says nothing.
+    """
     both = row.cost_ratios
-    if both is None or min(both[0], both[1].ratio) <= 0:
+    if both is None or min(both[0], both[1].ratio) <= 0 or row.here.combine == "rank":
         return None
     if spoilt(row.published) or (row.reference is not None and spoilt(row.reference)):
         return None
@@ -250,8 +253,10 @@ def group_of(p: Published) -> tuple[object, ...]:
     """What a figure shares with those that it is compared with in its paper.
 
     A rate is one whatever amount it was taken from, and so is the time of a number of iterations.
+    Where each cipher of a table processed an amount of its own, ours are the times of these amounts.
     """
-    size = None if p.quantity in ("throughput", "speed") else p.size_bytes
+    own_amounts = (p.paper, p.entry) == ("verma", "table-ii")
+    size = None if own_amounts or p.quantity in ("throughput", "speed") else p.size_bytes
     device = "" if p.configuration else p.device  # the drive that encrypts is another
     return (
         *(p.paper, p.entry, p.place, p.workload, p.phase, p.quantity, plain_unit(p.unit)[1]),

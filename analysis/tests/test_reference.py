@@ -211,6 +211,21 @@ def test_a_lost_point_is_put_back_where_one_reading_alone_fits() -> None:
     assert all(len(text.partition(".")[2]) == 2 for text in found.values())
 
 
+def test_what_is_printed_twice_is_what_the_first_printing_has() -> None:
+    figures = published("panda")
+    found = lost_points.printed_twice(figures)
+    assert {p.key: p.fitting for p in figures if p.fitting is not None} == {
+        key: float(text) for key, text in found.items()
+    }
+    assert sorted(found.values(), key=float) == [
+        *("3.1", "256.5", "1188.8", "2678.0", "4663.9", "6641", "12505.5"),
+    ]
+    first = {p.key: p.value for p in figures}
+    sound = [replace(p, value=p.fitting or p.value) for p in figures]
+    assert first != {p.key: p.value for p in sound}
+    assert lost_points.printed_twice(sound) == {}  # nothing is left, and no throughput of Table IX
+
+
 def test_where_several_readings_fit_there_is_none() -> None:
     figures = [p for p in published("analiza") if p.entry == "figure-6" and p.block_bytes == 2048]
     both = [p for p in figures if p.subject == "none" and p.operation == "read"]

@@ -69,3 +69,18 @@ def test_a_setting_counts_where_it_is_the_papers(found: list[mission.Counterpart
     assert by["fujimoto", "battery-range", "battery_energy_min", "50"].counts
     assert not by["fujimoto", "battery-range", "battery_energy_max", "60"].counts
     assert by["verma", "key-length", "key_size", "56"].counts
+    assert by["fujimoto", "file-size", "file_size", "1"].counts  # GB, of ours in MiB
+    assert by["fujimoto", "runs", "repetitions_min", "10"].counts  # 20 lie in 10 to 20
+    assert by["panda", "rsa-keys", "key_size_max", "4096"].counts
+    assert by["verma", "table-ii", "processed", "64"].counts
+
+
+def test_a_setting_outside_the_printed_range_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted = ("runs", "repetitions_min")
+    (setting,) = (one for one in mission.settings() if (one.entry, one.quantity) == wanted)
+    (figure,) = (p for p in published("fujimoto") if setting.of(p))
+    for ours, counts in ((9.0, False), (10.0, True), (15.0, True), (20.0, True), (21.0, False)):
+        monkeypatch.setattr(mission, "_values", lambda _, ours=ours: [ours])
+        assert mission._as_printed(setting, figure) == counts
