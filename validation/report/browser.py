@@ -89,8 +89,9 @@ class Tab:
             raise RuntimeError(str(found["exceptionDetails"])[:1000])
         return found["result"].get("value")
 
-    def open(self, page: Path, width: int, height: int, dark: bool = False) -> None:
-        """Load a page at this size; returns when it has loaded."""
+    def open(self, page: Path | str, width: int, height: int, dark: bool = False) -> None:
+        """Load a file or an address at this size; returns when it has loaded."""
+        address = page if isinstance(page, str) else page.resolve().as_uri()
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -100,8 +101,9 @@ class Tab:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=page.resolve().as_uri())
-        while self.evaluate("document.readyState + location.protocol") != "completefile:":
+        self.call("Page.navigate", url=address)
+        loaded = f"complete{address.partition(':')[0]}:"
+        while self.evaluate("document.readyState + location.protocol") != loaded:
             time.sleep(0.05)
 
     def picture(self, path: Path) -> None:

@@ -1,0 +1,201 @@
+"""The notebook as people open it: JupyterLab in a browser, run from top to bottom, a slider moved."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+from urllib.request import urlopen
+
+import pytest
+
+from contract.places import ROOT
+from controller.notebook import NAME
+from controller.publish import kept
+from validation.bench import FOLDER
+from validation.report.browser import Tab, chromium
+
+pytestmark = pytest.mark.slow
+
+T = TypeVar("T")
+
+BUNDLE = ROOT / "data" / "examples" / "paper-synthetic.tar.gz"
+START_S, SHOW_S = 60.0, 30.0
+PICTURES = {
+    "power": "Raw power around one run",
+    "payback": "Other prices, interest and duty",
+    "papers": "The papers' figures",
+}
+# JupyterLab's own object, the notebook's panel, and its cells in order. Every cell is attached to
+# the page, also those out of sight; nothing asks the network for news.
+APP = "window.jupyterapp.shell.currentWidget"
+CONFIG = "c.LabApp.expose_app_in_browser = True\n"
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
+RUN = f"""
+(async () => {{
+  await {APP}.context.sessionContext.ready;
+  return await window.jupyterapp.commands.execute("notebook:run-all-cells");
+}})()
+"""
+CELLS = f"""
+{APP}.content.widgets.filter((one) => one.model.type === "code").map((one) => ({{
+  source: one.model.sharedModel.getSource(),
+  count: one.model.executionCount,
+  errors: one.model.outputs.toJSON().filter((o) => o.output_type === "error").map((o) => o.evalue),
+  text: one.model.outputs.toJSON().map((o) => [o.text ?? ""].flat().join("")).join(""),
+}}))
+"""
+SLIDER = """
+(() => {
+  const one = [...document.querySelectorAll(".widget-hslider")].find(
+    (slider) => slider.querySelector(".widget-label").textContent.trim() === "extra price");
+  if (!one) return null;
+  one.scrollIntoView({ block: "center" });
+  const at = one.querySelector(".noUi-handle").getBoundingClientRect();
+  return {
+    x: at.x + at.width / 2,
+    y: at.y + at.height / 2,
+    price: Number(one.querySelector(".widget-readout").textContent),
+    text: one.closest(".jp-Cell").innerText,
+  };
+})()
+"""
+
+
+@dataclass(frozen=True)
+class Payback:
+    """What the slider of the extra price shows; `runs` is, by alternative, when it is repaid."""
+
+    price: float
+    runs: dict[str, float]
+    x: float
+    y: float
+
+
+@contextmanager
+def served(suite: Path, place: Path) -> Iterator[str]:
+    """The address of the suite's notebook, while `fde notebook` serves it."""
+    for name, values in SETTINGS.items():
+        path = place / "config/lab/user-settings/@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values), encoding="utf-8")
+    (place / "config/jupyter_lab_config.py").write_text(CONFIG, encoding="utf-8")
+    folders = {f"JUPYTER_{kind.upper()}_DIR": str(place / kind) for kind in ("config", "runtime")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "controller", "notebook", str(suite), "--no-browser"],
+        env={**os.environ, **folders, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as command:
+        try:
+            yield until(lambda: _address(command, place / "runtime"), START_S)
+        finally:
+            command.terminate()
+
+
+def _address(command: subprocess.Popen[bytes], place: Path) -> str | None:
+    assert command.poll() is None, "fde notebook ended"
+    for path in place.glob("jpserver-*.json"):
+        try:
+            server = json.loads(path.read_text(encoding="utf-8"))
+            address = f"{server['url']}lab/tree/{NAME}?token={server['token']}"
+            with urlopen(address):
+                return address
+        except (ValueError, OSError):  # half written, or not listening yet
+            return None
+    return None
+
+
+def until(look: Callable[[], T | None], seconds: float) -> T:
+    """What `look` finds, as soon as it is something."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"nothing within {seconds:g} s"
+        time.sleep(0.1)
+    return found
+
+
+def payback(tab: Tab) -> Payback | None:
+    """None until both the slider and its text are there."""
+    shown = tab.evaluate(SLIDER)
+    found = re.findall(r"instead of (.+?): .*\(([\d,]+) runs\)", shown["text"]) if shown else []
+    runs = {name: float(count.replace(",", "")) for name, count in found}
+    return Payback(shown["price"], runs, shown["x"], shown["y"]) if runs else None
+
+
+def moved(tab: Tab, before: Payback) -> Payback | None:
+    """None until the text follows the slider."""
+    now = payback(tab)
+    return now if now and now.price != before.price and now.runs != before.runs else None
+
+
+def drag(tab: Tab, start: Payback, pixels: int) -> None:
+    """With the mouse, as a person does."""
+    for kind, moved in (
+        ("Pressed", 0),
+        ("Moved", pixels // 2),
+        ("Moved", pixels),
+        ("Released", pixels),
+    ):
+        tab.call(
+            "Input.dispatchMouseEvent",
+            type=f"mouse{kind}",
+            x=start.x + moved,
+            y=start.y,
+            button="left",
+            buttons=int(kind != "Released"),
+            clickCount=1,
+        )
+
+
+def picture(tab: Tab, heading: str, path: Path) -> None:
+    """Of the section under a heading."""
+    tab.evaluate(
+        f"""
+        [...document.querySelectorAll(".jp-RenderedMarkdown :is(h2, h3)")]
+          .find((one) => one.textContent.startsWith({json.dumps(heading)}))
+          .scrollIntoView({{ block: "start" }})
+        """
+    )
+    time.sleep(0.5)  # until it is painted
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tab.picture(path)
+
+
+def test_it_runs_in_jupyterlab_and_a_slider_moves_the_payback(tmp_path: Path) -> None:
+    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        pytest.skip("there is no chromium: apt install chromium")
+    if not find_spec("jupyterlab") or not find_spec("ipywidgets"):
+        pytest.skip("JupyterLab or ipywidgets is missing: pip install '.[notebook]'")
+    suite = kept(BUNDLE, tmp_path / "bundles")
+    with served(suite, tmp_path) as address, chromium() as tab:
+        tab.open(address, 1280, 900)
+        until(lambda: tab.evaluate(f"window.jupyterapp && {APP}?.context?.isReady"), START_S)
+        assert tab.evaluate(RUN)
+        cells = [cell for cell in tab.evaluate(CELLS) if cell["source"].strip()]
+        assert [cell["errors"] for cell in cells if cell["errors"]] == []
+        assert all(cell["count"] for cell in cells) and len(cells) >= 25
+        said = re.findall(r"(\d+) of (\d+) figures differ", "".join(c["text"] for c in cells))
+        assert said and all(int(differ) == 0 for differ, _ in said)
+
+        before = until(lambda: payback(tab), SHOW_S)
+        drag(tab, before, 60)
+        after = until(lambda: moved(tab, before), SHOW_S)
+        assert after.price > before.price
+        for name, runs in before.runs.items():  # both are rounded
+            assert after.runs[name] / runs == pytest.approx(after.price / before.price, rel=0.01)
+        for name, heading in PICTURES.items():
+            picture(tab, heading, FOLDER / f"notebook-{name}.png")
