@@ -15,6 +15,18 @@ MOUNT_POINT = "/run/fde-testbed/disk"
 """On the target, where the file system of the configuration that is entered stands."""
 
 
+def version() -> str:
+    """The testbed's own."""
+    if CHECKOUT:
+        import tomllib
+
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        return str(project["version"])
+    from importlib import metadata
+
+    return metadata.version("fde-energy-testbed")
+
+
 def step(name: str, folder: object = "", **options: object) -> str:
     """How a step is typed here, for people: `make run SUITE=micro` in a checkout, `fde run --suite
     micro` elsewhere. `folder` is a suite's; an option without a value is left out."""

@@ -1,4 +1,4 @@
-"""`python -m validation.lost_points`: what misprinted figures must have read, where one reading fits.
+"""`python -m validation.lost_points`: what misprinted figures must have read.
 
 The copy of the Polish paper lost the decimal points of some 160 figures (data/reference/README.md).
 ATTO prints speed and operations a second in one row, and speed is operations times the size of a

@@ -11,11 +11,12 @@ import functools
 import io
 import sys
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
-from contract import names
+from contract import names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from controller.cli import machine, measured, meters, results, suites
@@ -58,6 +59,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"fde {places.version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit."),
+    ] = False,
+) -> None:
+    """What `fde` takes before a command."""
+
+
 for module in (measured, machine, meters, suites, results):
     app.add_typer(module.commands)
 

@@ -1,21 +1,30 @@
 """The reference of the commands, from the commands themselves.
 
 `python -m controller.cli.man OUT` writes manual pages (man(7)), fde.1 and one for each command;
-`python -m controller.cli.man --markdown` prints docs/commands.md.
+`python -m controller.cli.man --markdown` prints docs/commands.md, `--picture` docs/fde-help.svg.
 """
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from contract.command_results import COMMANDS
 from controller.cli.app import ENVIRONMENT, EXAMPLES, EXIT_STATUS, app
 
+PICTURE_COLUMNS = 110
+# Rich's picture loads its fonts from the network.
+FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 HEAD = """# Commands
 
 Made from the commands by `python -m controller.cli.man --markdown`: change these, not this page.
@@ -68,6 +77,23 @@ def markdown() -> str:
     return text
 
 
+def picture() -> str:
+    """The help as a terminal shows it, as SVG."""
+    width = str(PICTURE_COLUMNS)
+    terminal = {"TERMINAL_WIDTH": width, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    done = subprocess.run(
+        [sys.executable, "-m", "controller", "--help"],
+        env={**os.environ, **terminal},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    console = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO())
+    console.print(Text.from_ansi(done.stdout.strip("\n")))
+    drawn = console.export_svg(title="fde --help", unique_id="fde-help")
+    return FONT_FACES.sub("", drawn).replace("Fira Code", "DejaVu Sans Mono") + "\n"
+
+
 def pages() -> dict[str, str]:
     """The manual pages by file name."""
     known = commands()
@@ -115,11 +141,11 @@ def _roff(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """0 written, 2 wrong usage."""
-    if arguments == ["--markdown"]:
-        print(markdown(), end="")
+    if made := {"--markdown": markdown, "--picture": picture}.get(" ".join(arguments)):
+        print(made(), end="")
         return 0
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: python -m controller.cli.man OUT|--markdown", file=sys.stderr)
+        print("usage: python -m controller.cli.man OUT|--markdown|--picture", file=sys.stderr)
         return 2
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -178,6 +179,18 @@ def test_the_reference_is_current() -> None:
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == man.markdown(), (
         "docs/commands.md is old: python -m controller.cli.man --markdown >docs/commands.md"
     )
+
+
+def test_the_picture_of_the_help_is_current() -> None:
+    assert (ROOT / "docs" / "fde-help.svg").read_text(encoding="utf-8") == man.picture(), (
+        "docs/fde-help.svg is old: python -m controller.cli.man --picture >docs/fde-help.svg"
+    )
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"fde {project['version']}\n"
 
 
 def test_the_manual_pages_are_sound(tmp_path: Path) -> None:

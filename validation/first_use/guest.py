@@ -40,13 +40,17 @@ class Guest:
     def of(cls, folder: Path) -> Guest:
         return cls(json.loads(Layout(folder).state.read_text(encoding="utf-8")))
 
-    def sh(self, script: str) -> str:
-        """What a script prints there. Raises RuntimeError with its last words."""
-        argv = ssh.command(self.state["ssh"], ["sh", "-eu"], connect_s=120)
-        done = subprocess.run(argv, input=script, capture_output=True, text=True, check=False)
+    def sh(self, script: str, data: bytes | None = None) -> str:
+        """What a script prints, which may read `data`. Raises RuntimeError with its last words."""
+        remote, stdin = ["sh", "-eu"], script.encode()
+        if data is not None:
+            remote, stdin = [f"set -eu\n{script}"], data
+        argv = ssh.command(self.state["ssh"], remote, connect_s=120)
+        done = subprocess.run(argv, input=stdin, capture_output=True, check=False)
+        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         if done.returncode:
-            raise RuntimeError(f"{script.strip()[:200]}: {done.stderr.strip()[-400:]}")
-        return done.stdout
+            raise RuntimeError(f"{script.strip()[:200]}: {err.strip()[-400:]}")
+        return out
 
     def target(self) -> dict[str, Any]:
         """As `fde init` describes it: a resolved target without a word of the lab's inventory."""

@@ -1,4 +1,4 @@
-"""The notebook as people open it: JupyterLab in a browser, run from top to bottom, a slider moved."""
+"""The notebook as people open it: JupyterLab in a browser, all cells run, a slider moved."""
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""A machine that measures itself: `fde` from pip, an ordinary user with sudo, by RAPL alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import LabError
+from lab import lifecycle
+from lab.state import Layout
+from validation.first_use import installed
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+Typed = Callable[[str], str]
+PSID = """
+import json, pathlib, sys
+path = pathlib.Path("mine/secrets.json")
+path.write_text(json.dumps({**json.loads(path.read_text()), "sed_psid": sys.stdin.read().strip()}))
+"""
+
+
+@pytest.fixture
+def own(lab_directory: Path, lab_handle: Callable[..., Any]) -> Iterator[Any]:
+    """A guest with `fde` installed for its user; no meter."""
+    try:
+        packages = installed.wheels(print)
+    except LabError as error:
+        pytest.skip(f"the packages for the guest cannot be had: {error}")
+    layout = Layout(lab_directory / "own")
+    lifecycle.up(layout, print, lifecycle.LabOptions(meter=False))
+    handle = lab_handle(layout.directory, json.loads(layout.state.read_text(encoding="utf-8")))
+    try:
+        installed.send(lambda script, data: handle.ssh(script, stdin=data), packages)
+        handle.ssh(installed.as_user(installed.INSTALL))
+        yield handle
+    finally:
+        handle.disconnect()
+        lifecycle.down(layout)
+
+
+def test_from_pip_to_a_report_and_back(own: Any) -> None:
+    def typed(line: str) -> str:
+        line = f'export FDE_INVENTORY=mine PATH="$HOME/env/bin:$PATH"\n{line}'
+        said: str = own.ssh(installed.as_user(line)).stdout
+        return said
+
+    plain, sed = (own.state["drives"][role]["serial"] for role in ("plain", "sed"))
+    psid = Path(own.state["drives"]["sed"]["psid_file"]).read_bytes()
+    typed(f"fde init mine --local --plain {plain} --sed {sed} --give-up {sed} --modelled --yes")
+    own.ssh(installed.as_user(f"python3 -c '{PSID}'"), stdin=psid)
+    told = json.loads(typed("fde doctor --json"))
+    assert told["ok"], told
+    typed(f"fde provision --confirm {plain} {sed}")
+    proven = json.loads(typed("fde prove plain opal dmcrypt-aes256 --json"))
+    assert proven["ok"]
+
+    held = typed(
+        """
+        fde run --suite micro --blocks 1 -c plain,opal,dmcrypt-aes256 >said 2>&1 &
+        until systemd-inhibit --list --no-legend | grep fde-testbed; do
+          kill -0 $! || { cat said; exit 1; }
+          sleep 0.2
+        done
+        wait $! || { cat said; exit 1; }
+        """
+    )
+    assert "sleep" in held
+    report = json.loads(typed("fde report --json"))
+    page = typed(f"cat {report['page']}")
+    assert "RAPL counts processor and memory alone" in page
+    assert json.loads(typed("fde verify --json"))["ok"]
+    typed("fde teardown")
+    owned = own.ssh("cryptsetup status luks 2>/dev/null; lsblk --noheadings --output TYPE").stdout
+    assert "part" not in owned and "crypt" not in owned
