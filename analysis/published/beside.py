@@ -253,7 +253,7 @@ def group_of(p: Published) -> tuple[object, ...]:
     """What a figure shares with those that it is compared with in its paper.
 
     A rate is one whatever amount it was taken from, and so is the time of a number of iterations.
-    Where each cipher of a table processed an amount of its own, ours are the times of these amounts.
+    Where each cipher of a table processed an amount of its own, ours are the times of those.
     """
     own_amounts = (p.paper, p.entry) == ("verma", "table-ii")
     size = None if own_amounts or p.quantity in ("throughput", "speed") else p.size_bytes
