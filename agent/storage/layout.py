@@ -45,7 +45,7 @@ def discard_findings(place: Place, mappings: dict[str, str], mount_options: str)
     names = {Path(place.partition).name: Path(place.partition).name, **mappings}
     return {
         "layers": {name: _limits(kernel) for name, kernel in names.items()},
-        "mounted": "discard" in mount_options.split(","),
+        "mounted": any(o.partition("=")[0] == "discard" for o in mount_options.split(",")),
     }
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from agent.causes import CauseError
 from agent.marks import written_bytes
+from agent.storage import btrfs
 
 BLOCK_BYTES = 4096
 # How far in front of the extent a product may keep its headers.
@@ -34,7 +35,8 @@ class ProbeError(CauseError):
 
     SAYS: ClassVar[Mapping[str, str]] = {
         "failed": "The plaintext probe could not be looked for ({error}).",
-        "no-address": "The file system does not tell where the plaintext probe lies: use ext4.",
+        "no-address": "The file system does not tell where the plaintext probe lies: use ext4, XFS "
+        "or Btrfs on one device.",
     }
 
 
@@ -132,7 +134,7 @@ def _write(fd: int, block: bytes) -> None:
 
 
 def physical(fd: int) -> int:
-    """Byte address of the file's or folder's only block on its file system's device (FIEMAP)."""
+    """Byte address of the file's or folder's only block on its file system's device."""
     head = _FIEMAP_HEAD.pack(0, BLOCK_BYTES, _FIEMAP_SYNC, 0, 1, 0)
     buffer = bytearray(head + bytes(_FIEMAP_EXTENT.size))
     fcntl.ioctl(fd, _FIEMAP, buffer, True)
@@ -140,4 +142,7 @@ def physical(fd: int) -> int:
     _, place, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(buffer, _FIEMAP_HEAD.size)
     if mapped != 1 or length < BLOCK_BYTES or flags & _FIEMAP_NO_ADDRESS:
         raise ProbeError("no-address")
-    return int(place)
+    found = btrfs.physical(fd, int(place))
+    if found is None:
+        raise ProbeError("no-address")
+    return found

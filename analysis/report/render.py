@@ -7,7 +7,6 @@ import re
 import textwrap
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from analysis.report import view
 from analysis.report.texts import Term, catalogue
 from analysis.report.view import (
     Blocks,
@@ -42,7 +42,8 @@ def html(page: Page) -> str:
     made = environment()
     explained = any(isinstance(one, Terms) for section in page.sections for one in section.blocks)
     made.filters["explained"] = Explaining(catalogue().terms if explained else ())
-    traces = _holds(page, Trace)
+    traces = any(view.every(Trace, page))
+    view.draw(page)
     scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
     digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
     return made.get_template("page.html.j2").render(
@@ -71,17 +72,6 @@ def environment() -> Environment:
 def asset(name: str) -> Markup:
     """A file of ours as it stands in the page."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
-
-
-def _holds(shown: object, kind: type) -> bool:
-    """Whether a block of this kind is anywhere in what is shown."""
-    if isinstance(shown, kind):
-        return True
-    if isinstance(shown, Table):
-        return False
-    if is_dataclass(shown):
-        return any(_holds(getattr(shown, field.name), kind) for field in fields(shown))
-    return isinstance(shown, tuple) and any(_holds(one, kind) for one in shown)
 
 
 class Explaining:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # slow to import, and not every use of a page's words draws
 
 
 Row = TypeVar("Row")
+Piece = TypeVar("Piece")
 Fields = Mapping[str, Callable[[Row], str]]  # by heading, what stands in a row's cell
 
 
@@ -203,12 +205,17 @@ class Picture(Block):
     origin: str
     wide: bool
 
+    @cached_property
+    def svg(self) -> str:
+        """The picture drawn; `draw` does many at once."""
+        from analysis.report.figures import style
+
+        return style.svg(self.drawn)
+
     @property
     def source(self) -> str:
         """The SVG as the address of an image."""
-        from analysis.report.figures import style
-
-        return f"data:image/svg+xml;base64,{b64encode(style.svg(self.drawn).encode()).decode()}"
+        return f"data:image/svg+xml;base64,{b64encode(self.svg.encode()).decode()}"
 
 
 @dataclass(frozen=True)
@@ -270,6 +277,26 @@ class Page:
     heading: str
     head: Blocks
     sections: tuple[Section, ...]
+
+
+def every(kind: type[Piece], shown: object) -> Iterator[Piece]:
+    """All blocks of a kind, in whatever they stand."""
+    if isinstance(shown, kind):
+        yield shown
+    elif is_dataclass(shown) and not isinstance(shown, Table):
+        yield from every(kind, tuple(getattr(shown, field.name) for field in fields(shown)))
+    elif isinstance(shown, tuple):
+        for one in shown:
+            yield from every(kind, one)
+
+
+def draw(page: Page) -> None:
+    """Have all its pictures drawn."""
+    if pictures := list(every(Picture, page)):
+        from analysis.report.figures import style
+
+        for picture, svg in zip(pictures, style.svgs([one.drawn for one in pictures]), strict=True):
+            vars(picture)["svg"] = svg
 
 
 # What follows makes blocks, and none where there is nothing to show.

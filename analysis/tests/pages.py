@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from analysis.report import render
+from analysis.report import render, view
 from analysis.report.render import TEMPLATES
 from analysis.report.sections import Report
 from analysis.report.view import Block, Table
@@ -91,12 +91,7 @@ def text_of(shown: object) -> str:
 
 def pieces(kind: type[Piece], shown: object) -> list[Piece]:
     """All blocks of a kind, whatever they stand in."""
-    if isinstance(shown, kind):
-        return [shown]
-    if is_dataclass(shown):
-        shown = [getattr(shown, field.name) for field in fields(shown)]
-    inside = shown if isinstance(shown, tuple | list) else ()
-    return [piece for one in inside for piece in pieces(kind, one)]
+    return list(view.every(kind, tuple(shown) if isinstance(shown, list) else shown))
 
 
 def cells(shown: object) -> list[str]:
