@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import re
 import shutil
 import tarfile
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import yaml
 
@@ -279,14 +281,22 @@ def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused
 def test_figures_that_do_not_follow_from_the_raw_data_are_found(
     bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    members = _contents(bundles[0])
-    del members["sums.json"]
-    name = next(n for n in members if n.endswith("/summary.csv"))
-    lines = members[name].splitlines(keepends=True)
-    members[name] = b"".join([*lines[:-1], lines[-1].replace(b"1", b"2", 1)])
-    (tmp_path / "b.tar.gz").write_bytes(_tar(_with_sums(members)))
-    assert main(["verify", str(tmp_path / "b.tar.gz")]) == 1
-    assert "summary.csv is not what the raw data give" in capsys.readouterr().err
+    def changed(figure: Callable[[float], float | None]) -> str:
+        members = _contents(bundles[0])
+        del members["sums.json"]
+        name = next(n for n in members if n.endswith("/budget.csv"))
+        table = pl.read_csv(members[name])
+        low = [figure(value) for value in table["low"]]
+        members[name] = table.with_columns(low=pl.Series(low)).write_csv().encode()
+        path = tmp_path / "b.tar.gz"
+        path.write_bytes(_tar(_with_sums(members)))
+        return str(path)
+
+    for figure in (lambda v: v * (1 + 1e-6), lambda _: math.inf, lambda _: None):
+        assert main(["verify", changed(figure)]) == 1
+        assert "budget.csv is not what the raw data give" in capsys.readouterr().err
+    assert main(["verify", changed(lambda v: v * (1 + 1e-11))]) == 0
+    assert "but for rounding in budget.csv, by 1e-11 of a figure" in capsys.readouterr().out
 
 
 def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(

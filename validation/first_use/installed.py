@@ -11,8 +11,10 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from contract.errors import LabError
 from lab import cache
@@ -26,7 +28,7 @@ PYTHON = "3.13"  # the guest's
 # Which wheels the guest's glibc takes (PEP 600); pip wants each by name.
 PLATFORMS = ("manylinux2014_x86_64", *(f"manylinux_2_{n}_x86_64" for n in range(17, 42)))
 BUILD = ("pip", "setuptools>=77", "wheel")
-PINNED = re.compile(r"^[\w.\[\]-]+==[^\s;]+", re.MULTILINE)
+PINNED = re.compile(r"^[\w.\[\]-]+==[^\\\n]+", re.MULTILINE)
 ROOM_BYTES = 2 * GIB
 ACCOUNT = f"""
 id {USER} >/dev/null 2>&1 || useradd --create-home --shell /bin/bash {USER}
@@ -49,7 +51,7 @@ def wheels(say: cache.Say) -> Path:
     def fetch(target: Path) -> None:
         with cache.work_directory("wheels", ROOM_BYTES, target) as (work, log):
             pins = work / "constraints.txt"
-            pins.write_text("\n".join(PINNED.findall(lock.read_text(encoding="utf-8"))) + "\n")
+            pins.write_text("\n".join(_pins(lock.read_text(encoding="utf-8"))) + "\n")
             options = ["--quiet", "--dest", str(target), "--constraint", str(pins)]
             options += ["--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON}"]
             options += [f"--platform={name}" for name in PLATFORMS]
@@ -57,6 +59,15 @@ def wheels(say: cache.Say) -> Path:
 
     cache.ensure(found, "wheels", ROOM_BYTES, fetch, say)
     return found
+
+
+def _pins(lock: str) -> Iterator[str]:
+    """Those for the guest's Python: pip would take markers by the Python that runs it."""
+    for line in PINNED.findall(lock):
+        one = Requirement(line)
+        there = {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0"}
+        if one.marker is None or one.marker.evaluate(there):
+            yield f"{one.name}{one.specifier}"
 
 
 def send(sh: Callable[[str, bytes], object], packages: Path) -> None:
@@ -67,7 +78,7 @@ def send(sh: Callable[[str, bytes], object], packages: Path) -> None:
     ).stdout
     for name, folder, listed in (
         ("fde-testbed", REPOSITORY, files),
-        ("wheels", packages, b"\0".join(p.name.encode() for p in packages.glob("*.whl"))),
+        ("wheels", packages, b"\0".join(p.name.encode() for p in packages.glob("*.whl")) + b"\0"),
     ):
         packed = subprocess.run(
             ["tar", "--null", "--files-from=-", "-cf", "-"],
