@@ -247,7 +247,8 @@ def _why_not(payback: Payback, assumptions: Assumptions, life: str) -> str:
         return "so the drive needs more energy and no price is repaid"
     worth = (
         f"at most {words.rounded(top)} {assumptions.currency} of the "
-        f"{money(assumptions.sed_extra_price, assumptions)} would be repaid within its {life}"
+        f"{money(assumptions.sed_extra_price, assumptions)} that the drive costs more would be "
+        f"repaid within its {life}"
     )
     return f"an interval that holds 0; even at its upper end {worth}"
 

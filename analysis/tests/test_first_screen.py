@@ -56,7 +56,7 @@ def test_a_reader_finds_the_answer_on_the_first_screen(found: Results, question:
 def test_the_first_screen_is_three_paragraphs_a_picture_and_the_matrix(found: Results) -> None:
     (columns,) = pieces(Columns, Report(found).answer())
     said = [block for block in columns.first if isinstance(block, Paragraph)]
-    assert [one.label for one in said] == ["Measured", "Cost", "Payback"]
+    assert [one.label for one in said] == ["Tested", "Cost", "Payback"]
     assert sum(len(one.text) for one in said) < LONGEST
     assert isinstance(columns.aside[0], Picture)
     assert any(isinstance(block, Matrix) for block in columns.aside)

@@ -36,7 +36,7 @@ echo '{USER} ALL=(root) NOPASSWD: ALL' >/etc/sudoers.d/{USER}
 """
 INSTALL = """
 python3 -m venv --without-pip env
-env/bin/python wheels/pip-*.whl/pip install --quiet --no-index --find-links wheels pip
+env/bin/python "$(echo wheels/pip-*.whl)/pip" install --quiet --no-index --find-links wheels pip
 env/bin/pip install --quiet --no-index --find-links wheels ./fde-testbed
 """
 

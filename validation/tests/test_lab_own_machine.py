@@ -55,7 +55,7 @@ def test_from_pip_to_a_report_and_back(own: Any) -> None:
     own.ssh(installed.as_user(f"python3 -c '{PSID}'"), stdin=psid)
     told = json.loads(typed("fde doctor --json"))
     assert told["ok"], told
-    typed(f"fde provision --confirm {plain} {sed}")
+    typed(f"fde provision --confirm '{plain} {sed}'")
     proven = json.loads(typed("fde prove plain opal dmcrypt-aes256 --json"))
     assert proven["ok"]
 
