@@ -282,7 +282,7 @@ def uses(disk: str) -> list[Use]:
     """Mounts, swap and holders of a disk, its partitions and all that stands on them."""
     found = [
         Use(name, "carries the root file system" if where == "/" else f"mounted on {where}")
-        for name, where in _mounts()
+        for name, where in mounted()
         if disk in chain(name)
     ]
     found += [Use(name, "used as swap") for name in _swaps() if disk in chain(name)]
@@ -395,8 +395,8 @@ def chain(name: str) -> set[str]:
     return found
 
 
-def _mounts() -> Iterator[tuple[str, str]]:
-    """(kernel name, mount point) of everything mounted from a block device."""
+def mounted() -> Iterator[tuple[str, str]]:
+    """Kernel name and mount point of everything mounted from a block device."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
         fields = left.split()

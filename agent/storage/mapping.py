@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.command import run
 from agent.storage.base import Layer, Segment
-from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk
+from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk, mounted
 from agent.storage.guard import MAPPING
 from contract.errors import AgentError
 
@@ -182,10 +182,5 @@ def formatted() -> bool:
 
 def mounts() -> list[Path]:
     """Where our mappings are mounted, the last mount first."""
-    numbers = {
-        (entry / "dev").read_text().strip()
-        for entry in BLOCK.glob("dm-*")
-        if is_ours(dm_name(entry.name) or "")
-    }
-    lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return [Path(fields[4]) for fields in lines if fields[2] in numbers][::-1]
+    found = [Path(where) for name, where in mounted() if is_ours(dm_name(name) or "")]
+    return found[::-1]
