@@ -287,7 +287,7 @@ def apply(folder: Path, chance: Chance) -> list[str]:
     count = chance.choice((1, 1, 1, 2, 2, 4))
     chosen = chance.choices([c for c, _ in CHANGES], [weight for _, weight in CHANGES], k=count)
     for change in chosen:
-        with suppress(RecursionError, OSError):  # of what an earlier change has made
+        with suppress(RuntimeError, OSError):  # of what an earlier change has made
             change(folder, chance)
     return [change.__name__ for change in chosen]
 
