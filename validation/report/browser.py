@@ -130,7 +130,10 @@ def chromium() -> Iterator[Tab]:
         process = subprocess.Popen([program, *options], stderr=subprocess.DEVNULL)
         try:
             with connect(_address(Path(profile), process), max_size=None) as socket:
-                yield Tab(socket)
+                tab = Tab(socket)
+                # As a window that somebody looks at: JupyterLab asks for it.
+                tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
+                yield tab
         finally:
             process.terminate()
             process.wait()
