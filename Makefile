@@ -237,9 +237,11 @@ test: packages venv lint image ## what must hold before a change lands: lint, un
 # What the best machine here lacks, such as a watchdog device, is tried under QEMU in the end.
 .PHONY: test-all
 test-all: packages venv lint image ## every test, the long ones and those that need QEMU too (hours)
-	@$(PYTEST) -m "not lab" --tier all-unit $(UNIT_OPTIONS)
-	@$(PYTEST) -m lab --tier all-lab $(LAB_OPTIONS)
-	@LAB_MACHINE=tcg $(PYTEST) -m needs --tier all-qemu $(LAB_OPTIONS)
+	@failed=0; run() { "$$@" || { [ $$? != 2 ] || exit 2; failed=1; }; }; \
+	  run $(PYTEST) -m "not lab" --tier all-unit $(UNIT_OPTIONS); \
+	  run $(PYTEST) -m lab --tier all-lab $(LAB_OPTIONS); \
+	  run env LAB_MACHINE=tcg $(PYTEST) -m needs --tier all-qemu $(LAB_OPTIONS); \
+	  [ $$failed = 0 ] || { echo "fde: tests failed; see the output of each tier above" >&2; exit 1; }
 
 .PHONY: test-drive
 test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest
