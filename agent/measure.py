@@ -26,7 +26,7 @@ from agent.phase_pyrapl import PhasePyrapl
 from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
-from agent.storage import devices, proof
+from agent.storage import devices, dmcrypt, proof
 from agent.storage.stack import Stack
 from contract.errors import AgentError
 from contract.files import write_json
@@ -230,6 +230,7 @@ class Bench:
             drop_caches=drop_caches,
             kept=self._folder(run) / kept.FOLDER,
             leave_out=self._leave_out,
+            volume=dmcrypt.volume(self._stack.secrets),
         )
         try:
             disk.mkdir()

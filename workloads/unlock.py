@@ -1,8 +1,8 @@
 """Unlocking: the joules and seconds between a passphrase, or a TPM, and an open LUKS2 volume.
 
 The volume is a small file with a LUKS2 header of its own and a throwaway key. A self-encrypting
-drive that cryptsetup manages has such a header too: deriving its key costs the same, and the
-command that then unlocks the range takes milliseconds.
+drive that cryptsetup manages has such a header too, so that deriving its key costs the same. What
+the drive or the kernel itself adds shows when the disk under test is suspended and resumed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from workloads.base import Assets, Context, Needs, Parameters, Workload, Workloa
 
 MIB = 1 << 20
 VOLUME_BYTES = 40 * MIB  # a LUKS2 header takes 16 MiB
-TPM2 = "tpm2"
+TPM2, DISK = "tpm2", "disk"
 PBKDFS = ("pbkdf2", "argon2id")
-WAYS = (*PBKDFS, TPM2)
+WAYS = (*PBKDFS, TPM2, DISK)
 ATTACH = Path("/usr/lib/systemd/systemd-cryptsetup")
 MAPPING = "fde-unlock"
 DEVICE, SIMULATED = "device", "simulated"
@@ -33,7 +33,7 @@ START_LIMIT_S = 60
 
 
 class Unlock(Workload):
-    """Phases `open.<way>`, then `suspend` and `resume.<way>` for the passphrase's ways.
+    """Phases `open.<way>`, then `suspend.<way>` and `resume.<way>` for the passphrase's ways.
 
     `pbkdf2` and `argon2id` are real `cryptsetup open`s at what `cryptsetup luksFormat` chooses
     unless told otherwise: as much as takes `iter_ms` on this machine, of Argon2id with at most
@@ -41,7 +41,10 @@ class Unlock(Workload):
     systemd-cryptenroll, opened by systemd-cryptsetup. Suspending (`luksSuspend`) wipes the volume's
     key from memory, resuming derives it again, as a laptop does around its sleep. A phase holds
     `times` openings, each but the last closed again within it. The volumes are made once in a
-    suite, so that each run has the same costs; they are kept as `<way>.json`.
+    suite, so that each run has the same costs; they are kept as `<way>.json`. `disk` is the volume
+    of the configuration itself, suspended and resumed with its file system mounted: a
+    self-encrypting drive locks and unlocks its range, dm-crypt wipes and sets its key. Its header
+    has the cheapest derivation that cryptsetup allows, so that little else is in these two phases.
     """
 
     name = "unlock"
@@ -77,10 +80,12 @@ class Unlock(Workload):
 
     def check(self, parameters: Parameters) -> None:
         if not lists.words(parameters["ways"]):
-            raise WorkloadError("unlock has nothing to do: name pbkdf2, argon2id or tpm2 in ways.")
+            raise WorkloadError(
+                f"unlock has nothing to do: name some of {', '.join(WAYS)} in ways."
+            )
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        ways = lists.words(parameters["ways"])
+        ways = _with_a_volume(parameters)
         memory_mib = int(parameters["memory_mib"]) if "argon2id" in ways else 0
         return Needs(
             scratch_bytes=len(ways) * VOLUME_BYTES,
@@ -89,14 +94,14 @@ class Unlock(Workload):
         )
 
     def prepare(self, context: Context) -> None:
-        ways = lists.words(context.parameters["ways"])
+        ways = _with_a_volume(context.parameters)
         with _tpm(context, wanted=TPM2 in ways) as tpm:
             for way in ways:
                 made = _made(context, way, tpm)
                 shutil.copyfile(made, _volume(context, way))
 
     def run(self, context: Context) -> None:
-        ways = lists.words(context.parameters["ways"])
+        ways = _with_a_volume(context.parameters)
         with _tpm(context, wanted=TPM2 in ways) as tpm:
             for way in ways:
                 volume = _volume(context, way)
@@ -108,8 +113,12 @@ class Unlock(Workload):
                 if way in PBKDFS:
                     _suspend(context, way)
                 programs.run(CLOSE)
+        if DISK in lists.words(context.parameters["ways"]):
+            _suspend_disk(context)
 
-    def cleanup(self, context: Context) -> None:  # noqa: ARG002
+    def cleanup(self, context: Context) -> None:
+        if context.volume is not None:
+            context.volume.resume()
         if Path(f"/dev/mapper/{MAPPING}").exists():
             programs.run(CLOSE)
 
@@ -136,6 +145,20 @@ def _suspend(context: Context, way: str) -> None:
     resume = ("cryptsetup", "luksResume", "--key-file", _key(context), MAPPING)
     _measure(context, f"suspend.{way}", [suspend], 1)
     _measure(context, f"resume.{way}", [resume], 1)
+
+
+def _suspend_disk(context: Context) -> None:
+    if context.volume is None:
+        context.leave_out(
+            DISK,
+            "The disk was not suspended, for the configuration has no LUKS2 volume: take one of "
+            "dm-crypt or of a self-encrypting drive.",
+        )
+        return
+    for phase, call in (("suspend", context.volume.suspend), ("resume", context.volume.resume)):
+        with context.phase(f"{phase}.{DISK}") as work:
+            call()
+        work.add(operations=1)
 
 
 def _measure(context: Context, phase: str, commands: list[programs.Command], times: int) -> None:
@@ -169,6 +192,11 @@ def _made(context: Context, way: str, tpm: str) -> Path:
         programs.run([*enroll, "--tpm2-pcrs=", draft])
     draft.rename(made)
     return made
+
+
+def _with_a_volume(parameters: Parameters) -> list[str]:
+    """The ways that open a volume of ours."""
+    return [way for way in lists.words(parameters["ways"]) if way != DISK]
 
 
 def _key(context: Context) -> Path:

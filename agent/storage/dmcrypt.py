@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agent.command import run
+from agent.command import CommandError, run
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     DISCARD,
@@ -285,6 +286,38 @@ def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
         ],
         stdin=secrets.luks_passphrase,
     )
+
+
+@dataclass(frozen=True)
+class LuksVolume:
+    """The mapping of a LUKS2 configuration, which a workload may suspend (`workloads.base.Volume`).
+
+    Suspending wipes a volume key from the kernel, and locks an Opal range; resuming needs the
+    passphrase for both.
+    """
+
+    secrets: Secrets
+
+    def suspend(self) -> None:
+        if not mapping.suspended():
+            run(["cryptsetup", "luksSuspend", MAPPING])
+
+    def resume(self) -> None:
+        """Raises CommandError; what is mounted then answers with errors."""
+        if not mapping.suspended():
+            return
+        try:
+            argv = ["cryptsetup", "luksResume", "--key-file", "-", MAPPING]
+            run(argv, stdin=self.secrets.luks_passphrase)
+        except CommandError:
+            mapping.revive()
+            raise
+
+
+def volume(secrets: Secrets) -> LuksVolume | None:
+    """The volume of the configuration that stands, if it is a LUKS2 one."""
+    luks2 = mapping.uuid(mapping.kernel_name()).startswith("CRYPT-LUKS2")
+    return LuksVolume(secrets) if luks2 else None
 
 
 def _cipher_arguments(place: Place, configuration: Configuration) -> list[str]:

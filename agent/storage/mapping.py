@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from agent.command import run
+from agent.command import CommandError, run
 from agent.storage.base import Layer, Segment
 from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk, mounted
 from agent.storage.guard import MAPPING
@@ -166,6 +166,31 @@ def close() -> None:
             else:
                 run(["dmsetup", "remove", "--retry", name])
             del left[name]
+
+
+def kernel_name() -> str:
+    """Of the mapping that carries the file system; empty where there is none."""
+    path = Path(PATH)
+    return path.resolve().name if path.exists() else ""
+
+
+def suspended() -> bool:
+    """Whether the mapping that carries the file system is suspended."""
+    name = kernel_name()
+    return bool(name) and (BLOCK / name / "dm" / "suspended").read_text().strip() == "1"
+
+
+def revive() -> None:
+    """Let a suspended mapping answer with errors, else whoever has it mounted waits for ever.
+
+    What a locked range refuses are errors already; a crypt target without its key does not resume.
+    """
+    if not suspended():
+        return
+    try:
+        run(["dmsetup", "resume", MAPPING])
+    except CommandError:
+        run(["dmsetup", "wipe_table", "--noflush", "--nolockfs", MAPPING])
 
 
 def uuid(kernel: str) -> str:

@@ -136,6 +136,17 @@ def test_leftovers_are_closed_and_the_drive_locked_again(target: Target) -> None
     assert target.said("storage leave") == [{"changed": False, "state": "bare"}]
 
 
+@pytest.mark.parametrize("name", ["opal", "dmcrypt-aes256"])
+def test_a_volume_left_suspended_is_taken_down(target: Target, name: str) -> None:
+    """As by an agent that was killed while its workload had suspended it: nobody waits for it."""
+    target.agent(f"storage enter {name}")
+    target.lab.ssh("touch /run/fde-testbed/disk/a && timeout 60 cryptsetup luksSuspend fde-data")
+    assert not target.reads("sed")
+    (said,) = target.said("storage leave")
+    assert (said["changed"], said["state"]) == (True, "bare")
+    assert not target.reads("sed")
+
+
 def test_a_range_that_was_left_unlocked_is_locked_again(target: Target) -> None:
     target.agent("storage enter opal")
     # Taken down behind cryptsetup's back, the range stays open.

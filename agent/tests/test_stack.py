@@ -55,6 +55,9 @@ class LoopMapping:
         lines = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
         return [Path(fields[1]) for fields in lines if fields[0] == self.PATH]
 
+    def revive(self) -> None:
+        """A loop device is never suspended."""
+
 
 class LoopKind(Kind):
     """Attaches the loop device and remembers in which order it was asked."""
