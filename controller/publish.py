@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import polars as pl
 import polars.selectors as cs
 import yaml
@@ -284,12 +283,15 @@ def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
 
 
 def _ratio(kept: pl.Series, made: pl.Series) -> float:
-    a, b = (column.fill_null(math.nan).to_numpy() for column in (kept, made))
-    even = (a == b) | (np.isnan(a) & np.isnan(b))
-    if len(a) != len(b) or not (np.isfinite(a) & np.isfinite(b))[~even].all():
+    if len(kept) != len(made):
         return math.inf
-    distances = np.abs(a - b)[~even] / np.maximum(np.abs(a), np.abs(b))[~even]
-    return float(distances.max(initial=0.0))
+    a, b = pl.col("a"), pl.col("b")  # where NaN is equal to NaN
+    both = pl.DataFrame({"a": kept, "b": made}).fill_null(math.nan).filter(a != b)
+    if both.is_empty():
+        return 0.0
+    apart = (a - b).abs() / pl.max_horizontal(a.abs(), b.abs())
+    finite = a.is_finite() & b.is_finite()
+    return float(both.select(pl.when(finite.all()).then(apart.max()).otherwise(math.inf)).item())
 
 
 def _describe(

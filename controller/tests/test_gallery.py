@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -89,6 +92,29 @@ def test_the_examples_verify(name: str, capsys: pytest.CaptureFixture[str]) -> N
     """Where other code gives other tables, `make examples` makes the bundles again."""
     assert main(["verify", str(EXAMPLES / f"{name}.tar.gz")]) == 0
     assert "were made again, bit for bit" in capsys.readouterr().out
+
+
+def test_the_examples_are_the_same_with_and_without_avx_512() -> None:
+    """What a processor without AVX-512 rounds otherwise is not used on one that has it."""
+    bundle = str(EXAMPLES / "paper-synthetic.tar.gz")
+    argv = [sys.executable, "-m", "controller", "verify", bundle]
+    without = {"NPY_DISABLE_CPU_FEATURES": "X86_V4,AVX512_ICL,AVX512_SPR"}
+    told = [
+        subprocess.run(argv, env={**os.environ, **more}, capture_output=True, text=True, check=True)
+        for more in ({}, without)
+    ]
+    assert "figures in" in told[0].stdout
+    assert told[0].stdout == told[1].stdout
+
+
+def test_numpy_is_imported_without_avx_512_and_children_do_not_inherit_that() -> None:
+    told = (
+        "import os, analysis\n"
+        "from numpy._core._multiarray_umath import __cpu_features__ as has\n"
+        "assert not has.get('X86_V4') and 'NPY_DISABLE_CPU_FEATURES' not in os.environ"
+    )
+    environ = {k: v for k, v in os.environ.items() if k != "NPY_DISABLE_CPU_FEATURES"}
+    subprocess.run([sys.executable, "-c", told], check=True, env=environ)
 
 
 def test_a_folder_without_bundles_is_refused(
