@@ -3,9 +3,10 @@
 40 blocks × 8 configurations × 10 workloads with 10 h of two channels at 1 kHz: 3,200 runs, 36
 million records. The suite is made once (build/large, about 1 GB) and kept while the code that makes
 it stays the same. Measured is `fde report` from its start to its end, as a process
-of its own: its wall time, the CPU time of it and its children, and the sum of the largest resident
-sets of all its processes, which is no less than their peak together. The report's own files are
-removed before, so that nothing of an earlier one is used; the files' pages may be in memory.
+of its own: its wall time, the CPU time of it and its children, and the most memory that all its
+processes had together, each page counted once (proportional set sizes, asked for every 50 ms). The
+report's own files are removed before, so that nothing of an earlier one is used; the files' pages
+may be in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,20 +87,17 @@ def run(command: list[str]) -> Took:
     """Run a command. Raises RuntimeError where it fails."""
     start_s = time.monotonic()
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
-    peaks_mb: dict[int, float] = {}
+    most_mb = 0.0
     while True:
         # By wait4 and not by poll: it alone gives what the process and its children have used.
         pid, status, used = os.wait4(process.pid, os.WNOHANG)
         if pid:
             break
-        for member in (process.pid, *processes.descendants(process.pid)):
-            with suppress(OSError):  # it may have ended meanwhile
-                # One that has ended and is not yet waited for shows none.
-                peak_mb = max(peaks_mb.get(member, 0.0), processes.peak_mb(member))
-                peaks_mb[member] = peak_mb
+        members = (process.pid, *processes.descendants(process.pid))
+        most_mb = max(most_mb, sum(map(processes.proportional_mb, members)))
         time.sleep(POLL_S)
     wall_s = time.monotonic() - start_s
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-    return Took(wall_s, used.ru_utime + used.ru_stime, sum(peaks_mb.values()))
+    return Took(wall_s, used.ru_utime + used.ru_stime, most_mb)
