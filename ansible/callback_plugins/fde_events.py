@@ -34,9 +34,15 @@ class CallbackModule(CallbackBase):
         super().__init__(*args, **options)
         self._file = os.environ.get("FDE_ANSIBLE_EVENTS", "")
         self.disabled = not self._file
+        self._items: dict[str, list[str]] = {}  # by host: what failed of the loop that runs there
+
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        self._items.setdefault(result.host.get_name(), []).extend(_reasons(result.result))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        if not ignore_errors:
+        if ignore_errors:
+            self._items.pop(result.host.get_name(), None)
+        else:
             self._failure(result)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
@@ -48,11 +54,9 @@ class CallbackModule(CallbackBase):
         self._append({"event": "stats", "hosts": counts})
 
     def _failure(self, result: Any) -> None:
-        found = result.result
-        # Of a loop, what failed stands in its items.
-        failed = [item for item in found.get("results") or () if item.get("failed")] or [found]
-        reasons = [reason for item in failed for reason in _reasons(item)]
-        line = {"event": "failure", "host": result.host.get_name(), "task": result.task.get_name()}
+        host = result.host.get_name()
+        reasons = self._items.pop(host, None) or _reasons(result.result)
+        line = {"event": "failure", "host": host, "task": result.task.get_name()}
         self._append({**line, "reasons": reasons})
 
     def _append(self, line: dict[str, Any]) -> None:

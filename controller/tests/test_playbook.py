@@ -17,6 +17,11 @@ PLAY = """
       ansible.builtin.command: {cmd: "false"}
       ignore_errors: true
       when: inventory_hostname == 'well'
+    - name: Forgiven, each
+      ansible.builtin.command: {cmd: "false"}
+      loop: [0, 1]
+      ignore_errors: true
+      when: inventory_hostname == 'loops'
     - name: Hidden
       ansible.builtin.fail: {msg: hunter2}
       no_log: true
