@@ -3,20 +3,9 @@
 import shutil
 from pathlib import Path
 
-from setuptools import setup
-from setuptools.command.build_py import build_py
-
 ROOT = Path(__file__).parent
 SHARED = ("ansible", "data/examples", "data/reference", "data/schema")
 FILES = ("CITATION.cff", "LICENSE")  # what a bundle of results has beside them
-
-
-class BuildWithShare(build_py):
-    """With what is shared beside the packages."""
-
-    def run(self) -> None:
-        super().run()
-        share(Path(self.build_lib))
 
 
 def share(library: Path) -> None:
@@ -32,5 +21,15 @@ def share(library: Path) -> None:
         shutil.copyfile(ROOT / name, library / "fde_share" / name)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # what builds the package has setuptools; Python 3.12 itself has not
+    from setuptools import setup
+    from setuptools.command.build_py import build_py
+
+    class BuildWithShare(build_py):
+        """With what is shared beside the packages."""
+
+        def run(self) -> None:
+            super().run()
+            share(Path(self.build_lib))
+
     setup(cmdclass={"build_py": BuildWithShare})
