@@ -167,7 +167,7 @@ def judgement(c: Comparison) -> str:
     """The verdict in words."""
     margin = f"±{c.margin * 100:g} %"
     if c.low is None:
-        return "inconclusive, for one block has no interval"
+        return "inconclusive, for so few blocks give no interval"
     if c.verdict == "differs":
         return f"a significant {_way(c)}"
     if c.verdict == "equivalent":

@@ -10,7 +10,7 @@ from analysis.report.view import Verdict
 from analysis.stats.comparison import Comparison
 from analysis.stats.stats import Estimate, Span
 
-NO_INTERVAL = "n = 1: no interval"
+NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
 SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 

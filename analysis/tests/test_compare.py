@@ -202,7 +202,7 @@ def test_one_block_has_a_ratio_without_interval(
     write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
     assert main(["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert "n = 1: no interval" in said and "nan" not in said
+    assert "no interval: too few blocks" in said and "nan" not in said
 
 
 def test_a_run_is_drawn_as_svg_and_png(

@@ -111,7 +111,7 @@ def test_a_cell_without_runs_says_so(found: Results) -> None:
             "(significant d",
         ),
         (compared(1.1, 0.9, 1.3), "inconclusive", "?", "neither a difference nor"),
-        (compared(1.1, None, None), "inconclusive", "?", "one block"),
+        (compared(1.1, None, None), "inconclusive", "?", "so few blocks"),
     ],
 )
 def test_every_verdict_has_its_word_its_sign_and_its_sentence(

@@ -176,7 +176,7 @@ def test_no_payback_from_one_block() -> None:
     found = reckon([3000.0], [2000.0])
     assert not found.demonstrated
     assert found.probability is None
-    assert "n = 1: no interval" in said(found)
+    assert "no interval: too few blocks" in said(found)
 
 
 def test_a_drive_that_needs_more_is_never_repaid() -> None:
@@ -343,7 +343,7 @@ def test_money_has_cents_only_where_they_matter() -> None:
         "−17.5 (−19.1 to −16.0) USD",
         "−250.02 (−250.03 to −250.01) USD",
         "0.0213 (0.0189 to 0.0237) USD",
-        "12.50 USD (n = 1: no interval)",
+        "12.50 USD (no interval: too few blocks)",
     ]
 
 

@@ -138,7 +138,7 @@ def test_answer_tells_over_which_workloads_it_is(tmp_path: Path) -> None:
 def test_one_block_says_that_it_has_no_interval(tmp_path: Path) -> None:
     write_suite(tmp_path / "s", Options(blocks=1, interval_ms=100, workloads=("kernel_tree",)))
     found = results.results(tmp_path / "s")
-    assert all("n = 1: no interval" in sentence for sentence in answer.sentences(found))
+    assert all("no interval: too few blocks" in sentence for sentence in answer.sentences(found))
     assert set(found.summary["verdict"]) == {"", "inconclusive"}
     assert found.summary["ci_low_j"].null_count() == len(found.summary)
 
