@@ -236,7 +236,7 @@ test: packages venv lint image ## what must hold before a change lands: lint, un
 
 # What the best machine here lacks, such as a watchdog device, is tried under QEMU in the end.
 .PHONY: test-all
-test-all: packages venv lint image ## every test, the long ones and those that need QEMU too (hours)
+test-all: packages venv lint image ## every test, the long ones and those that need QEMU too (about an hour)
 	@failed=0; run() { "$$@" || { [ $$? != 2 ] || exit 2; failed=1; }; }; \
 	  run $(PYTEST) -m "not lab" --tier all-unit $(UNIT_OPTIONS); \
 	  run $(PYTEST) -m lab --tier all-lab $(LAB_OPTIONS); \
