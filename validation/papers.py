@@ -23,12 +23,7 @@ from validation.bench import Row
 from validation.papers_figures import Ran
 from validation.scene import Scene, lab_parser
 
-SUITES = (
-    *("paper", "access-patterns", "block-sizes", "file-ciphers", "cipher-modes"),
-    "overnight",
-)
-# A night is sized by hours: one block of it shows that it runs.
-BLOCKS = {"overnight": 1}
+SUITES = ("paper", "access-patterns", "block-sizes", "file-ciphers", "cipher-modes")
 PLACE = REPOSITORY / "build" / "papers"
 OUT = REPOSITORY / "data" / "suites"
 
@@ -39,7 +34,7 @@ def ran(scene: Scene, suite: str, seed: int) -> Ran:
     suite_dir: Path | None = None
     error = ""
     try:
-        suite_dir = scene.plan(suite, "lab", seed, OUT, BLOCKS.get(suite))
+        suite_dir = scene.plan(suite, "lab", seed, OUT)
         scene.say(f"{suite}: {suite_dir}")
         argv = scene.session_argv("run", suite_dir)
         run = subprocess.run(argv, env=scene.environment, cwd=REPOSITORY, check=False)
