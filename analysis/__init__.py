@@ -7,9 +7,6 @@ the joules of many suites in one table, `to_pandas` makes pandas of any table. T
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -25,25 +22,6 @@ _MODULES = {
     "load": "analysis.stats.results",
     "to_pandas": "analysis.library",
 }
-_SWITCHED_OFF = "NPY_DISABLE_CPU_FEATURES"
-
-
-def _round_alike() -> None:
-    """Import numpy without what it has for AVX-512 alone: exponentials and logarithms that round
-    otherwise than everywhere else. A suite's figures are the same on every x86-64, bit for bit.
-
-    Programs that we start do not inherit it. Where numpy was imported before, nothing can be done.
-    """
-    if "numpy" in sys.modules or _SWITCHED_OFF in os.environ or os.uname().machine != "x86_64":
-        return
-    os.environ[_SWITCHED_OFF] = "X86_V4,AVX512_ICL,AVX512_SPR"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ImportWarning)  # a numpy that calls them otherwise
-        import_module("numpy")
-    del os.environ[_SWITCHED_OFF]
-
-
-_round_alike()
 
 
 def __getattr__(name: str) -> Any:

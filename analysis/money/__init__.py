@@ -1,1 +1,3 @@
 """From joules to money, batteries and carbon."""
+
+from analysis import rounding  # noqa: F401  # before numpy

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +123,11 @@ def test_the_same_suite_twice_is_not_two(suites: Path, tmp_path: Path) -> None:
     shutil.copytree(suites / "first", tmp_path / "copy")
     with pytest.raises(SuiteError, match="stands in two of these folders"):
         load(suites / "first", tmp_path / "copy")
+
+
+def test_the_package_itself_stays_light() -> None:
+    command = "import sys, analysis; sys.exit('polars' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))

@@ -109,7 +109,7 @@ def test_the_examples_are_the_same_with_and_without_avx_512() -> None:
 
 def test_numpy_is_imported_without_avx_512_and_children_do_not_inherit_that() -> None:
     told = (
-        "import os, analysis\n"
+        "import os, analysis.suite\n"
         "from numpy._core._multiarray_umath import __cpu_features__ as has\n"
         "assert not has.get('X86_V4') and 'NPY_DISABLE_CPU_FEATURES' not in os.environ"
     )
