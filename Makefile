@@ -69,15 +69,24 @@ packages: ## install the system packages that are missing (the only step that ma
 
 # A changed lock makes the environment again. Modules are compiled as they are first imported: most never
 # are, and to compile all takes longer than to install them.
+PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes
 $(VENV)/.locked: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fde: Python 3.11 or newer is needed; set PYTHON=…")'
 	@echo "venv: making .venv from requirements.lock"
 	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+	@$(PIP_INSTALL) -r $<
 	@touch $@
 
 .PHONY: venv
 venv: $(VENV)/.locked ## the locked virtual environment
+
+$(VENV)/.locked-dev: requirements-dev.lock $(VENV)/.locked
+	@echo "venv: adding requirements-dev.lock"
+	@$(PIP_INSTALL) -r $<
+	@touch $@
+
+.PHONY: venv-dev
+venv-dev: $(VENV)/.locked-dev ## the same with what tests, benchmarks, the documentation and the notebook need
 
 .PHONY: image
 image: venv ## build the guest's image, or find it in the cache
@@ -178,7 +187,7 @@ trace: venv ## draw the power over the time of one run: make trace RUN=<run id> 
 	@$(FDE) trace $(THE_SUITE) $(call quoted,$(RUN)) --out $(FDE_BUILD)/traces
 
 .PHONY: notebook
-notebook: venv ## the notebook of the newest suite in JupyterLab; without a suite, of a synthetic one
+notebook: venv-dev ## the notebook of the newest suite in JupyterLab; without a suite, of a synthetic one
 	@folder=$(THE_SUITE); [ -n "$$folder" ] || folder=$$($(PY) -m validation.synthetic data/suites); \
 	  $(FDE) notebook "$$folder"
 
@@ -202,7 +211,7 @@ summary: venv ## ten lines on the newest suite: what ran, what was void and why,
 	@$(FDE) summary $(THE_SUITE)
 
 .PHONY: lint
-lint: venv docs ## style, types, layers, playbooks, shell, the links of the documentation
+lint: venv-dev docs ## style, types, layers, playbooks, shell, the links of the documentation
 	@ruff check . && ruff format --check .
 	@mypy
 	@lint-imports
@@ -210,7 +219,7 @@ lint: venv docs ## style, types, layers, playbooks, shell, the links of the docu
 	@git ls-files '*.sh' .ci/run | xargs shellcheck
 
 .PHONY: docs
-docs: venv ## the documentation as a site, its links checked: build/site/index.html
+docs: venv-dev ## the documentation as a site, its links checked: build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir $(FDE_BUILD)/site
 
 PYTEST := $(VENV)/bin/pytest
@@ -224,19 +233,19 @@ LAB_OPTIONS := -n $(shell nproc | awk '{print $$1 < 2 ? 1 : 2}') --dist loadfile
   lab ansible agent drive workloads validation
 
 .PHONY: test-unit
-test-unit: venv ## tests that need no guest
+test-unit: venv-dev ## tests that need no guest
 	@$(UNIT_TESTS)
 
 # pytest ends with 2 where it was interrupted.
 .PHONY: test
-test: packages venv lint image ## what must hold before a change lands: lint, unit tests, and each kind of thing once on a guest
+test: packages venv-dev lint image ## what must hold before a change lands: lint, unit tests, and each kind of thing once on a guest
 	@units=0; $(UNIT_TESTS) || units=$$?; [ $$units != 2 ] || exit 2; \
 	  $(PYTEST) -m "lab and not slow" --tier lab $(LAB_OPTIONS) && \
 	  { [ $$units = 0 ] || { echo "fde: tests that need no guest failed; see their output above the lab's" >&2; exit 1; }; }
 
 # What the best machine here lacks, such as a watchdog device, is tried under QEMU in the end.
 .PHONY: test-all
-test-all: packages venv lint image ## every test, the long ones and those that need QEMU too (about an hour)
+test-all: packages venv-dev lint image ## every test, the long ones and those that need QEMU too (about an hour)
 	@failed=0; run() { "$$@" || { [ $$? != 2 ] || exit 2; failed=1; }; }; \
 	  run $(PYTEST) -m "not lab" --tier all-unit $(UNIT_OPTIONS); \
 	  run $(PYTEST) -m lab --tier all-lab $(LAB_OPTIONS); \
@@ -244,7 +253,7 @@ test-all: packages venv lint image ## every test, the long ones and those that n
 	  [ $$failed = 0 ] || { echo "fde: tests failed; see the output of each tier above" >&2; exit 1; }
 
 .PHONY: test-drive
-test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest
+test-drive: packages venv-dev ## all tests of the virtual drive, the long ones too, with every host program in the guest
 	@$(VENV)/bin/pytest drive
 
 .PHONY: test-faults
@@ -252,7 +261,7 @@ test-faults: packages venv ## every fault in a lab of its own: make test-faults 
 	@$(PY) -m validation.faults $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)) $(if $(OVERNIGHT),--overnight $(OVERNIGHT)) $(PARTS)
 
 .PHONY: test-dangers
-test-dangers: packages venv image ## dangerous situations, hostile folders, the fuzzed drive, leaks: test-dangers [FOLDERS=n] [INPUTS=n]
+test-dangers: packages venv-dev image ## dangerous situations, hostile folders, the fuzzed drive, leaks: test-dangers [FOLDERS=n] [INPUTS=n]
 	@$(PYTEST) -m lab -q agent/tests/test_lab_dangers.py agent/tests/test_lab_namespaces.py \
 	  ansible/tests/test_lab_secrets.py || failed=1; \
 	  $(PY) -m agent.tests.hostile_folders --count $(or $(FOLDERS),2000) || failed=1; \
@@ -278,11 +287,11 @@ workload-new: venv ## lay out a new workload: make workload-new NAME=…
 	@$(PY) -m workloads.new_workload $(NAME)
 
 .PHONY: bench-metrology
-bench-metrology: venv ## time and energy against known truth: table, plots, build/bench/metrology.json
+bench-metrology: venv-dev ## time and energy against known truth: table, plots, build/bench/metrology.json
 	@$(PY) -m validation metrology $(PARTS)
 
 .PHONY: bench-analysis
-bench-analysis: venv ## intervals and verdicts against simulated suites: table, build/bench/analysis.json
+bench-analysis: venv-dev ## intervals and verdicts against simulated suites: table, build/bench/analysis.json
 	@$(PY) -m validation inference $(PARTS)
 
 .PHONY: bench-fairness
@@ -290,7 +299,7 @@ bench-fairness: venv ## answers of simulated suites on modelled disks: table, bu
 	@$(PY) -m validation fairness $(PARTS)
 
 .PHONY: bench-report
-bench-report: venv ## the report's speed and size, in a browser, and what axe-core finds: build/bench/report.json
+bench-report: venv-dev ## the report's speed and size, in a browser, and what axe-core finds: build/bench/report.json
 	@$(PY) -m validation report $(PARTS)
 
 .PHONY: bench-first-use
