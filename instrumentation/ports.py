@@ -72,8 +72,19 @@ class Port:
 Finder = Callable[[], Sequence[Port]]
 
 
+def has_chip(name: str, sys_class: Path = Path("/sys/class/tty")) -> bool:
+    """Whether the kernel knows a chip behind a built-in port; it makes dozens that have none.
+
+    pyserial 3.5 tells those by a subsystem that Linux 6.5 renamed (pyserial, issue 763). Their type
+    is 0 (linux/serial_core.h, PORT_UNKNOWN), and what is no port of a driver of chips has none.
+    """
+    if not name.startswith("ttyS"):
+        return True
+    return _line_or_nothing(sys_class / name / "type") not in ("", "0")
+
+
 def serial_ports() -> list[Port]:
-    """The serial ports of this machine, as pyserial lists them."""
+    """The serial ports of this machine, as pyserial lists them, but those without a chip."""
     try:
         found = list_ports.comports()
     except (OSError, TypeError, ValueError):  # a device went while its attributes were read
@@ -87,6 +98,7 @@ def serial_ports() -> list[Port]:
             description=port.description if port.description != port.name else "",
         )
         for port in sorted(found)
+        if has_chip(port.name)
     ]
 
 

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from instrumentation.ports import Lookup, Port, PortError, all_ports, check_form, usbtmc_ports
+from instrumentation.ports import (
+    Lookup,
+    Port,
+    PortError,
+    all_ports,
+    check_form,
+    has_chip,
+    usbtmc_ports,
+)
 
 IDS = ("10c4:ea60",)
 
@@ -127,6 +135,15 @@ def test_usbtmc_devices_are_read_from_sysfs(tmp_path: Path) -> None:
     wanted = Port("/dev/usbtmc3", "0b21:0025", "C3UE12345", "1-2", "YOKOGAWA WT310")
     assert usbtmc_ports(sys_class) == [wanted]
     assert usbtmc_ports(tmp_path / "none") == []
+
+
+def test_built_in_ports_without_a_chip_are_none(tmp_path: Path) -> None:
+    for name, kind in {"ttyS0": "4", "ttyS1": "0", "ttyUSB0": ""}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "type").write_text(f"{kind}\n")
+    (tmp_path / "ttyS2").mkdir()
+    names = ["ttyS0", "ttyS1", "ttyS2", "ttyUSB0", "rfcomm0"]
+    assert [n for n in names if has_chip(n, tmp_path)] == ["ttyS0", "ttyUSB0", "rfcomm0"]
 
 
 def test_the_ports_of_this_machine_are_there() -> None:
