@@ -84,7 +84,9 @@ def stepped(
     edge than its share. Uncertain are what its mean leaves beyond that step, as the load may step
     beside the mark: it lies on the one side with probability x, else on the other; and the scatter
     s of the windows beside it, as a bridge of noise: s T √(x (1 − x)). Where a neighbour is cut as
-    well or missing, the share stands and the whole step is uncertain.
+    well or missing, or the window has other edges, as where a rest is shorter than a window, what
+    lies between the edge and the one whole neighbour has the power of that one; where there is
+    none, the share stands. The whole step is uncertain then, and all that is not the share.
     """
     width_s = np.asarray((held.end_ns[cut] - held.start_ns[cut]) * 1e-9)
     share = part_s / np.where(width_s > 0, width_s, 1.0)
@@ -99,19 +101,49 @@ def stepped(
     first, second, third, fourth = (whole[cut + k] for k in (0, 1, 3, 4))
     joined = held.start_ns[1:] == held.end_ns[:-1]
     joined = np.concatenate([[False], joined, [False]])
-    known = second & third & joined[cut] & joined[cut + 1]
+    second &= joined[cut]
+    third &= joined[cut + 1]
     before = np.where(first, (near[:, 0] + near[:, 1]) / 2, near[:, 1])
     after = np.where(fourth, (near[:, 2] + near[:, 3]) / 2, near[:, 2])
-    moved_j = np.where(known, (before - after) * width_s * lever, 0.0)
+    mean = power[cut]
+    one_step, beyond_w = _beyond_share(cut, share, mean, (second, before), (third, after))
+    moved_j = beyond_w * width_s
     scatter = np.where(first, (near[:, 1] - near[:, 0]) ** 2, 0.0)
     scatter += np.where(fourth, (near[:, 3] - near[:, 2]) ** 2, 0.0)
     scatter /= 2 * np.maximum(first.astype(int) + fourth, 1)
     noise = scatter * width_s**2 * lever * (1 + lever)
-    left_w = power[cut] - share * before - (1 - share) * after
+    left_w = mean - share * before - (1 - share) * after
     aside = (left_w * width_s) ** 2 * lever
     span_w = np.ptp(np.concatenate([near, power[cut, None]], axis=1), axis=1)
-    unknown_j = span_w * width_s * lever / np.sqrt(3)
-    return moved_j, np.where(known, np.sqrt(noise + aside), unknown_j)
+    unknown_j = np.hypot(span_w * width_s * lever, moved_j) / np.sqrt(3)
+    return moved_j, np.where(one_step, np.sqrt(noise + aside), unknown_j)
+
+
+Neighbour = tuple[npt.NDArray[np.bool_], Floats]  # whether it is whole, and its power
+
+
+def _beyond_share(
+    cut: Ints, share: Floats, mean: Floats, ahead: Neighbour, behind: Neighbour
+) -> tuple[npt.NDArray[np.bool_], Floats]:
+    """Whether a window is taken to have a single step, and what it has before the edge beyond
+    `share` of its own mean power, in W of the whole window.
+
+    Of a window's edges the first ends what has the power of the window ahead of it, the last begins
+    what has that of the one behind; what is left has one power, from nothing to twice the mean.
+    """
+    (whole_ahead, before), (whole_behind, after) = ahead, behind
+    from_ = np.where(whole_ahead, share[np.searchsorted(cut, cut, side="left")], 0.0)
+    to = np.where(whole_behind, share[np.searchsorted(cut, cut, side="right") - 1], 1.0)
+    left = mean - before * from_ - after * (1 - to)
+    middle = left / np.where(to > from_, to - from_, 1.0)
+    likely = (to > from_) & (middle * mean >= 0) & (np.abs(middle) <= np.abs(2 * mean))
+    one_step = whole_ahead & whole_behind & ~likely
+    middle = np.where(likely, middle, np.where(middle * mean < 0, 0.0, 2 * mean))
+    to_edge = np.where(
+        whole_behind, before * from_ + middle * (share - from_), mean - middle * (1 - share)
+    )
+    step = (before - after) * share * (1 - share)
+    return one_step, np.where(one_step, step, to_edge - mean * share)
 
 
 def level_part(power_w: Floats, quantum_w: float) -> tuple[int, int]:

@@ -63,7 +63,27 @@ def test_what_a_step_at_the_mark_leaves_of_a_window_may_lie_on_either_side() -> 
     assert found.split_j[1] == pytest.approx(6 * np.sqrt(0.3 * 0.7))
 
 
-def test_beside_a_gap_or_another_cut_only_the_share_is_left() -> None:
+def test_a_rest_shorter_than_a_window_leaves_the_loads_beside_it_their_power() -> None:
+    """60 W but for 10 W from 2.3 to 2.8 s: the window from 2 to 3 s says 35 W."""
+    found = curve(grid([60, 60, 35, 60, 60]), edges(0, 2.3, 2.8, 5))
+    assert found.energy_j == pytest.approx([138, 5, 132])
+    share_j = np.array([0.3 * 35, -0.2 * 35]) - np.array([18, -12])
+    assert (found.split_j[1:3] > abs(share_j) / np.sqrt(3)).all()  # its share is not excluded
+
+
+def test_what_lies_between_two_edges_of_a_window_is_never_below_nothing() -> None:
+    """60 W and 20 W would leave −1 J for the tenth between: so they meet there."""
+    found = curve(grid([60, 60, 35, 20, 20]), edges(0, 2.45, 2.55, 5))
+    assert found.energy_j[1] == pytest.approx(3.5)
+
+
+def test_by_one_neighbour_the_other_side_has_at_most_twice_the_windows_power() -> None:
+    """10 W before the mark would leave 100 W for the tenth behind it; the next window is cut."""
+    found = curve(grid([10, 10, 19, 30, 40, 40]), edges(0, 2.9, 3.5, 6))
+    assert found.energy_j[0] == pytest.approx(20 + 19 - 0.1 * 2 * 19)
+
+
+def test_between_two_other_cuts_only_the_share_is_left() -> None:
     found = curve(grid([20, 20, 41, 50, 50, 50]), edges(0, 1.5, 2.3, 3.5, 6))
     assert found.energy_j[1] == pytest.approx(0.5 * 20 + 0.3 * 41)
     assert found.split_j[2] == pytest.approx(30 * 0.3 * 0.7 / np.sqrt(3))
@@ -134,10 +154,10 @@ def test_a_counter_does_not_tell_how_a_gap_over_an_edge_is_shared() -> None:
     assert curve(found, edges(0, 3, 6), Resolution(0, 0, 0.01)).by_plateau.all()
 
 
-def test_a_step_is_not_looked_for_across_a_gap() -> None:
-    powers = windows((0, 1, 20), (1, 2, 20), (5, 6, 41), (6, 7, 50), (7, 8, 50))
+def test_behind_a_gap_only_the_window_that_follows_tells_of_a_step() -> None:
+    powers = windows((0, 1, 30), (1, 2, 30), (5, 6, 41), (6, 7, 50), (7, 8, 50))
     found = curve(powers, edges(0, 5.3, 8))
-    assert found.energy_j[1] == pytest.approx(0.7 * 41 + 100)
+    assert found.energy_j[1] == pytest.approx(0.7 * 50 + 100)
 
 
 def test_a_counter_that_fell_or_was_reset_fills_nothing() -> None:

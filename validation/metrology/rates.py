@@ -19,7 +19,7 @@ SEED = 20_261_124
 
 def measure(quick: bool = False) -> list[Figure]:
     """By meter and rate: 95th percentile of the error, and how often the interval held."""
-    count = 4 if quick else 200
+    count = 4 if quick else 1000
     figures = []
     for meter in INSTRUMENTS:
         for ppm in OFF_PPM:
