@@ -13,32 +13,46 @@ programs keep no CPU busy is held against its time, as in the report.
 To wait for a program takes the agent some 0.2 ms, so that phases that are over in hundredths of a
 second miss the target where the disk is fast. The worst phase is given whatever its length, and
 beside it the worst that took a second; `file_io` runs once more with files for phases of seconds.
+
+What the workloads need is in the guest's image, which is read here without starting anything: its
+file system is ext4, and debugfs needs no mount. Without the image an archive is packed of the
+Python files of every checkout.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
+import shutil
+import subprocess
 import sys
+import sysconfig
+import tarfile
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.measure import SCRATCH_ROOT
+from agent.marks import Marks
+from agent.measure import DROP_CACHES, SCRATCH_ROOT
+from agent.sampler import Sampler
 from analysis.energy import trust
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from contract.parameters import ParameterValue
 from controller.suites import load_suite
+from instrumentation.sources.powercap import PowercapSource
+from lab import image
 from lab.state import require_room
-from validation import bench, papers_figures
+from validation import bench, papers_figures, processes
 from validation.bench import Figure, at_least, at_most
 from validation.metrology.cost import TMPFS, zones_tree
-from validation.native_runs import Native, Taken, provide, say
-from workloads import registry
-from workloads.base import WorkloadError
+from workloads import programs, registry
+from workloads.base import Context, Work, Workload, WorkloadError
 
 PART = "own share, natively"
 SUBJECT = f"none: of '{PART}', this machine's own processor"
@@ -54,6 +68,159 @@ LONG_S = 1.0
 LONGER_S = 5.0
 PROBE_MIB = 128
 MIB = 1 << 20
+SEED = 1
+SOURCE = "/usr/src/linux-source-6.12.tar.xz"
+CLIP = "/usr/share/fde-testbed/clip.mpg"
+# Both hold the word that is searched for, as the kernel's source does.
+LIBRARIES = ("stdlib", "purelib")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """CPU seconds in a phase of `took_s`: the agent's own, those of all busy CPUs, and those of the
+    programs that it started."""
+
+    phase: str
+    own_s: float
+    busy_s: float
+    children_s: float
+    took_s: float
+
+    @property
+    def share(self) -> tuple[float, bool]:
+        """Our share, and whether it is of the time."""
+        return trust.share(self.own_s, min(self.busy_s, self.children_s), self.took_s)
+
+
+class Native:
+    """Runs workloads below `folder`; `drops` says whether the page cache can be emptied here."""
+
+    def __init__(self, folder: Path, zones: Path, rapl_hz: float) -> None:
+        self.drops = os.access(DROP_CACHES, os.W_OK)
+        self.folder = folder
+        self._zones = zones
+        self._rapl_hz = rapl_hz
+
+    def phases(
+        self,
+        workload: Workload,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],
+    ) -> list[Taken]:
+        """What each phase of one run took. Raises WorkloadError."""
+        with PowercapSource.open(self._zones) as source, self._places() as places:
+            sampler = Sampler(source, self._rapl_hz)
+            marks = Marks(source, sampler)
+            children_s: dict[str, float] = {}
+
+            @contextmanager
+            def phase(name: str) -> Iterator[Work]:
+                before_s = programs_s()
+                with marks.phase(name) as work:
+                    yield work
+                children_s[name] = programs_s() - before_s
+
+            context = Context(
+                **places,
+                assets=assets,
+                parameters=parameters,
+                seed=SEED,
+                phase=phase,
+                drop_caches=self._drop_caches,
+                leave_out=lambda what, reason: say(f"{workload.name}: without {what}: {reason}"),
+                volume=None,
+            )
+            try:
+                workload.prepare(context)
+                self._drop_caches()
+                with sampler:
+                    workload.run(context)
+            finally:
+                workload.cleanup(context)
+            return [_taken(document, children_s) for document in marks.document()]
+
+    @contextmanager
+    def _places(self) -> Iterator[dict[str, Path]]:
+        """The folders of one run; a server of another user may enter them."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        places = {name: folder / name for name in ("disk", "scratch", "shared", "kept")}
+        try:
+            for place in (folder, *places.values()):
+                place.mkdir(exist_ok=True)
+                place.chmod(0o755)
+            yield places
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _drop_caches(self) -> None:
+        os.sync()
+        if self.drops:
+            DROP_CACHES.write_text("3\n")
+
+
+def programs_s() -> float:
+    """CPU seconds of what this process started: of what has ended, and of what runs, as a server
+    does through all of its phases (in steps of 10 ms, as a rule)."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total_s = usage.ru_utime + usage.ru_stime
+    for pid in processes.descendants(os.getpid()):
+        with suppress(OSError):
+            total_s += processes.cpu_s(pid, waited_children=True)
+    return total_s
+
+
+def _taken(document: Mapping[str, Any], children_s: Mapping[str, float]) -> Taken:
+    name, took_ns = document["name"], document["t_end_ns"] - document["t_start_ns"]
+    own_s, busy_s = document["own_cpu_s"], document["cpu_busy_s"]
+    return Taken(name, own_s, busy_s, children_s[name], took_ns / 1e9)
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Assets:
+    """The files by the names that workloads use, and a description of the source."""
+
+    paths: dict[str, Path]
+    source: str
+
+
+def provide(folder: Path) -> Assets:
+    """The image's full kernel source and its clip, copied into `folder`; where the image is not in
+    the cache, Python's library as an archive, and no clip."""
+    root = image.location().root
+    source = extracted(root, SOURCE, folder)
+    if source is None:
+        source = _packed(folder / "libraries.tar.gz")
+        source_name = "Python files of this environment: there is no image, or no debugfs"
+    else:
+        source_name = f"{source.name} of the guest's image"
+    source_name = f"{source_name}, {source.stat().st_size / 1e6:.0f} MB packed"
+    paths = {"kernel_tree": source, "kernel_grep": source}
+    clip = extracted(root, CLIP, folder)
+    return Assets({**paths, "clip": clip} if clip else paths, source_name)
+
+
+def extracted(root: Path, path: str, folder: Path) -> Path | None:
+    """A file of the image, or None: debugfs ends with 0 whether or not it found it."""
+    debugfs = programs.find("debugfs")
+    if debugfs is None or not root.exists():
+        return None
+    found = folder / Path(path).name
+    request = f'dump "{path}" "{found}"'
+    subprocess.run([debugfs, "-R", request, root], capture_output=True, check=False)
+    return found if found.exists() and found.stat().st_size else None
+
+
+def _packed(archive: Path) -> Path:
+    with tarfile.open(archive, "w:gz", compresslevel=6) as packed:
+        for library in LIBRARIES:
+            for file in sorted(Path(sysconfig.get_path(library)).rglob("*.py")):
+                packed.add(file, arcname=str(Path(library) / file.relative_to(file.anchor)))
+    return archive
 
 
 def sized(
@@ -75,13 +242,18 @@ def entry_figures(
     assets: Mapping[str, Path],
     mib_per_s: float,
 ) -> list[Figure]:
-    """Of one of the suite's entries: the worst of its phases, or why it has none."""
+    """Of one of the suite's entries: the worst of its phases, or why it has none.
+
+    Raises LabError where there is no room for what can run here.
+    """
     name = str(entry["name"])
     workload = registry.load(str(entry.get("workload", name)))
     parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
     if reasons := workload.requires(parameters, assets):
         return [Figure(f"{name}: cannot run here: {' '.join(reasons)}", 0, "phases")]
     try:
+        needs = workload.needs(parameters, assets)
+        require_room(native.folder, needs.disk_bytes + needs.scratch_bytes, name)
         return worst_figures(name, native.phases(workload, parameters, assets))
     except WorkloadError as error:
         return [at_least(f"{name}: failed: {error}", 0, "phases", 1)]
@@ -141,21 +313,9 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
         ]
         for entry in [*suite["workloads"], _longer(mib_per_s)]:
             start_s = time.monotonic()
-            _room(Path(folder), entry, assets.paths, mib_per_s)
             found += entry_figures(native, entry, assets.paths, mib_per_s)
             say(f"{entry['name']}: {time.monotonic() - start_s:.0f} s")
     return found
-
-
-def _room(
-    folder: Path, entry: Mapping[str, Any], assets: Mapping[str, Path], mib_per_s: float
-) -> None:
-    """Raises LabError where there is no room for what can run here."""
-    workload = registry.load(str(entry.get("workload", entry["name"])))
-    parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
-    if not workload.requires(parameters, assets):
-        needs = workload.needs(parameters, assets)
-        require_room(folder, needs.disk_bytes + needs.scratch_bytes, str(entry["name"]))
 
 
 def _write_rate(path: Path) -> float:

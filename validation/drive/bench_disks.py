@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from typing import Protocol
 
 from drive.initiator import Initiator, receive_into
 from drive.tests.opal_host import set_up_range, take_ownership
+from lab.network import free_port
 from lab.state import REPOSITORY
 
 NQN = "nqn.2026-01.org.fde-testbed:bench"
@@ -214,8 +214,7 @@ def running_nbdkit(folder: Path, size_bytes: int) -> Iterator[tuple[int, int]]:
     folder.mkdir()
     with (folder / "disk").open("xb") as file:
         file.truncate(size_bytes)
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         program, "--foreground", "--ipaddr", "127.0.0.1", "--port", str(port),
         "--pidfile", str(folder / "pid"), "file", str(folder / "disk"),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.drive.bench_disks import BenchError, NbdDisk, running_nbdkit
-from validation.drive.bench_figures import (
+from validation.drive.bench import (
     LOADS,
     MIB,
     OPAL_512,
@@ -19,6 +18,7 @@ from validation.drive.bench_figures import (
     Sample,
     figures,
 )
+from validation.drive.bench_disks import BenchError, NbdDisk, running_nbdkit
 
 READ = next(load for load in LOADS if load.name == "read 1 MiB")
 DEEP = next(load for load in LOADS if load.name == "read 4 KiB x32")

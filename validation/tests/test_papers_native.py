@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from validation import native_runs, papers_native
+from validation import papers_native
 from validation.metrology.cost import zones_tree
-from validation.native_runs import Native, Taken, programs_s
+from validation.papers_native import Native, Taken, programs_s
 from workloads import registry
 
 SMALL = {"small_files": 4, "small_mib": 1, "large_mib": 16}
@@ -99,15 +99,15 @@ def test_files_are_no_larger_than_this_disk_takes_in_time() -> None:
 def test_assets_come_out_of_an_image_and_what_it_lacks_is_none(tmp_path: Path) -> None:
     tree = tmp_path / "tree" / "usr" / "src"
     tree.mkdir(parents=True)
-    (tree / Path(native_runs.SOURCE).name).write_text("source")
+    (tree / Path(papers_native.SOURCE).name).write_text("source")
     root, out = tmp_path / "root.img", tmp_path / "out"
     out.mkdir()
     make = ["mkfs.ext4", "-q", "-d", str(tmp_path / "tree"), str(root), "8M"]
     subprocess.run(make, check=True)
-    found = native_runs.extracted(root, native_runs.SOURCE, out)
+    found = papers_native.extracted(root, papers_native.SOURCE, out)
     assert found is not None
     assert found.read_text() == "source"
-    assert native_runs.extracted(root, native_runs.CLIP, out) is None
+    assert papers_native.extracted(root, papers_native.CLIP, out) is None
 
 
 def test_without_an_image_an_archive_of_this_environment_will_do(
@@ -116,8 +116,8 @@ def test_without_an_image_an_archive_of_this_environment_will_do(
     monkeypatch.setenv("FDE_CACHE", str(tmp_path / "none"))
     small = Path(json.__file__).parent  # of the library: all of it takes long to pack
     monkeypatch.setattr("sysconfig.get_path", {"stdlib": small}.get)
-    monkeypatch.setattr(native_runs, "LIBRARIES", ("stdlib",))
-    found = native_runs.provide(tmp_path)
+    monkeypatch.setattr(papers_native, "LIBRARIES", ("stdlib",))
+    found = papers_native.provide(tmp_path)
     assert "there is no image" in found.source
     assert "clip" not in found.paths
     for name in ("kernel_tree", "kernel_grep"):
