@@ -14,11 +14,12 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
-from analysis.published.reference import FOLDER, Published, published
+from analysis.published.reference import FOLDER, Published, published, rows
 
 ANALIZA, PANDA = "analiza", "panda"
 PRINTED_AGAIN = {"table-iii": "table-i", "table-vi": "table-iv", "table-ix": "table-vii"}
@@ -125,26 +126,18 @@ def main() -> int:
     """Write the column and say how many figures have it."""
     for paper, find in ((ANALIZA, fitting), (PANDA, printed_twice)):
         figures = published(paper)
-        found = find(figures)
-        _write(paper, figures, found)
+        found, of_file = find(figures), zip(rows(paper), figures, strict=True)
+        write_rows(paper, [row | {"fitting": found.get(p.key, "")} for row, p in of_file])
         print(f"{paper}.csv: {len(found)} figures have one reading that fits.")
     return 0
 
 
-def _write(
-    paper: str, figures: Sequence[Published], found: Mapping[tuple[object, ...], str]
-) -> None:
-    path = FOLDER / f"{paper}.csv"
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        columns = list(reader.fieldnames or ())
-        rows = [
-            row | {"fitting": found.get(p.key, "")} for row, p in zip(reader, figures, strict=True)
-        ]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
+def write_rows(name: str, table: Sequence[dict[str, Any]]) -> None:
+    """A file of data/reference; its columns are those of the first row."""
+    with (FOLDER / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(table)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ or a `sum`.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -33,7 +32,7 @@ from analysis.published.beside import group_of, spoilt
 from analysis.published.here import Here, matching
 from analysis.published.likes import likes
 from analysis.published.reference import (
-    FOLDER,
+    Citation,
     Published,
     citations,
     configurations,
@@ -44,6 +43,7 @@ from controller.suites import load_suite
 from lab.state import REPOSITORY
 from validation import bench
 from validation.bench import Figure, at_least
+from validation.lost_points import write_rows
 from workloads import (
     block_sizes,
     cipher_modes,
@@ -73,7 +73,6 @@ WITHIN = {"GB": 1024.0}  # sizes are compared in MB
 PATH = bench.FOLDER / "mission.json"
 SUBJECT = "the papers' figures, the mapping and the suites; nothing ran"
 SPOILT = "its value is doubtful as printed or copied"
-COUNTS = FOLDER / "counterparts.csv"
 
 
 @dataclass(frozen=True)
@@ -121,13 +120,16 @@ def settings() -> tuple[Setting, ...]:
 
 @cache
 def entries() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """By suite its entries by name, with `workload`, `parameters` (all of them), `repeat` and the
-    `configurations` that it runs on."""
+    """By suite its entries by name, with `workload`, `parameters` (all of them), the `phases` that
+    these give, `repeat` and the `configurations` that it runs on."""
     return {
         name: {
             given["name"]: {
                 "workload": (workload := given.get("workload", given["name"])),
-                "parameters": registry.complete(workload, given.get("parameters") or {}),
+                "parameters": (
+                    parameters := registry.complete(workload, given.get("parameters") or {})
+                ),
+                "phases": phases(workload, parameters),
                 "repeat": given.get("repeat", 1),
                 "configurations": given.get("configurations", suite["configurations"]),
             }
@@ -164,12 +166,13 @@ def phases(workload: str, parameters: Mapping[str, Any]) -> tuple[str, ...]:
 @cache
 def place_of(here: Here) -> str:
     """`<suite>: <entry>` that has all phases and the configuration; empty where none has."""
-    for single in here.singles:
-        for one in filter(None, (single, single.versus)):
-            where = _single(one)
-            if not where:
-                return ""
-    return _single(here.singles[0])
+    places = [_single(one) for one in _sides(here)]
+    return places[0] if all(places) else ""
+
+
+def _sides(here: Here) -> list[Here]:
+    """Its single configurations, each with the one that it is held against."""
+    return [one for single in here.singles for one in (single, single.versus) if one]
 
 
 def _single(here: Here) -> str:
@@ -180,16 +183,9 @@ def _single(here: Here) -> str:
                 continue
             if wanted and wanted.configuration not in entry["configurations"]:
                 continue
-            names = _phases_of(suite, name)
-            if all(matching(part.phase, names) for part in here.parts):
+            if all(matching(part.phase, entry["phases"]) for part in here.parts):
                 return f"{suite}: {name}"
     return ""
-
-
-@cache
-def _phases_of(suite: str, entry: str) -> tuple[str, ...]:
-    one = entries()[suite][entry]
-    return phases(one["workload"], one["parameters"])
 
 
 def counterparts() -> Iterator[Counterpart]:
@@ -224,8 +220,7 @@ def _found(figure: Published, groups: Counter[tuple[object, ...]]) -> tuple[str,
         if not heres:
             return "none", "", False, "no suite has the phases that it is mapped to"
         here, place = heres[0]
-        names = {single.configuration for single in here.singles}
-        names |= {one.versus.configuration for one in here.singles if one.versus}
+        names = {one.configuration for one in _sides(here)}
         kinds = {configurations()[name].kind for name in names if name}
         stated = here.says and here.stated(figure.usable) is not None
         alone = groups[group_of(figure)] < 2 or here.says == "apart"
@@ -311,56 +306,65 @@ def _assumptions() -> Mapping[str, float]:
     return found
 
 
-def figures(found: Sequence[Counterpart]) -> Iterator[tuple[str, list[Figure]]]:
-    """By paper how many have a counterpart and count, of what kind, and the reasons of the rest."""
+@dataclass(frozen=True)
+class Counted:
+    """Of one paper: how many figures it has, how many of them count, and how many there are of
+    each kind of counterpart, of each reason not to count, and of each to have none."""
+
+    citation: Citation
+    figures: int
+    counting: int
+    kinds: Counter[str]
+    not_counting: Counter[str]
+    without: Counter[str]
+
+
+def counted(found: Sequence[Counterpart]) -> Iterator[Counted]:
+    """By paper."""
+    other = {"setting": "the setting here is another"}
     for citation in citations():
         of = [one for one in found if one.paper == citation.paper]
         there = [one for one in of if one.kind != "none"]
-        measured, counting = TARGETS[citation.paper]
-        kinds = Counter(one.kind for one in there)
-        reasons = Counter(one.why for one in of if one.kind == "none")
-        yield (
-            citation.short,
-            [
-                at_least(f"with a counterpart, of {len(of)}", len(there), "", measured),
-                at_least("counting for agreement", sum(one.counts for one in there), "", counting),
-                *(Figure(f"  {kind}", number, "") for kind, number in kinds.most_common()),
-                *(Figure(f"  not counting: {why}", n, "") for why, n in _not_counting(there)),
-                *(Figure(f"  none: {why}", number, "") for why, number in reasons.most_common()),
-            ],
+        yield Counted(
+            citation,
+            len(of),
+            sum(one.counts for one in there),
+            Counter(one.kind for one in there),
+            Counter(
+                SPOILT if one.spoilt else other.get(one.kind, "no rule compares the two")
+                for one in there
+                if not one.counts
+            ),
+            Counter(one.why for one in of if one.kind == "none"),
         )
 
 
-def _not_counting(there: Sequence[Counterpart]) -> list[tuple[str, int]]:
-    """Of figures with a counterpart why they do not count, and how many."""
-    no_rule = "no rule compares the two"
-    whys = Counter(
-        SPOILT if one.spoilt else {"setting": "the setting here is another"}.get(one.kind, no_rule)
-        for one in there
-        if not one.counts
-    )
-    return whys.most_common()
+def figures(found: Sequence[Counterpart]) -> Iterator[tuple[str, list[Figure]]]:
+    """By paper how many have a counterpart and count, of what kind, and the reasons of the rest."""
+    for one in counted(found):
+        measured, counting = TARGETS[one.citation.paper]
+        said = (("", one.kinds), ("not counting: ", one.not_counting), ("none: ", one.without))
+        more = [Figure(f"  {head}{why}", n, "") for head, of in said for why, n in of.most_common()]
+        heads = [
+            at_least(f"with a counterpart, of {one.figures}", one.kinds.total(), "", measured),
+            at_least("counting for agreement", one.counting, "", counting),
+        ]
+        yield one.citation.short, [*heads, *more]
 
 
 def summary(found: Sequence[Counterpart]) -> list[dict[str, str]]:
     """The rows of data/reference/counterparts.csv, from which docs/papers.md has its counts."""
     return [
         {
-            "paper": citation.paper,
-            "figures": str(len(of)),
-            "counterparts": str(sum(one.kind != "none" for one in of)),
-            "external": str(sum(one.kind == "external" for one in of)),
-            "counting": str(sum(one.counts for one in of)),
-            "without": "; ".join(
-                f"{why} ({number})"
-                for why, number in Counter(o.why for o in of if o.kind == "none").most_common()
-            ),
-            "not_counting": "; ".join(
-                f"{why} ({n})" for why, n in _not_counting([o for o in of if o.kind != "none"])
-            ),
+            "paper": one.citation.paper,
+            "figures": str(one.figures),
+            "counterparts": str(one.kinds.total()),
+            "external": str(one.kinds["external"]),
+            "counting": str(one.counting),
+            "without": "; ".join(f"{why} ({n})" for why, n in one.without.most_common()),
+            "not_counting": "; ".join(f"{why} ({n})" for why, n in one.not_counting.most_common()),
         }
-        for citation in citations()
-        for of in [[one for one in found if one.paper == citation.paper]]
+        for one in counted(found)
     ]
 
 
@@ -373,11 +377,7 @@ def main() -> int:
     bench.write(PATH, made, SUBJECT, load_1_min)
     one_by_one = PATH.with_name("mission-figures.json")
     one_by_one.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
-    with COUNTS.open("w", encoding="utf-8", newline="") as file:
-        counts = summary(found)
-        writer = csv.DictWriter(file, list(counts[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(counts)
+    write_rows("counterparts", summary(found))
     print(f"{PATH}, and each figure in {one_by_one.name}")
     return int(bench.missed(made))
 
