@@ -10,12 +10,11 @@ from typing import Any
 
 from contract.errors import LabError
 from lab import ssh
+from lab.cache import Say
 from lab.devices import by_id
 from lab.launcher import tail
 from lab.network import Network
 from lab.state import Layout
-
-Say = Callable[[str], None]
 
 ROOT_DISK = "/dev/disk/by-label/fde-root"
 BOOT_LIMIT_S = 600.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from contract.errors import LabError
 from lab import cache
 from lab.cache import Say
-from lab.state import GIB, cache_dir
+from lab.state import GIB, InDirectory, cache_dir
 
 FIELDS = "$(IDENTIFIER)|$(REPO_URI)|$(LABEL)|$(COMPONENT)"
 
@@ -75,18 +75,9 @@ class Image:
     """A built image; nobody writes `root` (raw ext4), guests put an overlay over it."""
 
     directory: Path
-
-    @property
-    def root(self) -> Path:
-        return self.directory / "root.img"
-
-    @property
-    def kernel(self) -> Path:
-        return self.directory / "vmlinuz"
-
-    @property
-    def initrd(self) -> Path:
-        return self.directory / "initrd.img"
+    root = InDirectory("root.img")
+    kernel = InDirectory("vmlinuz")
+    initrd = InDirectory("initrd.img")
 
 
 def location(directory: Path | None = None) -> Image:
@@ -95,7 +86,7 @@ def location(directory: Path | None = None) -> Image:
     return Image((directory or cache_dir()) / "images" / name)
 
 
-def ensure(say: cache.Say, directory: Path | None = None) -> Image:
+def ensure(say: Say, directory: Path | None = None) -> Image:
     """The image, built now if it is not in the cache. Raises LabError."""
     image = location(directory)
     cache.ensure(image.directory, "image", ROOM_BYTES, lambda new: build(new, say), say)
@@ -136,12 +127,6 @@ def recipe() -> str:
     return "\n".join(words).replace(str(HERE), "")
 
 
-def _ingredients() -> list[Path]:
-    """What finish.sh finds beside itself in the new root."""
-    lists = ("finish.sh", "build-packages.txt", "masked-units.txt")
-    return [*(GUEST / n for n in lists), *(MODULE / n for n in MODULE_SOURCES)]
-
-
 def build(target: Path, say: Say) -> None:
     """Fill the directory `target` with root.img, vmlinuz and initrd.img.
 
@@ -179,7 +164,9 @@ def pack_overlay(tree: Path, archive: Path) -> None:
 def _debootstrap(root: Path, source: Mirror) -> list[str]:
     """The mmdebstrap command that makes the tree `root`."""
     packages = words("packages.txt") + words("build-packages.txt")
-    ingredients = " ".join(f"'{path}'" for path in _ingredients())
+    # What finish.sh finds beside itself in the new root.
+    lists = (GUEST / n for n in ("finish.sh", "build-packages.txt", "masked-units.txt"))
+    ingredients = " ".join(f"'{p}'" for p in (*lists, *(MODULE / n for n in MODULE_SOURCES)))
     command = [
         "mmdebstrap",
         "--mode=unshare",

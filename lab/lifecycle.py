@@ -15,7 +15,7 @@ from typing import Any
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
 from lab import boot, devices, image, machines, network, ssh
-from lab.boot import Say
+from lab.cache import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
 from lab.launcher import Launcher, wait_for
 from lab.machines.base import OVERLAY, Guest, Machine

@@ -51,25 +51,19 @@ def ensure(say: Say) -> Path:
         cache.require_programs("apt-get", "debugfs")
         with cache.work_directory("mysql", ROOM_BYTES, target) as (work, log):
             apt = Apt(work, SUITES, lambda argv, on: cache.run(argv, log, on), _status(guest, work))
-            libraries = [line[1] for line in map(NEEDED.match, apt.depends(PACKAGES[0])) if line]
-            libraries += [line[1] for line in map(NEEDED.match, apt.depends(PACKAGES[1])) if line]
+            depends = [line for package in PACKAGES[:2] for line in apt.depends(package)]
+            libraries = [found[1] for found in map(NEEDED.match, depends) if found]
             older = {name.partition("/")[0] for name in NEWER}
             wanted = dict.fromkeys(name for name in libraries if name not in older)
-            for place, debs in (
-                (LIBRARIES, apt.download_with_needs(*wanted, *NEWER)),
-                (UNPACKED, _downloaded(apt, work)),
-            ):
+            needed = apt.download_with_needs(*wanted, *NEWER)
+            apt.download(*PACKAGES)
+            for place, debs in ((LIBRARIES, needed), (UNPACKED, sorted(work.glob("*.deb")))):
                 (target / place).mkdir()
                 for deb in debs:
                     (target / place / deb.name).write_bytes(deb.read_bytes())
 
     cache.ensure(found, "MySQL", ROOM_BYTES, fetch, say)
     return found
-
-
-def _downloaded(apt: Apt, work: Path) -> list[Path]:
-    apt.download(*PACKAGES)
-    return sorted(work.glob("*.deb"))
 
 
 def _status(guest: image.Image, work: Path) -> Path:

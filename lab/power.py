@@ -14,6 +14,7 @@ from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from drive import control
 from lab import boot, machines
+from lab.cache import Say
 from lab.launcher import Launcher, wait_for
 from lab.machines.base import Machine
 from lab.network import Network
@@ -82,7 +83,7 @@ def power_on(layout: Layout) -> None:
         write_json(layout.state, state | {"guest": {"command": command, **running}})
 
 
-def wait_until_up(layout: Layout, say: boot.Say) -> None:
+def wait_until_up(layout: Layout, say: Say) -> None:
     """Until the guest answers and has its drives. Raises LabError where it does not."""
     state = require_state(layout)
     boot.wait_for_guest(layout, state, lambda: _guest(layout) is not None, say)

@@ -71,43 +71,30 @@ class Process:
         )
 
 
+class InDirectory:
+    """A member that is the path of this name below its object's `directory`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, _type: type) -> Path:
+        place: Path = owner.directory / self._name
+        return place
+
+
 @dataclass(frozen=True)
 class Layout:
     """Paths within a lab's directory."""
 
     directory: Path
-
-    @property
-    def state(self) -> Path:
-        return self.directory / "state.json"
-
-    @property
-    def processes(self) -> Path:
-        return self.directory / "processes.json"
-
-    @property
-    def console(self) -> Path:
-        return self.directory / "console.log"
-
-    @property
-    def truth(self) -> Path:
-        return self.directory / "meter.truth.jsonl"
-
-    @property
-    def secrets(self) -> Path:
-        return self.directory / "secrets.json"
-
-    @property
-    def key(self) -> Path:
-        return self.directory / "id_ed25519"
-
-    @property
-    def host_key(self) -> Path:
-        return self.directory / "host_ed25519"
-
-    @property
-    def known_hosts(self) -> Path:
-        return self.directory / "known_hosts"
+    state = InDirectory("state.json")
+    processes = InDirectory("processes.json")
+    console = InDirectory("console.log")
+    truth = InDirectory("meter.truth.jsonl")
+    secrets = InDirectory("secrets.json")
+    key = InDirectory("id_ed25519")
+    host_key = InDirectory("host_ed25519")
+    known_hosts = InDirectory("known_hosts")
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from typing import Any
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from lab import lifecycle, power, ssh
+from lab.cache import Say
 from lab.machines.base import Machine
 from lab.state import REPOSITORY, Layout
-
-Say = Callable[[str], None]
 
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"

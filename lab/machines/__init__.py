@@ -6,9 +6,10 @@ import contextlib
 
 from contract.errors import LabError
 from lab import image
+from lab.cache import Say
 from lab.image import Image
 from lab.machines import qemu, uml
-from lab.machines.base import Machine, Say
+from lab.machines.base import Machine
 from lab.machines.qemu import Qemu
 from lab.machines.uml import Uml
 from lab.state import cache_dir

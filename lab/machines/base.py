@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from lab.cache import Say
 from lab.image import Image
 from lab.launcher import Launcher
 from lab.network import Network
-
-Say = Callable[[str], None]
 
 # In the lab's directory: what the guest writes to its root disk, over the image that labs share.
 OVERLAY = "root.overlay"

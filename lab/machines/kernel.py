@@ -22,7 +22,7 @@ from lab import cache
 from lab.apt import Apt
 from lab.cache import Say
 from lab.image import MODULE, MODULE_SOURCES
-from lab.state import GIB, cache_dir
+from lab.state import GIB, InDirectory, cache_dir
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "uml.config"
@@ -55,15 +55,9 @@ class Kernel:
     """A built kernel."""
 
     directory: Path
-
-    @property
-    def program(self) -> Path:
-        return self.directory / "linux"
-
-    @property
-    def modules(self) -> Path:
-        """Becomes /lib/modules in the guest: one directory, named by the release."""
-        return self.directory / "modules"
+    program = InDirectory("linux")
+    # Becomes /lib/modules in the guest: one directory, named by the release.
+    modules = InDirectory("modules")
 
     def facts(self) -> dict[str, Any]:
         """What the build noted of itself; empty where there is none."""

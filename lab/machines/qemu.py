@@ -10,15 +10,16 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from contract.errors import LabError
 from contract.files import write_json
+from lab.cache import Say
 from lab.image import Image
 from lab.launcher import READY_LIMIT_S, Launcher, tail, wait_for
-from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest, Say
+from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest
 from lab.network import Network
 from lab.state import cache_dir, read_json
 
@@ -86,7 +87,7 @@ LIMIT_S = 25.0
 PROOF = b"Run /init as init process"
 
 
-def why_not(qemu: str, image: Image, cache: Path, say: Callable[[str], None]) -> str | None:
+def why_not(qemu: str, image: Image, cache: Path, say: Say) -> str | None:
     """Why KVM cannot serve here, None if it can; probes at most once for a machine and its QEMU."""
     if not os.access(DEVICE, os.R_OK | os.W_OK):
         return f"{DEVICE} cannot be opened"  # not remembered: joining the group kvm fixes it

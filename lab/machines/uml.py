@@ -21,10 +21,11 @@ from typing import Any
 
 from contract.errors import LabError
 from lab import network as networks
+from lab.cache import Say
 from lab.image import Image
 from lab.launcher import Launcher, tail, wait_for
 from lab.machines import kernel
-from lab.machines.base import OVERLAY, Guest, Say
+from lab.machines.base import OVERLAY, Guest
 from lab.network import GUEST_ADDRESS, WIRES, Network
 from lab.state import cache_dir
 
@@ -73,13 +74,9 @@ class Uml:
             built = self._ahead.result() if self._ahead else kernel.ensure(say)
         except LabError as error:
             return str(error)
-        return (
-            None
-            if starts(built.program)
-            else (
-                f"the kernel {built.program} does not start here; remove it to have it built again"
-            )
-        )
+        if starts(built.program):
+            return None
+        return f"the kernel {built.program} does not start here; remove it to have it built again"
 
     def address(self, _guest: Guest) -> tuple[str, int]:
         """The guest's own."""
