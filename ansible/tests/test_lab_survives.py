@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.state import Layout
-from validation.faults import cuts, provoke
+from validation.faults import cuts, kills
 from validation.faults.trial import AT_WORK, FILE_IO, Small, Trial
 from validation.scene import Scene
 
@@ -27,12 +27,12 @@ def test_a_killed_agent_and_a_power_cut_lose_nothing(provisioned: Any, tmp_path:
     scene = Scene(tmp_path, Layout(provisioned.lab.directory), provisioned.build, print)
     suite_dir = SMALL.write_plan(scene, "survives", 1, tmp_path / "suites")
     with Trial(scene, "survives", suite_dir) as trial:
-        provoke.order(scene, [KILL])
+        kills.order(scene, [KILL])
         try:
             trial.wait_state("finished")
-            assert [(kill["state"], kill["moment"]) for kill in provoke.done(scene)] == [KILL]
+            assert [(kill["state"], kill["moment"]) for kill in kills.done(scene)] == [KILL]
         finally:
-            provoke.clear(scene)
+            kills.clear(scene)
         trial.mark()
         before = trial.wait_state(*AT_WORK).entry
         start = trial.mark()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from contract.errors import LabError
 from lab import lifecycle
+from validation import bench
 from validation.bench import missed, table
 from validation.faults import away, cuts, full, kills, results, upsets
 from validation.faults.trial import PLACE, Fault, Outcome, read_outcomes, write_outcome
@@ -79,11 +80,12 @@ def _tabled(scene: Scene, overnight: Path | None, load_1_min: float) -> int:
     known = read_outcomes(scene.folder)
     outcomes = [known[name] for name in (*NAMES, "overnight") if name in known]
     found = results.rows(outcomes, overnight)
-    machines = [outcome.machine for outcome in outcomes]
+    machines = sorted({outcome.machine for outcome in outcomes})
     text = f"{table(found)}\n\n{results.matrix(outcomes)}"
     (scene.folder / "table.txt").write_text(text + "\n", encoding="utf-8")
     print(text)
-    print(f"\n{results.write(found, machines, load_1_min)}")
+    bench.write(results.BENCH, found, ", ".join(machines), load_1_min)
+    print(f"\n{results.BENCH}")
     return int(missed(found))
 
 

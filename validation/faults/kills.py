@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shlex
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from contract.errors import LabError
-from validation.faults import provoke
-from validation.faults.provoke import STATES
+from validation.faults.observer import Line
 from validation.faults.trial import AT_WORK, Fault, Outcome, Small, Trial
+from validation.scene import Scene
 
 MOMENTS = ("before", "half", "after")
 END_LIMIT_S = 1800.0
@@ -21,6 +24,70 @@ RECORDER_LIMIT_S = 60.0
 LOOK_S = 8.0  # an SSH key exchange is work for an emulated target, which waits for it to rest
 # Of these, one line is enough to continue with; the agent is made to write another for each kill.
 FORCED = ("waiting", "suite-failed")
+# In the order in which a suite can be led through them.
+STATES = (
+    *("suite-started", "switching", "running", "proving", "finished", "waiting", "void"),
+    *("suite-failed", "suite-finished"),
+)
+HOLD_S = 20
+KILLED_AGENT = Path(__file__).with_name("guest") / "killed_agent.py"
+# The launcher lies in memory: a machine that boots again has the agent as it is. Its record does
+# not, for it must outlive what it tells of.
+LAUNCHER = "/run/fde-faults/killed_agent.py"
+ORDERS = "/run/fde-faults/orders.json"
+RECORD = "/var/lib/fde-testbed/fault-kills.jsonl"
+DROP_IN = "/run/systemd/system/fde-agent@.service.d/killed-agent.conf"
+MODULE = "-m agent "
+
+
+def hold(trial: Trial, seconds: float) -> None:
+    """The next run has to wait so long."""
+    trial.scene.agent("hold", "--reason", "a trial of the lab", "--for", f"{seconds:g}")
+
+
+def kill_agent(trial: Trial, name: str) -> None:
+    """A signal to the agent itself; its programs are systemd's business."""
+    trial.scene.ssh(f"systemctl kill --kill-whom=main -s {name} {trial.unit}", check=False)
+
+
+def until(trial: Trial, state: str) -> Line:
+    """The next line of this state, made to come where it does not come by itself."""
+    trial.mark()
+    if state == "waiting":
+        hold(trial, HOLD_S)
+    elif state in ("void", "suite-failed"):
+        # Killed in a run, the agent closes it as void when it starts again.
+        trial.wait_state("running")
+        with contextlib.suppress(LabError):
+            kill_agent(trial, "KILL" if state == "void" else "TERM")
+    return trial.wait_state(state)
+
+
+def order(scene: Scene, orders: Sequence[tuple[str, str]]) -> None:
+    """From the next start of the agent on: die at these (state, moment)s."""
+    scene.put(KILLED_AGENT, LAUNCHER)
+    unit = scene.ssh("cat '/etc/systemd/system/fde-agent@.service'")
+    (command,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
+    if MODULE not in command:
+        raise LabError(f"the agent is not started as it was: {command}")
+    command_line = command.replace(MODULE, f"{LAUNCHER} {ORDERS} {RECORD} ")
+    drop_in = f"[Service]\nExecStart=\n{command_line}\n"
+    scene.ssh(
+        f"rm -f {RECORD}; mkdir -p $(dirname {DROP_IN}); "
+        f"printf %s {shlex.quote(json.dumps(orders))} > {ORDERS}; "
+        f"printf %s {shlex.quote(drop_in)} > {DROP_IN}; systemctl daemon-reload"
+    )
+
+
+def clear(scene: Scene) -> None:
+    """Put the agent's own command back."""
+    scene.ssh(f"rm -f {DROP_IN} {RECORD}; rm -rf /run/fde-faults; systemctl daemon-reload")
+
+
+def done(scene: Scene) -> list[dict[str, Any]]:
+    """The kills so far, in their order: the journal's entry, and the moment."""
+    text = scene.ssh(f"cat {RECORD} 2>/dev/null || true")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def _agent(trial: Trial, outcome: Outcome) -> None:
@@ -29,20 +96,20 @@ def _agent(trial: Trial, outcome: Outcome) -> None:
     orders = [(state, moment) for state in STATES for moment in moments]
     natural = [pair for pair in orders if pair[0] not in FORCED]
     outcome.wanted = outcome.wanted_reached = len(orders)
-    provoke.order(trial.scene, orders)
+    order(trial.scene, orders)
     try:
-        provoke.hold(trial, 1800)
+        hold(trial, 1800)
         _forced(trial, "waiting", len(moments))
-        provoke.let_go(trial)
+        trial.scene.agent("hold", "--end")
         trial.mark()
         trial.wait_state("finished")
         _forced(trial, "suite-failed", len(moments))
         _until_all(trial, natural)
         trial.finish()
-        kills = provoke.done(trial.scene)
+        kills = done(trial.scene)
     finally:
         with contextlib.suppress(LabError):
-            provoke.clear(trial.scene)
+            clear(trial.scene)
     for kill in kills:
         outcome.struck(f"{kill['state']}/{kill['moment']}")
     outcome.resumed_s = _resumed(trial, kills)
@@ -51,14 +118,14 @@ def _agent(trial: Trial, outcome: Outcome) -> None:
 def _forced(trial: Trial, state: str, count: int) -> None:
     """Until the agent has died so often at this state, led there where it must be led."""
     deadline = time.monotonic() + END_LIMIT_S
-    while sum(kill["state"] == state for kill in provoke.done(trial.scene)) < count:
+    while sum(kill["state"] == state for kill in done(trial.scene)) < count:
         if time.monotonic() > deadline:
             raise LabError(f"the agent does not die at {state}: {trial.last()}")
         trial.keep_going()
         if state == "suite-failed":
             trial.mark()
             trial.wait_state("running")
-            provoke.kill_agent(trial, "TERM")
+            kill_agent(trial, "TERM")
         time.sleep(LOOK_S)
 
 
@@ -66,7 +133,7 @@ def _until_all(trial: Trial, orders: list[tuple[str, str]]) -> None:
     """Until all kills are done that come by themselves, the last ones at the suite's end."""
     deadline = time.monotonic() + END_LIMIT_S
     wanted = set(orders)
-    while missing := wanted - {(k["state"], k["moment"]) for k in provoke.done(trial.scene)}:
+    while missing := wanted - {(k["state"], k["moment"]) for k in done(trial.scene)}:
         if time.monotonic() > deadline or (trial.sealed and not trial.controller.running()):
             raise LabError(f"not reached: {sorted(missing)}; {trial.last()}")
         trial.keep_going()
@@ -99,7 +166,7 @@ def _at_each_state(kill: Callable[[Trial], bool], trial: Trial, outcome: Outcome
     outcome.wanted = outcome.wanted_reached = len(states)
     trial.keep_going()
     for state in states:
-        line = provoke.until(trial, state)
+        line = until(trial, state)
         if kill(trial):
             outcome.struck(state)
             trial.say(f"killed at {state} (line {line.entry.seq})")

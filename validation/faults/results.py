@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +132,3 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
         "passes" if judged["verified"] else "FAILS",
         "names it" if judged["named"] else "SILENT",
     )
-
-
-def write(found: Sequence[Row], machines: Iterable[str], load_1_min: float) -> Path:
-    """build/bench/faults.json, and beside it the commit and the machines that were tried."""
-    bench.write(BENCH, found, ", ".join(sorted(set(machines))), load_1_min)
-    return BENCH

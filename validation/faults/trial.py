@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from contract.errors import LabError
@@ -119,12 +118,7 @@ class Trial(AbstractContextManager["Trial"]):
         self.observer.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.observer.stop()
         self.controller.end()
         if not self.sealed:
@@ -236,10 +230,6 @@ class Trial(AbstractContextManager["Trial"]):
         return " / ".join(log.read_text(encoding="utf-8").splitlines()[-3:])
 
 
-def _suites(folder: Path) -> AbstractContextManager[Path]:
-    return nullcontext(folder / "suites")
-
-
 @dataclass(frozen=True)
 class Fault:
     """One fault, done to a small suite of its own.
@@ -258,7 +248,7 @@ class Fault:
     reported: str
     small: Small = Small()
     quick: Small | None = None
-    place: Callable[[Path], AbstractContextManager[Path]] = _suites
+    place: Callable[[Path], AbstractContextManager[Path]] = lambda log: nullcontext(log / "suites")
     needs: frozenset[str] = frozenset()
 
     def run(self, scene: Scene, seed: int, quick: bool) -> Outcome:

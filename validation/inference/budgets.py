@@ -15,13 +15,12 @@ import numpy as np
 from scipy import stats
 
 from analysis.money.budgets import Mean, joules_budget, ratio_budget
-from analysis.money.payback import payback
 from analysis.stats.budget import Reading, of_terms
 from analysis.stats.comparison import compare
 from analysis.stats.stats import Floats, Span
 from instrumentation.accuracy import ErrorTerm
 from validation.bench import Figure, within
-from validation.inference.money import ASSUMPTIONS, TIME_OF_ENERGY
+from validation.inference.money import TIME_OF_ENERGY, paid_back
 from validation.inference.simulated import FEW, SEED, SUITES, Scene, holds, share, simulate
 
 BLOCKS = 10
@@ -70,16 +69,8 @@ def _intervals(
     ratio = compare(base_j, sed_j, 0.02)
     assert ratio is not None
     readings = [Reading(*mean, slope) for mean, slope in zip(means, (1.0, -1.0), strict=True)]
-    saving = payback(
-        "kernel_tree",
-        "dmcrypt",
-        base_j,
-        sed_j,
-        sed_s=seconds[:, 1].tolist(),
-        assumptions=ASSUMPTIONS,
-        origin="synthetic",
-        meter=of_terms(terms, readings),
-    )
+    meter = of_terms(terms, readings)
+    saving = paid_back(base_j, sed_j, sed_s=seconds[:, 1].tolist(), meter=meter)
     found = (
         joules_budget(terms, means[0], float(stats.sem(base_j)), BLOCKS - 1),
         ratio_budget(terms, ratio, [tuple(means)]),

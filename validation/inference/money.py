@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -40,6 +41,7 @@ ASSUMPTIONS = Assumptions(
     life_years=5.0,
     runs_per_day=50.0,
 )
+paid_back = partial(payback, "kernel_tree", "dmcrypt", assumptions=ASSUMPTIONS, origin="synthetic")
 BATTERY = "runs of a battery"
 BATTERY_J = ASSUMPTIONS.battery_wh * 3600
 
@@ -89,15 +91,7 @@ def _payback(logs: Floats) -> Payback:
     """Of one suite (blocks × configurations): software first, the self-encrypting disk second."""
     base_j, sed_j = (RUN_J * np.exp(logs[:, k]) for k in (0, 1))
     sed_s = RUN_S * np.exp(TIME_OF_ENERGY * logs[:, 1])
-    return payback(
-        "kernel_tree",
-        "dmcrypt",
-        base_j.tolist(),
-        sed_j.tolist(),
-        sed_s=sed_s.tolist(),
-        assumptions=ASSUMPTIONS,
-        origin="synthetic",
-    )
+    return paid_back(base_j.tolist(), sed_j.tolist(), sed_s=sed_s.tolist())
 
 
 def _held(logs: Floats, truth: Mapping[str, float]) -> list[bool]:

@@ -16,7 +16,7 @@ import pytest
 
 from contract.journal import Entry
 from lab.state import REPOSITORY
-from validation.faults import oracle, overnight, provoke, results
+from validation.faults import kills, oracle, overnight, results
 from validation.faults.__main__ import FAULTS
 from validation.faults.observer import Observer
 from validation.faults.trial import Outcome, read_outcomes, write_outcome
@@ -165,7 +165,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def killed(suite: Path, orders: list[list[str]]) -> list[tuple[int, str]]:
     """Start it until it comes to its end; each time its exit status and the journal so far."""
     (suite / "orders").write_text(json.dumps(orders))
-    words = [str(provoke.KILLED_AGENT), str(suite / "orders"), str(suite / "record"), "run"]
+    words = [str(kills.KILLED_AGENT), str(suite / "orders"), str(suite / "record"), "run"]
     argv = [sys.executable, "-c", AGENT, *words, "--suite-dir", str(suite)]
     found: list[tuple[int, str]] = []
     while not found or found[-1][0]:
