@@ -14,7 +14,7 @@ from typing import Any
 
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
-from lab import boot, devices, image, machines, network, ssh
+from lab import devices, image, machines, network, ssh
 from lab.cache import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
 from lab.launcher import Launcher, wait_for
@@ -76,7 +76,7 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     try:
         with term_interrupts():
             state, process = _start(layout, options, guest_image, machine, say)
-            boot.wait_for_guest(layout, state, process.alive, say)
+            ssh.wait_for_guest(layout, state, process.alive, say)
             boot_s = round(time.monotonic() - started, 1)
             write_json(layout.state, state | {"ready": True, "boot_s": boot_s})
     except BaseException:

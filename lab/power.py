@@ -13,7 +13,7 @@ from contract.errors import LabError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from drive import control
-from lab import boot, machines
+from lab import machines, ssh
 from lab.cache import Say
 from lab.launcher import Launcher, wait_for
 from lab.machines.base import Machine
@@ -86,7 +86,7 @@ def power_on(layout: Layout) -> None:
 def wait_until_up(layout: Layout, say: Say) -> None:
     """Until the guest answers and has its drives. Raises LabError where it does not."""
     state = require_state(layout)
-    boot.wait_for_guest(layout, state, lambda: _guest(layout) is not None, say)
+    ssh.wait_for_guest(layout, state, lambda: _guest(layout) is not None, say)
     write_json(layout.state, state | {"ready": True})
 
 

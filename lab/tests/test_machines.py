@@ -15,13 +15,13 @@ import pytest
 from contract.errors import LabError
 from lab import image as mirror
 from lab import machines, network
-from lab.boot import gave_up
 from lab.image import Image
 from lab.launcher import tail
 from lab.machines import kernel, qemu, uml
 from lab.machines.base import Guest
 from lab.network import Network
 from lab.power_model import rapl_words
+from lab.ssh import gave_up
 from lab.state import read_json
 
 RAPL = """
