@@ -22,13 +22,13 @@ from pathlib import Path
 
 import polars as pl
 
+from controller.publish import DERIVED
 from lab.state import REPOSITORY
 from validation import processes
 from validation.bench import Figure, at_most
 from validation.synthetic import large
 
 KEPT = REPOSITORY / "build" / "large"
-DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json", "budget.csv")
 PAGES = ("report.html",)
 FULL, QUICK = large.Size(), large.Size(blocks=3, configurations=3, workloads=2, hours=0.1)
 MOST_S, MOST_MB = 60.0, 1500.0

@@ -11,8 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from controller.publish import DERIVED
 from validation.bench import Figure, at_most
-from validation.inference.scale import DERIVED, PAGES, Took, run
+from validation.inference.scale import PAGES, Took, run
 from validation.synthetic.paper import write_paper_suite
 
 MOST_S, MOST_MB = 6.0, 3.0

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contract.journal import SKIPPED
+from controller import seal
 from instrumentation import decode
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.trace import StreamWriter
@@ -92,16 +93,6 @@ RANGE_UJ = 262_143_328_850
 ZONES = ("package-0", "dram")
 BOOT = "5f0c6d3e-0000-4000-8000-000000000001"
 CHANNELS = {"0": "system", "1": "drive"}
-UNSEALED = (
-    "manifest.json",
-    "energy.parquet",
-    "summary.parquet",
-    "summary.csv",
-    "next.json",
-    "budget.csv",
-    "report.html",
-    "report.pdf",
-)
 CPUS, OWN_CPU_S = 4, 0.01
 BURST = 5  # round trips one after another
 
@@ -359,9 +350,8 @@ def write_meter(
 
 def write_manifest(folder: Path) -> None:
     """Seal the folder as it stands."""
-    files = sorted(f for f in folder.rglob("*") if f.is_file() and f.name not in UNSEALED)
-    sums = {str(file.relative_to(folder)): _sha256(file) for file in files}
-    dump(folder / "manifest.json", {"format": "fde-manifest/1", "files": sums})
+    sums = {str(file.relative_to(folder)): _sha256(file) for file in sorted(seal.files(folder))}
+    dump(folder / seal.MANIFEST, {"format": seal.FORMAT, "files": sums})
 
 
 def _sha256(path: Path) -> str:
