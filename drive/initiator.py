@@ -20,10 +20,10 @@ from drive.nvme_tcp import (
     RESPONSE,
     SGL_IN_CAPSULE,
     SGL_TRANSPORT,
+    SQE,
 )
 
 _WORDS = tuple(f"cdw{number}" for number in range(10, 16))
-_SQE_OUT = struct.Struct("<BBHI16xQI3xB6I")
 
 
 class Completion(NamedTuple):
@@ -100,7 +100,7 @@ class Initiator:
         in_capsule = len(data) <= self._in_capsule_bytes
         kind = SGL_IN_CAPSULE if data and in_capsule else SGL_TRANSPORT
         words = [cdw.get(name, 0) for name in _WORDS]
-        sqe = _SQE_OUT.pack(opcode, 0x40, cid, nsid, 0, len(data) or read_bytes, kind, *words)
+        sqe = SQE.pack(opcode, 0x40, cid, nsid, 0, len(data) or read_bytes, kind, *words)
         if into is not None:
             self._targets[cid] = into
         if data and in_capsule:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contract.errors import LabError
-from lab.state import require_room
+from lab.state import read_json, require_room
 
 Say = Callable[[str], None]
 
@@ -70,7 +70,7 @@ def ensure(
             seconds = time.monotonic() - started
             files = [p for p in temporary.rglob("*") if p.is_file()]
             allocated = sum(p.stat().st_blocks * 512 for p in files)
-            facts = json.loads(_read(temporary / FACTS) or "{}")
+            facts = read_json(temporary / FACTS) or {}
             facts |= {"build_s": round(seconds, 1), "allocated_bytes": allocated}
             (temporary / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
             temporary.chmod(0o755)
@@ -165,10 +165,6 @@ def _end_when(stop: threading.Event, process: subprocess.Popen[str]) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             return
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def _sweep(siblings: Path) -> None:

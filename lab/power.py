@@ -39,10 +39,10 @@ def meter(layout: Layout, *, plugged: bool) -> None:
     Raises LabError where the lab has no meter.
     """
     port = require_state(layout).get("meter", {}).get("port")
-    found = [p for p in read_started(layout).processes if p.name == "meter" and p.alive()]
-    if not (found and port):
+    process = _alive(layout, "meter")
+    if process is None or not port:
         raise LabError(f"the lab in {layout.directory} has no meter that runs")
-    os.kill(found[0].pid, signal.SIGUSR2 if plugged else signal.SIGUSR1)
+    os.kill(process.pid, signal.SIGUSR2 if plugged else signal.SIGUSR1)
     if not wait_for(lambda: Path(port).exists() == plugged, PATIENCE_S):
         raise LabError(f"the meter of the lab in {layout.directory} does not listen")
 
@@ -53,7 +53,7 @@ DEATH_LIMIT_S = 20.0
 def power_cut(layout: Layout) -> None:
     """The target and its drives lose their power now. Raises LabError where there is no guest."""
     state = require_state(layout)
-    guest = _guest(layout)
+    guest = _alive(layout, "guest")
     if guest is None:
         raise LabError("the target has no power already: python -m lab power-on gives it back")
     with contextlib.suppress(ProcessLookupError):
@@ -72,7 +72,7 @@ def power_on(layout: Layout) -> None:
     Raises LabError where it has its power, or does not start.
     """
     state = require_state(layout)
-    if _guest(layout) is not None:
+    if _alive(layout, "guest") is not None:
         raise LabError("the target has its power already: python -m lab power-cut takes it away")
     with contextlib.suppress(FileNotFoundError):
         layout.console.replace(layout.directory / "console.before.log")
@@ -86,7 +86,7 @@ def power_on(layout: Layout) -> None:
 def wait_until_up(layout: Layout, say: Say) -> None:
     """Until the guest answers and has its drives. Raises LabError where it does not."""
     state = require_state(layout)
-    ssh.wait_for_guest(layout, state, lambda: _guest(layout) is not None, say)
+    ssh.wait_for_guest(layout, state, lambda: _alive(layout, "guest") is not None, say)
     write_json(layout.state, state | {"ready": True})
 
 
@@ -112,8 +112,6 @@ def require_state(layout: Layout) -> dict[str, Any]:
     return state
 
 
-def _guest(layout: Layout) -> Process | None:
-    for process in read_started(layout).processes:
-        if process.name == "guest" and process.alive():
-            return process
-    return None
+def _alive(layout: Layout, name: str) -> Process | None:
+    started = read_started(layout).processes
+    return next((process for process in started if process.name == name and process.alive()), None)

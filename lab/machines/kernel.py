@@ -22,7 +22,7 @@ from lab import cache
 from lab.apt import Apt
 from lab.cache import Say
 from lab.image import MODULE, MODULE_SOURCES
-from lab.state import GIB, InDirectory, cache_dir
+from lab.state import GIB, InDirectory, cache_dir, read_json
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "uml.config"
@@ -61,9 +61,7 @@ class Kernel:
 
     def facts(self) -> dict[str, Any]:
         """What the build noted of itself; empty where there is none."""
-        noted = self.directory / cache.FACTS
-        found: dict[str, Any] = json.loads(noted.read_text()) if noted.exists() else {}
-        return {"kernel": self.directory.name, **found}
+        return {"kernel": self.directory.name, **(read_json(self.directory / cache.FACTS) or {})}
 
 
 def location(directory: Path) -> Kernel:

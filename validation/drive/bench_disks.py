@@ -9,7 +9,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Protocol
 
 from drive.initiator import Initiator, receive_into
 from drive.tests.opal_host import set_up_range, take_ownership
+from lab.launcher import wait_for
 from lab.network import free_port
 from lab.state import REPOSITORY
 
@@ -171,11 +171,9 @@ def _running(command: list[str], ready: Path, what: str) -> Iterator[int]:
     """Runs a server until it has written `ready`; yields its process id."""
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + _START_S
-        while not ready.exists():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise BenchError(f"{what} did not start: see its output above")
-            time.sleep(0.02)
+        wait_for(lambda: ready.exists() or process.poll() is not None, _START_S)
+        if not ready.exists():
+            raise BenchError(f"{what} did not start: see its output above")
         yield process.pid
     finally:
         process.terminate()

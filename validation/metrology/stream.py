@@ -25,6 +25,7 @@ from instrumentation.decode import write_samples
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import read_frames
+from lab.launcher import wait_for
 from lab.state import REPOSITORY
 from validation import processes
 from validation.bench import Figure, at_most
@@ -104,13 +105,8 @@ def kept_numbers(stream: Path) -> NDArray[np.int64]:
 
 
 def _wait_for(what: str, there: Callable[[], bool], limit_s: float) -> None:
-    end_s = time.monotonic() + limit_s
-    while not there():
-        if time.monotonic() > end_s:
-            raise LabError(
-                f"{what} did not come within {limit_s:.0f} s: is the machine overloaded?"
-            )
-        time.sleep(0.02)
+    if not wait_for(there, limit_s):
+        raise LabError(f"{what} did not come within {limit_s:.0f} s: is the machine overloaded?")
 
 
 def _records(status: Path) -> int:
