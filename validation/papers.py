@@ -8,24 +8,40 @@ this machine's own processor (`validation.papers_native`).
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from analysis.energy import trust
+from analysis.suite.records import Suite
+from analysis.suite.suite_folder import read
 from contract.errors import LabError
 from controller.names import suite_names, unknown
 from lab.state import REPOSITORY
-from validation import bench, papers_figures, papers_native
-from validation.bench import Row
-from validation.papers_figures import Ran
+from validation import bench, papers_native
+from validation.bench import Figure, Row, at_least, at_most, rows_of
 from validation.scene import Scene, lab_parser
 
 SUITES = ("paper", "access-patterns", "block-sizes", "file-ciphers", "cipher-modes")
 PLACE = REPOSITORY / "build" / "papers"
 OUT = REPOSITORY / "data" / "suites"
+OWN_SHARE_SUITE = "paper"  # which has a target; of the others our share is only shown
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One suite: its folder (None without a plan), its seconds, and what went wrong, if it did."""
+
+    suite: str
+    suite_dir: Path | None
+    took_s: float
+    error: str
 
 
 def ran(scene: Scene, suite: str, seed: int) -> Ran:
@@ -52,6 +68,65 @@ def ran(scene: Scene, suite: str, seed: int) -> Ran:
     return Ran(suite, suite_dir, took_s, error)
 
 
+def rows(done: Sequence[Ran], total_s: float) -> list[Row]:
+    """The figures of every suite, then those over all of them."""
+    found: list[Row] = []
+    for one in done:
+        found += rows_of(one.suite, counts(one))
+        if one.suite_dir is not None and not one.error:
+            found += rows_of(one.suite, own_figures(one.suite, read(one.suite_dir)))
+    sound = sum(not one.error for one in done)
+    overall = (
+        Figure("all suites, with the lab", round(total_s / 60, 1), "min"),
+        at_least("suites with a verified report", sound, "", len(done)),
+    )
+    return found + rows_of("all suites", overall)
+
+
+def counts(one: Ran) -> list[Figure]:
+    """How long it took, and how much of what was planned came to its end."""
+    found = [Figure(f"{one.suite}: time", round(one.took_s / 60, 1), "min")]
+    if one.suite_dir is None:
+        return [*found, at_least(f"{one.suite}: verified report", 0, "", 1)]
+    plan = json.loads((one.suite_dir / "plan.json").read_text(encoding="utf-8"))
+    runs = last_attempts(one.suite_dir)
+    finished = [run for run in runs if run["status"] == "finished"]
+    skipped = sum(run["status"] == "skipped" for run in runs)
+    left_out = {(run["workload"], part["what"]) for run in finished for part in run["left_out"]}
+    return [
+        *found,
+        at_least(f"{one.suite}: runs finished", len(finished), "", len(plan["runs"]) - skipped),
+        Figure(f"{one.suite}: runs skipped, with a reason", skipped, ""),
+        Figure(f"{one.suite}: phases measured", sum(len(run["phases"]) for run in finished), ""),
+        Figure(f"{one.suite}: parts left out, with a reason", len(left_out), ""),
+        at_least(f"{one.suite}: verified report", int(not one.error), "", 1),
+    ]
+
+
+def last_attempts(suite_dir: Path) -> list[dict[str, Any]]:
+    """The run.json of every run's last attempt."""
+    paths = sorted(suite_dir.glob("runs/*/run.json"))
+    return [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in paths
+        if ".void-" not in path.parent.name
+    ]
+
+
+def own_figures(suite_name: str, suite: Suite) -> list[Figure]:
+    """Of every entry the phase in which our share is the largest, as the report has it."""
+    found = []
+    for share in trust.own_shares(suite):
+        phase, worst, _ = share.worst
+        title = f"{suite_name}: our own CPU share, {share.workload}, worst phase ({phase})"
+        percent = round(100 * worst, 2)
+        if suite_name == OWN_SHARE_SUITE:
+            found.append(at_most(title, percent, "%", 100 * trust.LIMIT))
+        else:
+            found.append(Figure(title, percent, "%"))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 where all suites came to a verified report and all figures meet their targets."""
     parser = lab_parser("validation.papers", __doc__, PLACE)
@@ -63,22 +138,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scene = Scene.at(options.dir.absolute())
     load_1_min = os.getloadavg()[0]
     start_s = time.monotonic()
-    rows: list[Row] = []
+    found: list[Row] = []
 
     def work() -> int:
         scene.ready()
         machine = scene.machine.name
         done = [ran(scene, suite, options.seed) for suite in options.suites or SUITES]
-        rows.extend(papers_figures.rows(done, time.monotonic() - start_s))
-        print(bench.table(rows))
+        found.extend(rows(done, time.monotonic() - start_s))
+        print(bench.table(found))
         for one in done:
             print(f"{one.suite}: {one.suite_dir / 'report.html' if one.suite_dir else 'no plan'}")
-        bench.write(papers_figures.BENCH, rows, machine, load_1_min)
-        print(papers_figures.BENCH)
+        bench.write(papers_native.BENCH, found, machine, load_1_min)
+        print(papers_native.BENCH)
         return 0
 
     status = scene.run(work, options.keep_lab, OUT)
-    return status or papers_native.main([]) or int(bench.missed(rows))
+    return status or papers_native.main([]) or int(bench.missed(found))
 
 
 if __name__ == "__main__":

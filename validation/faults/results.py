@@ -11,7 +11,7 @@ from typing import Any
 from validation import bench
 from validation.bench import Figure, Row, at_least, at_most, rows_of
 from validation.faults.trial import Outcome
-from validation.papers_figures import last_attempts
+from validation.papers import last_attempts
 
 RESUMED_S = 60.0
 MEASURING_SHARE = 0.85

@@ -18,12 +18,13 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contract.errors import LabError
 from contract.files import write_json
+from controller import doctor
 from instrumentation.simulators import registry
 from instrumentation.simulators.play import Player, SimulatedPort
 from lab.state import REPOSITORY
@@ -448,7 +449,7 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
         [
             "set -eu",
             *patient.here,
-            f"exec {sys.executable} -m validation.first_use.one "
+            f"exec {sys.executable} -m validation.first_use.mistakes "
             f"{patient.folder}/target.json {patient.folder}/out",
         ]
     )
@@ -464,3 +465,8 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
         raise RuntimeError(f"the doctor failed: {done.stderr[-2000:]}")
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
+
+
+if __name__ == "__main__":  # one look of the doctor, in that namespace: diagnoses as JSON
+    seen = doctor.examine(json.loads(Path(sys.argv[1]).read_text("utf-8")), Path(sys.argv[2]))
+    print(json.dumps([asdict(one) for one in doctor.diagnose(seen)]))

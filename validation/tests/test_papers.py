@@ -11,9 +11,9 @@ import pytest
 
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
-from validation import papers, papers_figures
+from validation import papers
 from validation.bench import Figure
-from validation.papers_figures import Ran
+from validation.papers import Ran
 from validation.synthetic.papers import write_papers_suite
 
 
@@ -29,7 +29,7 @@ def suite(root: Path, name: str, *runs: dict[str, Any]) -> Ran:
 
 
 def counted(one: Ran) -> dict[str, tuple[float, bool | None]]:
-    return {found.figure: (found.value, found.meets) for found in papers_figures.counts(one)}
+    return {found.figure: (found.value, found.meets) for found in papers.counts(one)}
 
 
 def run(status: str, **more: object) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def shares(name: str, suite: Suite, own_cpu_s: float) -> list[Figure]:
         replace(run, phases=tuple(replace(phase, own_cpu_s=own_cpu_s) for phase in run.phases))
         for run in suite.runs
     ]
-    return papers_figures.own_figures(name, replace(suite, runs=tuple(runs)))
+    return papers.own_figures(name, replace(suite, runs=tuple(runs)))
 
 
 def test_our_share_is_said_of_every_entry_and_has_a_target_in_the_papers_suite(
@@ -87,7 +87,7 @@ def test_our_share_is_said_of_every_entry_and_has_a_target_in_the_papers_suite(
 def test_a_suite_that_came_to_no_end_is_not_verified(tmp_path: Path) -> None:
     broken = Ran("paper", suite(tmp_path, "paper").suite_dir, 1.0, "the run ended with 1")
     assert counted(broken)["paper: verified report"] == (0, False)
-    rows = papers_figures.rows([broken, Ran("paper", None, 1.0, "no plan")], 2.0)
+    rows = papers.rows([broken, Ran("paper", None, 1.0, "no plan")], 2.0)
     assert rows[-1]["figure"] == "suites with a verified report"
     assert (rows[-1]["value"], rows[-1]["meets"]) == (0, False)
 
