@@ -98,31 +98,6 @@ BURST = 5  # round trips one after another
 
 
 @dataclass(frozen=True)
-class Target:
-    """What the target's own files are written with."""
-
-    power: Power
-    clocks: Clocks
-    origin: str
-    counter_start_uj: int = 5_000_000_000
-    rapl_step_s: float = 0.1
-    started_wall: str = "2026-01-01T00:00:00Z"
-
-    def read(self, zone: str, t_s: float) -> dict[str, int]:
-        """A reading of a counter, as run.json and rapl.jsonl hold it."""
-        return self.read_all(zone, np.array([t_s]))[0]
-
-    def read_all(self, zone: str, t_s: Floats) -> list[dict[str, int]]:
-        """The same at many instants."""
-        readings = []
-        for instant, used_j in zip(t_s.tolist(), self.power.all_at(zone, t_s), strict=True):
-            now = self.clocks.target_ns(instant)
-            uj = (self.counter_start_uj + round(float(used_j) * 1e6)) % (RANGE_UJ + 1)
-            readings.append({"t_before_ns": now - 500, "t_after_ns": now + 500, "energy_uj": uj})
-        return readings
-
-
-@dataclass(frozen=True)
 class Done:
     """A finished run; `work` by phase.
 
@@ -142,12 +117,15 @@ class Done:
 class Record:
     """What happens in a suite, for the files that the target and the clock link leave.
 
-    `skipped` is the reason by run_id.
+    `skipped` is the reason by run_id. Counters begin at `counter_start_uj`.
     """
 
     plan: Mapping[str, Any]
     power: Power = field(default_factory=Power)
     clocks: Clocks = field(default_factory=Clocks)
+    counter_start_uj: int = 5_000_000_000
+    rapl_step_s: float = 0.1
+    started_wall: str = "2026-01-01T00:00:00Z"
     runs: list[Done] = field(default_factory=list)
     states: list[tuple[float, str, str]] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -162,10 +140,22 @@ class Record:
         self.state("running", done.run["run_id"], done.marks[0][1])
         self.state("finished", done.run["run_id"])
 
+    def read(self, zone: str, t_s: float) -> dict[str, int]:
+        """A reading of a counter, as run.json and rapl.jsonl hold it."""
+        return self.read_all(zone, np.array([t_s]))[0]
+
+    def read_all(self, zone: str, t_s: Floats) -> list[dict[str, int]]:
+        """The same at many instants."""
+        readings = []
+        for instant, used_j in zip(t_s.tolist(), self.power.all_at(zone, t_s), strict=True):
+            now = self.clocks.target_ns(instant)
+            uj = (self.counter_start_uj + round(float(used_j) * 1e6)) % (RANGE_UJ + 1)
+            readings.append({"t_before_ns": now - 500, "t_after_ns": now + 500, "energy_uj": uj})
+        return readings
+
     def write(
         self,
         folder: Path,
-        target: Target,
         generator: np.random.Generator,
         provenance: Mapping[str, Any],
         burst_every_s: float | None = None,
@@ -173,7 +163,7 @@ class Record:
         """plan.json, runs/, journal.jsonl, clock.jsonl, provenance/."""
         dump(folder / "plan.json", self.plan)
         for done in self.runs:
-            write_run(folder / "runs" / done.run["run_id"], done, target, self.plan["sha256"])
+            _write_run(folder / "runs" / done.run["run_id"], done, self)
         lines = _journal(self.states, self.clocks)
         for line in lines:
             if line["run_id"] in self.skipped:
@@ -186,52 +176,52 @@ class Record:
             dump(folder / "provenance" / name, provenance)
 
 
-def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> None:
+def _write_run(folder: Path, done: Done, record: Record) -> None:
     """run.json and rapl.jsonl."""
-    clock = target.clocks.target_ns
+    clock = record.clocks.target_ns
     start, end = done.marks[0][1], done.marks[-1][2]
     document = {
         "format": "fde-run/1",
         **{key: done.run[key] for key in ("run_id", "block", "configuration", "workload")},
-        "plan_sha256": plan_sha256,
+        "plan_sha256": record.plan["sha256"],
         "boot_id": BOOT,
         "parameters": dict(done.parameters),
-        "started_wall": target.started_wall,
+        "started_wall": record.started_wall,
         "status": "finished",
         "void_reason": None,
         "t_start_ns": clock(start),
         "t_end_ns": clock(end),
-        "origin": target.origin,
-        "phases": [_phase(mark, target, done) for mark in done.marks],
+        "origin": record.plan["origin"],
+        "phases": [_phase(mark, record, done) for mark in done.marks],
         "other_sources": {
             "pyrapl": {
                 "t_start_ns": clock(start),
                 "t_end_ns": clock(end),
                 "duration_us": round((end - start) * 1e6),
-                "zones": [_pyrapl(zone, target, start, end) for zone in ZONES],
+                "zones": [_pyrapl(zone, record, start, end) for zone in ZONES],
             }
         },
         "proof": {"ok": True, "mismatches": []},
         "checks": [],
         **done.more,
     }
-    times = np.arange(start, end, target.rapl_step_s, dtype=np.float64)
-    by_zone = [[{"zone": zone, **at} for at in target.read_all(zone, times)] for zone in ZONES]
+    times = np.arange(start, end, record.rapl_step_s, dtype=np.float64)
+    by_zone = [[{"zone": zone, **at} for at in record.read_all(zone, times)] for zone in ZONES]
     samples = [line for lines in zip(*by_zone, strict=True) for line in lines]
     folder.mkdir(parents=True)
     write_lines(folder / "rapl.jsonl", samples)
     dump(folder / "run.json", {**document, "rapl_sha256": _sha256(folder / "rapl.jsonl")})
 
 
-def _phase(mark: tuple[str, float, float], target: Target, done: Done) -> dict[str, Any]:
+def _phase(mark: tuple[str, float, float], record: Record, done: Done) -> dict[str, Any]:
     name, begin, end = mark
     busy_s = {} if done.busy is None else {"cpu_busy_s": done.busy * (end - begin) * CPUS}
     counters = [
         {
             "source": "powercap",
             "zone": zone,
-            "start": target.read(zone, begin),
-            "end": target.read(zone, end),
+            "start": record.read(zone, begin),
+            "end": record.read(zone, end),
             "max_range_uj": RANGE_UJ,
             "flags": [],
         }
@@ -239,8 +229,8 @@ def _phase(mark: tuple[str, float, float], target: Target, done: Done) -> dict[s
     ]
     return {
         "name": name,
-        "t_start_ns": target.clocks.target_ns(begin),
-        "t_end_ns": target.clocks.target_ns(end),
+        "t_start_ns": record.clocks.target_ns(begin),
+        "t_end_ns": record.clocks.target_ns(end),
         "counters": counters,
         "work": dict(done.work.get(name, {})),
         "own_cpu_s": OWN_CPU_S,
@@ -248,8 +238,8 @@ def _phase(mark: tuple[str, float, float], target: Target, done: Done) -> dict[s
     }
 
 
-def _pyrapl(zone: str, target: Target, start: float, end: float) -> dict[str, Any]:
-    first, last = target.read(zone, start), target.read(zone, end)
+def _pyrapl(zone: str, record: Record, start: float, end: float) -> dict[str, Any]:
+    first, last = record.read(zone, start), record.read(zone, end)
     return {
         "zone": zone,
         "energy_uj": last["energy_uj"] - first["energy_uj"] - 40,
@@ -299,17 +289,15 @@ def clock_lines(
 class Line:
     """A SmartPower3 and how its lines arrive. `lost_s`: controller's seconds without samples."""
 
-    origin: str
     accuracy: Mapping[str, Any]
     interval_ms: int = 50
     lost_s: tuple[float, float] | None = None
     reopen_after_loss: bool = True
 
 
-def write_meter(
-    folder: Path, power: Power, clocks: Clocks, line: Line, generator: np.random.Generator
-) -> None:
+def write_meter(suite: Path, record: Record, line: Line, generator: np.random.Generator) -> None:
     """What the meter would have sent, late bunches and all, and its decoded samples."""
+    power, folder = record.power, suite / "meters" / "meter0"
     folder.mkdir(parents=True)
     document = {
         "format": "fde-meter/2",
@@ -318,7 +306,7 @@ def write_meter(
         "port": "pty",
         "baud": 115200,
         "channels": CHANNELS,
-        "origin": line.origin,
+        "origin": record.plan["origin"],
         "settings": {"interval_ms": line.interval_ms},
         "timing": "device",
         "arrival_delay_limit_s": 0.02,
@@ -327,7 +315,7 @@ def write_meter(
     dump(folder / "meter.json", document)
     writer = StreamWriter(folder / "stream.raw")
     writer.append(0, b"")
-    step_s = line.interval_ms / 1000 * (1 + clocks.device_skew)
+    step_s = line.interval_ms / 1000 * (1 + record.clocks.device_skew)
     ends_s = step_s * np.arange(1, int(power.end_s / step_s), dtype=np.float64)
     used_j = np.stack([power.all_at(name, ends_s) for name in CHANNELS.values()], axis=1)
     sent = SmartPower3Simulator(line.interval_ms, t_ms=4_000).advance(used_j)

@@ -17,7 +17,7 @@ import numpy as np
 from analysis.suite.records import SYNTHETIC
 from instrumentation import decode
 from validation.synthetic import powersensor3
-from validation.synthetic.folder import Done, Floats, Marks, Power, Record, Target, write_manifest
+from validation.synthetic.folder import Done, Floats, Marks, Power, Record, write_manifest
 from validation.synthetic.powersensor3 import FRAMES_HZ, PIECE_FRAMES, RAILS, chunks
 from validation.synthetic.suite import STACKS, frozen, shuffled
 
@@ -59,8 +59,7 @@ def write_large_suite(folder: Path, size: Size | None = None, seed: int = 36) ->
         record.finished(Done(run, marks))
     power.add(1.0, REST_W)
     record.state("suite-finished")
-    target = Target(power, record.clocks, SYNTHETIC)
-    record.write(folder, target, generator, {"synthetic": plan["scale"]}, BURST_EVERY_S)
+    record.write(folder, generator, {"synthetic": plan["scale"]}, BURST_EVERY_S)
     meter = folder / "meters" / "meter0"
     powersensor3.write_recording(meter, CHANNELS, _energies(power, generator))
     decode.write_samples(meter)

@@ -49,7 +49,6 @@ from validation.synthetic.folder import (
     Marks,
     Power,
     Record,
-    Target,
     dump,
     write_manifest,
     write_meter,
@@ -118,12 +117,13 @@ def write_paper_suite(folder: Path, seed: int = 2012, blocks: int = 20) -> None:
     """Make the sealed suite folder."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
-    record = Record(_plan(seed, blocks, generator))
+    plan = _plan(seed, blocks, generator)
+    record = Record(plan, rapl_step_s=RAPL_STEP_S, started_wall=CREATED)
     means = expected()
-    power, clocks = record.power, record.clocks
+    power = record.power
     power.add(5.0, REST_W)
     record.state("suite-started")
-    for run in record.plan["runs"]:
+    for run in plan["runs"]:
         record.state("switching", run["run_id"])
         phases = means[run["configuration"]][run["workload"]]
         marks = _enact(run["configuration"], phases, power, generator)
@@ -131,11 +131,9 @@ def write_paper_suite(folder: Path, seed: int = 2012, blocks: int = 20) -> None:
     power.add(5.0, REST_W)
     record.state("suite-finished")
 
-    target = Target(power, clocks, SYNTHETIC, rapl_step_s=RAPL_STEP_S, started_wall=CREATED)
-    record.write(folder, target, generator, {"synthetic": SCALE}, BURST_EVERY_S)
+    record.write(folder, generator, {"synthetic": SCALE}, BURST_EVERY_S)
     meter = SmartPower3(CHANNELS, {"interval_ms": INTERVAL_MS, "calibration": CALIBRATION})
-    line = Line(SYNTHETIC, meter.described()["accuracy"], INTERVAL_MS)
-    write_meter(folder / "meters" / "meter0", power, clocks, line, generator)
+    write_meter(folder, record, Line(meter.described()["accuracy"], INTERVAL_MS), generator)
     measuring_s = sum(done.marks[-1][2] - done.marks[0][1] for done in record.runs)
     timing = {"wall_s": power.end_s, "measuring_s": measuring_s}
     dump(folder / "timing.json", {**timing, "other_s": power.end_s - measuring_s})

@@ -21,7 +21,6 @@ from validation.synthetic.folder import (
     Marks,
     Power,
     Record,
-    Target,
     write_manifest,
     write_meter,
 )
@@ -199,8 +198,8 @@ def write_papers_suite(folder: Path, seed: int = 5, flags: tuple[str, ...] = ("a
     """Make the sealed suite folder; `flags` are those of its processor."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
-    record = Record(_plan(seed))
-    power, clocks = record.power, record.clocks
+    record = Record(_plan(seed), rapl_step_s=0.5)
+    power = record.power
     power.add(2.0, IDLE_W)
     record.state("suite-started")
     known = {entry.name: entry for entry in entries()}
@@ -215,10 +214,9 @@ def write_papers_suite(folder: Path, seed: int = 5, flags: tuple[str, ...] = ("a
     power.add(2.0, IDLE_W)
     record.state("suite-finished")
     provenance = {"cpu": {"model": "Made-up CPU", "flags": list(flags)}, "synthetic": __doc__}
-    target = Target(power, clocks, "modelled", rapl_step_s=0.5)
-    record.write(folder, target, generator, provenance)
+    record.write(folder, generator, provenance)
     limits = {"relative_limit": 0.01, "absolute_limit_w": 0.0005, "source": "-"}
-    write_meter(folder / "meters" / "meter0", power, clocks, Line("modelled", limits), generator)
+    write_meter(folder, record, Line(limits), generator)
     write_manifest(folder)
 
 

@@ -20,7 +20,6 @@ from validation.synthetic.folder import (
     Marks,
     Power,
     Record,
-    Target,
     dump,
     write_manifest,
     write_meter,
@@ -124,7 +123,8 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
     folder.mkdir(parents=True)
     generator = np.random.default_rng(o.seed)
     plan = _plan(o, generator)
-    record, truth = Record(plan, clocks=o.clocks), Truth({}, {}, {})
+    record = Record(plan, clocks=o.clocks, counter_start_uj=o.counter_start_uj)
+    truth = Truth({}, {}, {})
     power = record.power
     power.add(3.0, IDLE_W)
     record.state("suite-started")
@@ -143,10 +143,9 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
     _true_energies(truth, power)
 
     provenance = {"kernel": "6.12.0-test", "packages": {"cryptsetup": "2.7.5"}, **o.machine}
-    target = Target(power, o.clocks, o.origin, o.counter_start_uj)
-    record.write(folder, target, generator, provenance)
-    line = Line(o.origin, o.accuracy, o.interval_ms, o.lost_windows, o.reopen_after_loss)
-    write_meter(folder / "meters" / "meter0", power, o.clocks, line, generator)
+    record.write(folder, generator, provenance)
+    line = Line(o.accuracy, o.interval_ms, o.lost_windows, o.reopen_after_loss)
+    write_meter(folder, record, line, generator)
     dump(folder / "timing.json", {"wall_s": 100.0, "measuring_s": 60.0, "other_s": 40.0})
     for role, rates in (o.settling or {}).items():
         dump(folder / "precondition" / f"{role}.json", _settled(role, rates, plan["sha256"]))
