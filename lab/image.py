@@ -1,4 +1,6 @@
-"""Where the guest's packages come from: the environment, else the host's own Debian mirror."""
+"""The guest's image, made by mmdebstrap and kept in the cache, and where its packages come from:
+the mirror that the environment names, else the host's own Debian mirror.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +142,10 @@ def build(target: Path, say: Say) -> None:
             say("image: packages (mmdebstrap, one to three minutes)")
             _run(_debootstrap(root, find()), log, say)
             say("image: ext4 file system")
-            _make_disk(root, disk, log, say)
+            with disk.open("wb") as file:
+                file.truncate(DISK_BYTES)
+            disk.chmod(0o666)  # written by the namespace's root, who is somebody else outside it
+            _run(_entered(_mke2fs(root, disk)), log, say)
             _take_boot_files(work, target)
             _run(["cp", "--sparse=always", str(disk), str(target / "root.img")], log, say)
         finally:
@@ -193,15 +198,8 @@ def _debootstrap(root: Path, source: Mirror) -> list[str]:
     return [*command, SUITE, str(root), *([source.url] if source.url else [])]
 
 
-def _make_disk(root: Path, disk: Path, log: Path, say: Say) -> None:
-    """Pack the tree `root` into the sparse ext4 file `disk`."""
-    with disk.open("wb") as file:
-        file.truncate(DISK_BYTES)
-    disk.chmod(0o666)  # written by the namespace's root, who is somebody else outside it
-    _run(_entered(_mke2fs(root, disk)), log, say)
-
-
 def _mke2fs(root: Path, disk: Path) -> list[str]:
+    """The command that packs the tree `root` into the sparse ext4 file `disk`."""
     # Tables are written now: to do it lazily would be disk traffic while the guest measures.
     options = "lazy_itable_init=0,lazy_journal_init=0"
     command = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-L", "fde-root", "-E", options]

@@ -1,6 +1,7 @@
-"""CPU time of the guest, read from outside: of QEMU's virtual CPUs, or of a process tree.
+"""What the lab's target uses: the guest's CPU time, and the modelled power of it and its drives.
 
-Both are read often, so files stay open and nothing is started.
+CPU time is read from outside, of QEMU's virtual CPUs or of a process tree: often, so that files
+stay open and nothing is started.
 """
 
 from __future__ import annotations

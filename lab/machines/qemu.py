@@ -238,12 +238,8 @@ def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> li
     command += ["-kernel", str(guest.image.kernel), "-initrd", str(guest.image.initrd)]
     command += ["-append", " ".join([KERNEL_WORDS, *guest.kernel_words])]
     command += ["-drive", disk, "-device", "virtio-blk-pci,drive=root"]
-    command += [
-        "-netdev",
-        f"user,id=net,{forward}",
-        "-device",
-        "virtio-net-pci,netdev=net,romfile=",
-    ]
+    command += ["-netdev", f"user,id=net,{forward}"]
+    command += ["-device", "virtio-net-pci,netdev=net,romfile="]
     # The drives' wire, so that `net` can be taken away like a cable from a machine with disks.
     command += ["-netdev", "user,id=drives,net=10.0.3.0/24"]
     command += ["-device", "virtio-net-pci,netdev=drives,romfile="]

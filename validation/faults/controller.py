@@ -65,19 +65,18 @@ class Controller:
         """Ctrl-C, which a terminal sends to the whole group."""
         os.killpg(self.pid, signal.SIGINT)
 
-    def recorders(self) -> dict[int, str]:
-        """The recorders that write for this suite, by process id, and their command lines."""
-        found = {}
+    def recorders(self) -> set[int]:
+        """The process ids of the recorders that write for this suite."""
+        found = set()
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 argv = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            line = " ".join(argv)
-            ours = "instrumentation.recorder" in argv and str(self._suite_dir) in line
+            ours = "instrumentation.recorder" in argv and str(self._suite_dir) in " ".join(argv)
             if ours and state not in "ZX":
-                found[int(folder.name)] = line
+                found.add(int(folder.name))
         return found
 
     def end(self) -> None:

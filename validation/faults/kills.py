@@ -192,7 +192,7 @@ def _kill_recorder(trial: Trial) -> bool:
     for pid in before:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    while not set(trial.controller.recorders()) - set(before):
+    while not trial.controller.recorders() - before:
         if trial.sealed or not trial.controller.running():
             break
         if time.monotonic() > deadline:

@@ -26,10 +26,9 @@ COMPONENTS = ("system", "drive", "package-0", "dram")
 class Power:
     """Piecewise constant power of the components in W; its integral is the truth."""
 
-    def __init__(self, names: Sequence[str] = COMPONENTS) -> None:
-        self.names = tuple(names)
+    def __init__(self) -> None:
         self._t_s: list[float] = [0.0]
-        self._energy_j: list[list[float]] = [[0.0] * len(names)]
+        self._energy_j: list[list[float]] = [[0.0] * len(COMPONENTS)]
         self._known: tuple[Floats, Floats] | None = None
 
     @property
@@ -73,7 +72,7 @@ class Power:
         if self._known is None:
             self._known = np.array(self._t_s), np.array(self._energy_j)
         times, energies = self._known
-        return np.interp(t_s, times, energies[:, self.names.index(name)])
+        return np.interp(t_s, times, energies[:, COMPONENTS.index(name)])
 
 
 @dataclass(frozen=True)
