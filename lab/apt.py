@@ -1,17 +1,70 @@
-"""Debian's packages by apt, with lists and caches of its own: nothing of the host's changes."""
+"""Debian's packages by apt, with lists and caches of its own: nothing of the host's changes.
+
+They come from the mirror that the environment names, else from the host's own Debian mirror.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from lab import image
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
+FIELDS = "$(IDENTIFIER)|$(REPO_URI)|$(LABEL)|$(COMPONENT)"
 
 Run = Callable[[Sequence[str], Callable[[str], None]], None]
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """`url` None leaves the choice to mmdebstrap; `apt_options` are apt.conf lines of the host."""
+
+    url: str | None
+    apt_options: tuple[str, ...]
+    certificates: Path | None
+
+
+def find(environment: Mapping[str, str] = os.environ) -> Mirror:
+    """The mirror to build from, with the proxy and certificate settings of the host's apt."""
+    options = transport_options(_output("apt-config", "dump"))
+    certificates = next(
+        (Path(o.split('"')[1]) for o in options if o.startswith("Acquire::https::CaInfo ")), None
+    )
+    url = environment.get("FDE_MIRROR") or debian_url(
+        _output("apt-get", "indextargets", "--format", FIELDS).splitlines()
+    )
+    return Mirror(url, options, certificates)
+
+
+def _output(*command: str) -> str:
+    """Standard output of a program, empty if it is not there or fails."""
+    if shutil.which(command[0]) is None:
+        return ""
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def transport_options(dump: str) -> tuple[str, ...]:
+    """The lines of `apt-config dump` that say how to reach a mirror (proxy, certificates)."""
+    wanted = ("Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CaInfo")
+    return tuple(line for line in dump.splitlines() if line.startswith(wanted))
+
+
+def debian_url(index_targets: Iterable[str]) -> str | None:
+    """Main archive of Debian among the lines of `apt-get indextargets`, None if there is none.
+
+    The label is known only once the lists are fetched; before that the usual path has to do.
+    """
+    rows = [line.split("|") for line in index_targets]
+    main = [r for r in rows if len(r) == 4 and r[0] == "Packages" and r[3] == "main"]
+    labelled = [r[1] for r in main if r[2] == "Debian"]
+    by_path = [
+        r[1] for r in main if r[2] in ("", "$(LABEL)") and r[1].rstrip("/").endswith("/debian")
+    ]
+    return next(iter(labelled or by_path), None)
 
 
 class Apt:
@@ -25,7 +78,7 @@ class Apt:
         self, work: Path, suites: Sequence[str], run: Run, status: Path | None = None
     ) -> None:
         self._work, self._run = work, run
-        mirror = image.find().url or DEFAULT_MIRROR
+        mirror = find().url or DEFAULT_MIRROR
         for part in ("lists/partial", "archives/partial"):
             (work / "apt" / part).mkdir(parents=True)
         if status is None:

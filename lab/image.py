@@ -1,6 +1,4 @@
-"""The guest's image, made by mmdebstrap and kept in the cache, and where its packages come from:
-the mirror that the environment names, else the host's own Debian mirror.
-"""
+"""The guest's image: made by mmdebstrap of Debian's packages, and kept in the cache."""
 
 from __future__ import annotations
 
@@ -9,66 +7,28 @@ import shutil
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import LabError
 from lab import cache
+from lab.apt import Mirror
+from lab.apt import find as find_mirror
 from lab.cache import Say
 from lab.state import GIB, InDirectory, cache_dir
 
-FIELDS = "$(IDENTIFIER)|$(REPO_URI)|$(LABEL)|$(COMPONENT)"
-
-
-@dataclass(frozen=True)
-class Mirror:
-    """`url` None leaves the choice to mmdebstrap; `apt_options` are apt.conf lines of the host."""
-
-    url: str | None
-    apt_options: tuple[str, ...]
-    certificates: Path | None
-
-
-def find(environment: Mapping[str, str] = os.environ) -> Mirror:
-    """The mirror to build from, with the proxy and certificate settings of the host's apt."""
-    options = transport_options(_output("apt-config", "dump"))
-    certificates = next(
-        (Path(o.split('"')[1]) for o in options if o.startswith("Acquire::https::CaInfo ")), None
-    )
-    url = environment.get("FDE_MIRROR") or debian_url(
-        _output("apt-get", "indextargets", "--format", FIELDS).splitlines()
-    )
-    return Mirror(url, options, certificates)
-
-
-def _output(*command: str) -> str:
-    """Standard output of a program, empty if it is not there or fails."""
-    if shutil.which(command[0]) is None:
-        return ""
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-
-def transport_options(dump: str) -> tuple[str, ...]:
-    """The lines of `apt-config dump` that say how to reach a mirror (proxy, certificates)."""
-    wanted = ("Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CaInfo")
-    return tuple(line for line in dump.splitlines() if line.startswith(wanted))
-
-
-def debian_url(index_targets: Iterable[str]) -> str | None:
-    """Main archive of Debian among the lines of `apt-get indextargets`, None if there is none.
-
-    The label is known only once the lists are fetched; before that the usual path has to do.
-    """
-    rows = [line.split("|") for line in index_targets]
-    main = [r for r in rows if len(r) == 4 and r[0] == "Packages" and r[3] == "main"]
-    labelled = [r[1] for r in main if r[2] == "Debian"]
-    by_path = [
-        r[1] for r in main if r[2] in ("", "$(LABEL)") and r[1].rstrip("/").endswith("/debian")
-    ]
-    return next(iter(labelled or by_path), None)
-
-
+HERE = Path(__file__).resolve().parent
+GUEST = HERE / "guest"
+MODULE = HERE / "rapl_sim"
+MODULE_SOURCES = ("fde_rapl_sim.c", "Makefile")
+SUITE = "trixie"
+DISK_BYTES = 6 * GIB  # sparse: what the guest may fill, not what the file takes
+BUILD_ROOM_BYTES = 5 * GIB  # tree and image side by side, with the package cache at its peak
+BENCH = "/usr/src/fde-build"  # in the guest, while it is made
+UNWANTED = ("doc/*", "man/*", "info/*", "locale/*", "lintian/*", "bug/*")
+OVERLAY = "overlay.tar"
+PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap")
 ROOM_BYTES = 3 * GIB
 
 
@@ -93,20 +53,6 @@ def ensure(say: Say, directory: Path | None = None) -> Image:
     image = location(directory)
     cache.ensure(image.directory, "image", ROOM_BYTES, lambda new: build(new, say), say)
     return image
-
-
-HERE = Path(__file__).resolve().parent
-GUEST = HERE / "guest"
-MODULE = HERE / "rapl_sim"
-MODULE_SOURCES = ("fde_rapl_sim.c", "Makefile")
-
-SUITE = "trixie"
-DISK_BYTES = 6 * GIB  # sparse: what the guest may fill, not what the file takes
-BUILD_ROOM_BYTES = 5 * GIB  # tree and image side by side, with the package cache at its peak
-BENCH = "/usr/src/fde-build"  # in the guest, while it is made
-UNWANTED = ("doc/*", "man/*", "info/*", "locale/*", "lintian/*", "bug/*")
-OVERLAY = "overlay.tar"
-PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap")
 
 
 def words(name: str) -> list[str]:
@@ -140,7 +86,7 @@ def build(target: Path, say: Say) -> None:
         try:
             pack_overlay(GUEST / "overlay", work / OVERLAY)
             say("image: packages (mmdebstrap, one to three minutes)")
-            _run(_debootstrap(root, find()), log, say)
+            _run(_debootstrap(root, find_mirror()), log, say)
             say("image: ext4 file system")
             with disk.open("wb") as file:
                 file.truncate(DISK_BYTES)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import LabError
-from lab import image as mirror
+from lab import apt as mirror
 from lab import machines, network
 from lab.image import Image
 from lab.launcher import tail
