@@ -55,6 +55,18 @@ def ensure(say: Say, directory: Path | None = None) -> Image:
     return image
 
 
+def extracted(root: Path, path: str, folder: Path) -> Path | None:
+    """A file of an image, now in `folder`; None where debugfs, the image or the file is missing."""
+    debugfs = shutil.which("debugfs", path=cache.system_path())
+    if debugfs is None or not root.exists():
+        return None
+    found = folder / Path(path).name
+    # It needs no mount, and ends with 0 whether or not it found the file.
+    request = f'dump "{path}" "{found}"'
+    subprocess.run([debugfs, "-R", request, root], capture_output=True, check=False)
+    return found if found.exists() and found.stat().st_size else None
+
+
 def words(name: str) -> list[str]:
     """The lines of lab/guest/`name` that are not comments."""
     lines = (GUEST / name).read_text(encoding="utf-8").splitlines()

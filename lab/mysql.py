@@ -8,7 +8,6 @@ of their own (mariadbd, mariadb) behind MySQL's.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,9 +49,12 @@ def ensure(say: Say) -> Path:
     def fetch(target: Path) -> None:
         cache.require_programs("apt-get", "debugfs")
         with cache.work_directory("mysql", ROOM_BYTES, target) as (work, log):
-            apt = Apt(work, SUITES, lambda argv, on: cache.run(argv, log, on), _status(guest, work))
+            status = image.extracted(guest.root, "/var/lib/dpkg/status", work)
+            if status is None:
+                raise LabError(f"the guest's list of packages cannot be read from {guest.root}")
+            apt = Apt(work, SUITES, lambda argv, on: cache.run(argv, log, on), status)
             depends = [line for package in PACKAGES[:2] for line in apt.depends(package)]
-            libraries = [found[1] for found in map(NEEDED.match, depends) if found]
+            libraries = [match[1] for match in map(NEEDED.match, depends) if match]
             older = {name.partition("/")[0] for name in NEWER}
             wanted = dict.fromkeys(name for name in libraries if name not in older)
             needed = apt.download_with_needs(*wanted, *NEWER)
@@ -64,18 +66,6 @@ def ensure(say: Say) -> Path:
 
     cache.ensure(found, "MySQL", ROOM_BYTES, fetch, say)
     return found
-
-
-def _status(guest: image.Image, work: Path) -> Path:
-    """What the guest has installed, read out of its image."""
-    command = ["debugfs", "-R", "cat /var/lib/dpkg/status", str(guest.root)]
-    done = subprocess.run(
-        command, capture_output=True, check=False, env={"PATH": cache.system_path()}
-    )
-    if not done.stdout:
-        raise LabError(f"the guest's list of packages cannot be read from {guest.root}")
-    (work / "guest-status").write_bytes(done.stdout)
-    return work / "guest-status"
 
 
 def install(

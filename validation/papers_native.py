@@ -25,7 +25,6 @@ import argparse
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -51,7 +50,7 @@ from lab.state import require_room
 from validation import bench, processes
 from validation.bench import Figure, at_least, at_most
 from validation.metrology.cost import TMPFS, zones_tree
-from workloads import programs, registry
+from workloads import registry
 from workloads.base import Context, Work, Workload, WorkloadError
 
 BENCH = bench.FOLDER / "workloads.json"
@@ -193,7 +192,7 @@ def provide(folder: Path) -> Assets:
     """The image's full kernel source and its clip, copied into `folder`; where the image is not in
     the cache, Python's library as an archive, and no clip."""
     root = image.location().root
-    source = extracted(root, SOURCE, folder)
+    source = image.extracted(root, SOURCE, folder)
     if source is None:
         source = _packed(folder / "libraries.tar.gz")
         source_name = "Python files of this environment: there is no image, or no debugfs"
@@ -201,19 +200,8 @@ def provide(folder: Path) -> Assets:
         source_name = f"{source.name} of the guest's image"
     source_name = f"{source_name}, {source.stat().st_size / 1e6:.0f} MB packed"
     paths = {"kernel_tree": source, "kernel_grep": source}
-    clip = extracted(root, CLIP, folder)
+    clip = image.extracted(root, CLIP, folder)
     return Assets({**paths, "clip": clip} if clip else paths, source_name)
-
-
-def extracted(root: Path, path: str, folder: Path) -> Path | None:
-    """A file of the image, or None: debugfs ends with 0 whether or not it found it."""
-    debugfs = programs.find("debugfs")
-    if debugfs is None or not root.exists():
-        return None
-    found = folder / Path(path).name
-    request = f'dump "{path}" "{found}"'
-    subprocess.run([debugfs, "-R", request, root], capture_output=True, check=False)
-    return found if found.exists() and found.stat().st_size else None
 
 
 def _packed(archive: Path) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab import image
 from validation import papers_native
 from validation.metrology.cost import zones_tree
 from validation.papers_native import Native, Taken, programs_s
@@ -104,10 +105,10 @@ def test_assets_come_out_of_an_image_and_what_it_lacks_is_none(tmp_path: Path) -
     out.mkdir()
     make = ["mkfs.ext4", "-q", "-d", str(tmp_path / "tree"), str(root), "8M"]
     subprocess.run(make, check=True)
-    found = papers_native.extracted(root, papers_native.SOURCE, out)
+    found = image.extracted(root, papers_native.SOURCE, out)
     assert found is not None
     assert found.read_text() == "source"
-    assert papers_native.extracted(root, papers_native.CLIP, out) is None
+    assert image.extracted(root, papers_native.CLIP, out) is None
 
 
 def test_without_an_image_an_archive_of_this_environment_will_do(
