@@ -1,4 +1,7 @@
-"""SIGKILL at every line of the journal: of the agent, of the recorder, of the controller."""
+"""SIGKILL at every line of the journal: of the agent, of the recorder, of the controller.
+
+A suite is brought to the states that do not come by themselves.
+"""
 
 from __future__ import annotations
 

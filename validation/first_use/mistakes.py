@@ -4,6 +4,10 @@ Several are planted at once, where none hides another, and the doctor looks at a
 all are taken back. It has found one where a diagnosis of the mistake's code fails or warns, names
 it, and has a way out. `how` says what was planted: the thing itself, or what stands in for it (a
 file over one of sysfs, a program in another's place). Needs root here, for a mount namespace.
+
+    python -m validation.first_use.mistakes TARGET.json OUT
+
+is one look of the doctor at a resolved target, in a process of its own: diagnoses as JSON.
 """
 
 from __future__ import annotations
@@ -467,6 +471,6 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
     return found
 
 
-if __name__ == "__main__":  # one look of the doctor, in that namespace: diagnoses as JSON
+if __name__ == "__main__":
     seen = doctor.examine(json.loads(Path(sys.argv[1]).read_text("utf-8")), Path(sys.argv[2]))
     print(json.dumps([asdict(one) for one in doctor.diagnose(seen)]))
