@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from controller import playbook as inventories
 from controller import remote
 from controller.doctor import noise as noises
 from controller.doctor import probe
-from controller.doctor.diagnosis import Diagnosis, Host, Row, Scene, not_made, passed, split
+from controller.doctor.diagnosis import Finding, Host, Row, Scene, failed, not_made, passed, split
 from controller.doctor.table import TABLE
 from controller.look import Look, look
 
@@ -36,7 +36,7 @@ _SAID = frozenset(
 )
 BESIDE_CHECK = tuple(row for row in TABLE if row.code not in _SAID)
 
-__all__ = ["TABLE", "Diagnosis", "Scene", "diagnose", "examine", "require_ready", "run"]
+__all__ = ["TABLE", "Scene", "diagnose", "examine", "require_ready", "run"]
 
 
 def examine(
@@ -80,20 +80,22 @@ def host(out: Path, root: Path = Path("/")) -> Host:
     return Host(out, sleep.facts(root), free, frozenset(names), root)
 
 
-def diagnose(scene: Scene, rows: Iterable[Row] = TABLE) -> list[Diagnosis]:
+def diagnose(scene: Scene, rows: Iterable[Row] = TABLE) -> list[DiagnosisResult]:
     """One or more lines of every row: what has nothing to look at is not made."""
-    return [found for row in rows for found in _of(row, scene)]
+    return [_coded(row.code, found) for row in rows for found in _of(row, scene)]
 
 
-def _of(row: Row, scene: Scene) -> Iterator[Diagnosis]:
+def _of(row: Row, scene: Scene) -> list[Finding]:
     if row.needs_target and scene.look is None:
-        yield not_made(row.code, "The target was not reached.")
-        return
-    found = list(row.judge(scene))
-    yield from found or [not_made(row.code, f"Nothing to look at: {row.what}.")]
+        return [not_made("The target was not reached.")]
+    return list(row.judge(scene)) or [not_made(f"Nothing to look at: {row.what}.")]
 
 
-def blockers(found: Iterable[Diagnosis]) -> list[Diagnosis]:
+def _coded(code: str, found: Finding) -> DiagnosisResult:
+    return DiagnosisResult(code, found.state, found.sentence, found.way_out, found.facts)
+
+
+def blockers(found: Iterable[DiagnosisResult]) -> list[DiagnosisResult]:
     return [one for one in found if one.state == "fail"]
 
 
@@ -117,24 +119,23 @@ def run(
     found = inventories.resolve(path)
     hosts = []
     for name, reasons in found.refused.items():
-        own = [Diagnosis("inventory", "fail", *split(reason)) for reason in reasons]
+        own = [_coded("inventory", failed(*split(reason))) for reason in reasons]
         lines(name, own, say)
         hosts.append(_result(name, own))
     for target in found.targets:
         address = f"{target['host']} = {remote.link(target)}"
-        own = [passed("inventory", "Its types and rules hold.")]
+        own = [_coded("inventory", passed("Its types and rules hold."))]
         own += diagnose(examine(target, out, noise_s=noise_s, **of))
         lines(address, own, say)
         hosts.append(_result(target["host"], own))
     return DoctorResult(all(one.ok for one in hosts), str(path), tuple(hosts))
 
 
-def _result(name: str, found: Sequence[Diagnosis]) -> HostDiagnoses:
-    diagnoses = tuple(DiagnosisResult(**vars(one)) for one in found)
-    return HostDiagnoses(name, not blockers(found), diagnoses)
+def _result(name: str, found: Sequence[DiagnosisResult]) -> HostDiagnoses:
+    return HostDiagnoses(name, not blockers(found), tuple(found))
 
 
-def lines(who: str, found: Sequence[Diagnosis], say: Callable[[str], None]) -> None:
+def lines(who: str, found: Sequence[DiagnosisResult], say: Callable[[str], None]) -> None:
     """A line for each diagnosis, and the way out below it."""
     say(f"DOCTOR  {who}\n")
     for one in found:

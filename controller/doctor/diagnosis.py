@@ -1,8 +1,8 @@
-"""What a diagnosis is, and what it looks at."""
+"""What a diagnosis finds, and what it looks at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,20 +11,37 @@ from controller.doctor.noise import Noise
 from controller.doctor.probe import Probe
 from controller.look import Look
 
-State = Literal["pass", "fail", "warn", "not_made"]
+State = Literal["pass", "warn", "fail", "not_made"]
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """One line of the page. `code` is for programs, `sentence` and `way_out` for people; the latter
-    is empty where nothing is to be done. `fail` stands in the way of a suite, `warn` makes its
-    figures worse, `not_made` says why it could not be told."""
+class Finding:
+    """A `DiagnosisResult` without its code, which is its row's."""
 
-    code: str
     state: State
     sentence: str
     way_out: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def failed(sentence: str, way_out: str = "", facts: Mapping[str, Any] | None = None) -> Finding:
+    """It stands in the way of a suite."""
+    return Finding("fail", sentence, way_out, facts or {})
+
+
+def warned(sentence: str, way_out: str = "", facts: Mapping[str, Any] | None = None) -> Finding:
+    """It makes a suite's figures worse."""
+    return Finding("warn", sentence, way_out, facts or {})
+
+
+def not_made(why: str, way_out: str = "") -> Finding:
+    """It could not be told."""
+    return Finding("not_made", why, way_out)
+
+
+def passed(sentence: str, **facts: Any) -> Finding:
+    """It is in order."""
+    return Finding("pass", sentence, "", facts)
 
 
 @dataclass(frozen=True)
@@ -67,11 +84,14 @@ class Scene:
     def part_error(self, name: str) -> str:
         """Why a part could not be told; empty where it was."""
         found = self.look.examined.get(name) if self.look else None
-        failed = isinstance(found, dict) and "error" in found
-        return f"{str(found['error']).rstrip('.')}." if failed and found else ""
+        return f"{str(found['error']).rstrip('.')}." if found and self.part(name) is None else ""
+
+    def untold(self, name: str, otherwise: str = "It was not looked at.") -> Finding:
+        """Of a part that is None."""
+        return not_made(self.part_error(name) or otherwise)
 
 
-Judge = Callable[[Scene], Iterator[Diagnosis]]
+Judge = Callable[[Scene], Iterable[Finding]]
 
 
 @dataclass(frozen=True)
@@ -83,14 +103,6 @@ class Row:
     what: str
     judge: Judge
     needs_target: bool = True
-
-
-def not_made(code: str, why: str, way_out: str = "") -> Diagnosis:
-    return Diagnosis(code, "not_made", why, way_out)
-
-
-def passed(code: str, sentence: str, **facts: Any) -> Diagnosis:
-    return Diagnosis(code, "pass", sentence, "", facts)
 
 
 def split(sentence: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from agent.preflight import self_encrypting
 from contract.errors import ControllerError
 from controller import secrets_file
-from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
+from controller.doctor.diagnosis import Finding, Scene, failed, not_made, passed, split, warned
 from controller.suite_folder import LEAST_FREE_BYTES
 
 MIB = 2**20
@@ -19,73 +19,69 @@ COMFORTABLE_BYTES = 2048 * MIB
 PSID = re.compile(r"[A-Z0-9]{32}")
 
 
-def secrets(scene: Scene) -> Iterator[Diagnosis]:
+def secrets(scene: Scene) -> Iterator[Finding]:
     """Rights, completeness and strength."""
     path = Path(scene.target["secrets_file"])
     try:
-        yield passed("secrets", f"{path.name}: {secrets_file.described(path)}.")
+        yield passed(f"{path.name}: {secrets_file.described(path)}.")
     except ControllerError as error:
-        yield Diagnosis("secrets", "fail", *split(str(error)))
+        yield failed(*split(str(error)))
 
 
-def psid(scene: Scene) -> Iterator[Diagnosis]:
+def psid(scene: Scene) -> Iterator[Finding]:
     """By its form alone: a try with a wrong one counts against the drive's limit."""
     if not self_encrypting(scene.target):
         return
     try:
         found = secrets_file.load(Path(scene.target["secrets_file"])).get(secrets_file.PSID)
     except ControllerError:
-        yield not_made("psid", "The secrets cannot be read.")
+        yield not_made("The secrets cannot be read.")
         return
     way = "Copy the 32 capitals and digits from the drive's label, without dashes."
     if found is None:
-        yield Diagnosis(
-            "psid", "warn", "No sed_psid: a lost PIN would lock the drive forever.", way
-        )
+        yield warned("No sed_psid: a lost PIN would lock the drive forever.", way)
     elif not PSID.fullmatch(found):
         said = f"The sed_psid is no PSID ({len(found)} characters): the drive will refuse it."
-        yield Diagnosis("psid", "fail", said, way, {"characters": len(found)})
+        yield failed(said, way, {"characters": len(found)})
     else:
-        yield passed("psid", "The sed_psid has a PSID's form; it was not tried.")
+        yield passed("The sed_psid has a PSID's form; it was not tried.")
 
 
-def room(scene: Scene) -> Iterator[Diagnosis]:
+def room(scene: Scene) -> Iterator[Finding]:
     free = scene.host.free_bytes
     facts = {"free_bytes": free}
     said = f"{free / MIB:,.0f} MiB are free here where suites go"
     way = f"Free some where {scene.host.out} lies, or name another folder with --out."
-    if free < LEAST_FREE_BYTES:
-        yield Diagnosis("controller-room", "fail", f"Only {said}.", way, facts)
-    elif free < COMFORTABLE_BYTES:
-        yield Diagnosis("controller-room", "warn", f"Only {said}.", way, facts)
+    if free < COMFORTABLE_BYTES:
+        found = failed if free < LEAST_FREE_BYTES else warned
+        yield found(f"Only {said}.", way, facts)
     else:
-        yield passed("controller-room", f"{said}.", **facts)
+        yield passed(f"{said}.", **facts)
 
 
-def sleep(scene: Scene) -> Iterator[Diagnosis]:
-    yield sleeps("controller-sleep", "This controller", scene.host.sleep)
+def sleep(scene: Scene) -> Iterator[Finding]:
+    yield sleeps("This controller", scene.host.sleep)
 
 
-def sleeps(code: str, who: str, facts: Mapping[str, Any]) -> Diagnosis:
+def sleeps(who: str, facts: Mapping[str, Any]) -> Finding:
     """Of what `agent.sleep` found on a machine."""
     way = (
         "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target, on it "
         "as root."
     )
     if facts["masked"]:
-        return passed(code, f"{who} does not sleep: its sleep targets are masked.", **facts)
+        return passed(f"{who} does not sleep: its sleep targets are masked.", **facts)
     if facts["idle_action"]:
         said = f"{who} falls asleep when idle (logind: IdleAction={facts['idle_action']})."
-        return Diagnosis(code, "fail", said, way, facts)
+        return failed(said, way, facts)
     if facts["able"] is False:
-        return passed(code, f"{who} cannot sleep: its kernel has no sleep state.", **facts)
+        return passed(f"{who} cannot sleep: its kernel has no sleep state.", **facts)
     if facts["lid_action"]:
-        said = f"{who} sleeps when its lid is closed ({facts['lid_action']})."
-        return Diagnosis(code, "warn", said, way, facts)
+        return warned(f"{who} sleeps when its lid is closed ({facts['lid_action']}).", way, facts)
     if facts["desktop"]:
         said = f"{who} has a desktop ({facts['desktop']}), which may let it sleep."
-        return Diagnosis(code, "warn", said, way, facts)
-    return passed(code, f"Nothing lets {who[:1].lower()}{who[1:]} sleep.", **facts)
+        return warned(said, way, facts)
+    return passed(f"Nothing lets {who[:1].lower()}{who[1:]} sleep.", **facts)
 
 
 # USB ids that a program takes for something of its own; docs/hardware.md#serial-ports.
@@ -95,27 +91,21 @@ _PROBES = {
 }
 
 
-def port_takers(scene: Scene) -> Iterator[Diagnosis]:
+def port_takers(scene: Scene) -> Iterator[Finding]:
     """Programs known to open serial ports that are not theirs."""
-    if not any(_is_serial(m) for m in scene.target["meters"]):
+    if all("://" in str(meter["port"]) for meter in scene.target["meters"]):
         return
     # /proc/PID/comm holds 15 characters at most.
     found = [name for name in _PROBES if name[:15] in scene.host.names]
     for name in found:
-        yield Diagnosis(
-            "port-takers",
-            "warn",
+        yield warned(
             f"{name} runs here and {_PROBES[name]}.",
             f"Stop it (systemctl stop {name}), or let a udev rule keep it away: fde doctor "
             "--udev-rule prints one.",
             {"program": name},
         )
     if not found:
-        yield passed("port-takers", "No program runs here that opens other people's serial ports.")
-
-
-def _is_serial(meter: Mapping[str, Any]) -> bool:
-    return "://" not in str(meter["port"])
+        yield passed("No program runs here that opens other people's serial ports.")
 
 
 def udev_rule(usb_ids: list[str]) -> str:

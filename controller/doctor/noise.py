@@ -13,7 +13,8 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,31 +124,25 @@ def _recorded(meter: Mapping[str, Any], folder: Path) -> Iterator[None]:
     from instrumentation.recorder_port import MeterConfig, RecorderError
 
     ended = threading.Event()
-    failed: list[str] = []
 
-    def work() -> None:
+    def record() -> None:
+        config = MeterConfig.from_json(json.dumps(meter))
+        Recorder(config, folder, folder / "status.json").run(ended.is_set)
+
+    with ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(record)
         try:
-            config = MeterConfig.from_json(json.dumps(meter))
-            Recorder(config, folder, folder / "status.json").run(ended.is_set)
-        except RecorderError as error:
-            failed.append(str(error))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+            yield
+        finally:
+            ended.set()
     try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-    if failed:
-        raise ControllerError(failed[0])
+        recording.result()
+    except RecorderError as error:
+        raise ControllerError(str(error)) from None
 
 
 def _by_meter(
-    meter: Mapping[str, Any],
-    folder: Path,
-    ends_ns: tuple[int, int],
-    seconds: float,
+    meter: Mapping[str, Any], folder: Path, ends_ns: tuple[int, int], seconds: float
 ) -> Noise:
     """`ends_ns` are those of rest and load."""
     from instrumentation.decode import decode
@@ -176,26 +171,14 @@ def _by_rapl(target: Mapping[str, Any], seconds: float) -> Noise:
         return stretch(times[1:], np.diff(table[:, 1]) / np.diff(times))
 
     at_rest = ask(target, "joules", f"{seconds:g}")
-    found: list[Any] = []
-    reader = threading.Thread(target=lambda: found.append(_asked_joules(target, seconds)))
-    reader.start()
-    ask(target, "load", f"{seconds + 5:g}")
-    reader.join()
-    if not found or isinstance(found[0], ControllerError):
-        raise found[0] if found else ControllerError("RAPL was not read under load.")
-    return _told(lambda: Noise("RAPL", of(at_rest), of(found[0])))
+    with ThreadPoolExecutor(1) as pool:
+        at_work = pool.submit(ask, target, "joules", f"{seconds:g}")
+        ask(target, "load", f"{seconds + 5:g}")
+    return _told(lambda: Noise("RAPL", of(at_rest), of(at_work.result())))
 
 
-def _asked_joules(target: Mapping[str, Any], seconds: float) -> Any:
+def _told(make: Callable[[], Noise]) -> Noise:
     try:
-        return ask(target, "joules", f"{seconds:g}")
-    except ControllerError as error:
-        return error
-
-
-def _told(make: Any) -> Noise:
-    try:
-        found: Noise = make()
+        return make()
     except (ValueError, IndexError) as error:
         raise ControllerError(f"The noise could not be measured: {error}.") from None
-    return found

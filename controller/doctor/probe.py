@@ -39,7 +39,7 @@ def probe(meter: Mapping[str, Any]) -> Probe:
     """Hear one entry of `meters`; never raises for what is wrong with a meter."""
     from instrumentation.ports import Lookup, is_network
     from instrumentation.recorder import Recorder
-    from instrumentation.recorder_port import MeterConfig, RecorderError
+    from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open
 
     try:
         config = MeterConfig.from_json(json.dumps(meter))
@@ -51,7 +51,7 @@ def probe(meter: Mapping[str, Any]) -> Probe:
         if not is_network(device):
             os.close(os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
-        return Probe("port", _cannot_open(config, error), error.errno or 0)
+        return Probe("port", cannot_open(config, error, ""), error.errno or 0)
     heard_s = max(LEAST_S, RECORDS * driver.period_s)
     with tempfile.TemporaryDirectory(prefix="fde-probe-") as folder:
         out = Path(folder)
@@ -69,12 +69,6 @@ def all_of(meters: Sequence[Mapping[str, Any]]) -> dict[str, Probe]:
         return {}
     with ThreadPoolExecutor(len(meters)) as pool:
         return dict(zip([m["name"] for m in meters], pool.map(probe, meters), strict=True))
-
-
-def _cannot_open(config: Any, error: OSError) -> str:
-    from instrumentation.recorder_port import cannot_open
-
-    return cannot_open(config, error, "")
 
 
 def _enough(status: Path, heard_s: float, period_s: float) -> Callable[[], bool]:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from contract.errors import AgentError
-from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
+from controller.doctor.diagnosis import Finding, Scene, not_made, passed, split, warned
 from controller.doctor.noise import detectable_change
 
 # Where no earlier suite tells how long a workload takes.
@@ -16,15 +16,15 @@ AT_REST = ("idle", "video")
 WAY = "fde doctor --noise measures it, in four minutes of rest and load."
 
 
-def resolution(scene: Scene) -> Iterator[Diagnosis]:
+def resolution(scene: Scene) -> Iterator[Finding]:
     if scene.noise is None:
         why = scene.noise_error or "How much the power scatters here was not measured."
-        yield not_made("resolution", why, WAY)
+        yield not_made(why, WAY)
         return
     try:
         rows, blocks, basis = _rows(scene)
     except AgentError as error:
-        yield not_made("resolution", *split(str(error)))
+        yield not_made(*split(str(error)))
         return
     unstated = [t.name for t in scene.noise.terms if t.limit is None and t.shared < 1]
     facts = {
@@ -35,13 +35,10 @@ def resolution(scene: Scene) -> Iterator[Diagnosis]:
         "terms_not_stated": unstated,
     }
     if any(row["change"] is None for row in rows.values()):
-        yield Diagnosis(
-            "resolution", "warn", f"{blocks} blocks bound nothing.", "Run at least 3.", facts
-        )
+        yield warned(f"{blocks} blocks bound nothing.", "Run at least 3.", facts)
         return
     table = ", ".join(f"{n} {100 * row['change']:.2g} %" for n, row in rows.items())
     yield passed(
-        "resolution",
         f"{blocks} blocks ({basis}) find changes from: {table} (by {scene.noise.source}; what the "
         "workloads scatter by themselves comes on top).",
         **facts,

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from agent import sleep
+from contract.command_results import DiagnosisResult
 from contract.errors import ControllerError
 from controller import doctor
 from controller.doctor import probe
-from controller.doctor.diagnosis import Diagnosis, Host, Scene
+from controller.doctor.diagnosis import Host, Scene
 from controller.doctor.here import udev_rule
 from controller.doctor.noise import Noise, detectable_change, stretch
 from controller.doctor.probe import Probe
@@ -116,11 +117,11 @@ def sound(tmp_path: Path) -> Scene:
     )
 
 
-def of(found: list[Diagnosis], *states: str) -> list[tuple[str, str]]:
+def of(found: list[DiagnosisResult], *states: str) -> list[tuple[str, str]]:
     return [(one.code, one.state) for one in found if one.state in states]
 
 
-def require_form(found: list[Diagnosis]) -> None:
+def require_form(found: list[DiagnosisResult]) -> None:
     """What every diagnosis is, whatever it found."""
     codes = [row.code for row in doctor.TABLE]
     assert len(set(codes)) == len(codes)
