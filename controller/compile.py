@@ -10,10 +10,11 @@ from agent.storage import registry as registry_of_storage
 from agent.storage.base import NOBODY
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
+from contract.names import unknown
 from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from controller.declared import comparisons, contrasts, extra, looks, precondition, share
 from controller.factors import multiplied
-from controller.names import unknown
+from controller.names import require_known
 from controller.suites import (
     DRIFT_CHECK,
     complete,
@@ -96,8 +97,7 @@ def compile_plan(
         )
     workloads = [load.document() for load in loads]
     known_loads = [load.name for load in loads]
-    for unknown_load in set(skip) - set(known_loads):
-        raise ControllerError(unknown("workload in SKIP", unknown_load, known_loads))
+    require_known("workload in SKIP", skip, known_loads)
     drift_check = _drift_check(suite, stacks)
     if drift_check is not None:
         workloads.append({"name": DRIFT_CHECK, "parameters": drift_check["parameters"]})

@@ -9,14 +9,15 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from agent.storage.base import DRIVE, NOBODY, PROCESSOR
 from contract import steady_state
 from contract.errors import ControllerError
+from contract.names import unknown
 from contract.plan import ACCESSES, MOST_PASSES
-from controller.names import unknown
+from controller.names import require_known
 from controller.suites import Entry, Turn, configurations_of
 from workloads import registry
 from workloads.base import UNITS
@@ -157,9 +158,7 @@ def contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> 
     between = [list(pair) for pair in combinations(bare.values(), 2)]
     if "contrasts" in suite:
         pairs = [list(pair) for pair in suite["contrasts"]]
-        for name in (name for pair in pairs for name in pair):
-            if name not in names:
-                raise ControllerError(unknown("configuration", str(name), names))
+        require_known("configuration", chain.from_iterable(pairs), names)
         return pairs + between
     by = {stack["name"]: stack["encrypted_by"] for stack in stacks}
     on = {stack["name"]: stack["disk"] if bare else "" for stack in stacks}
@@ -177,9 +176,7 @@ def extra(
         return None
     if not isinstance(given, Mapping):
         raise ControllerError(f"The suite's key extra is {given!r}: give it blocks at least.")
-    for key in given:
-        if key not in EXTRA_KEYS:
-            raise ControllerError(unknown("key of extra", str(key), EXTRA_KEYS))
+    require_known("key of extra", given, EXTRA_KEYS)
     blocks = given.get("blocks")
     if type(blocks) is not int or not 0 <= blocks <= MOST_EXTRA_BLOCKS:
         raise ControllerError(
@@ -197,9 +194,7 @@ def _turns(wanted: Any, suite: Mapping[str, Any], loads: Sequence[Entry]) -> tup
     known = [entry["name"] for entry in suite["workloads"]]
     if wanted is not None and not isinstance(wanted, list):
         raise ControllerError(f"The workloads of extra are {wanted!r}: give a list of names.")
-    for name in wanted or ():
-        if name not in known:
-            raise ControllerError(unknown("workload of extra", str(name), known))
+    require_known("workload of extra", wanted or (), known)
     return tuple(load.turn for load in loads if wanted is None or load.name in wanted)
 
 
@@ -237,14 +232,12 @@ def _comparison(
             f"A comparison is {given!r}: give it a name of small letters and digits, joined by -."
         )
     what = f"the comparison {given['name']}"
-    for key in given:
-        if key not in COMPARISON_KEYS:
-            raise ControllerError(unknown(f"key of {what}", str(key), COMPARISON_KEYS))
+    require_known(f"key of {what}", given, COMPARISON_KEYS)
     if not isinstance(given.get("question"), str) or not given["question"].strip():
         raise ControllerError(f"There is no question in {what}: say what it is to answer.")
     per = given.get("per")
-    if per is not None and per not in UNITS:
-        raise ControllerError(unknown(f"unit of work in {what}", str(per), UNITS))
+    if per is not None:
+        require_known(f"unit of work in {what}", [per], UNITS)
     sides = {
         key: _side(given.get(key), f"the {key} of {what}", suite) for key in ("first", "second")
     }
@@ -273,12 +266,9 @@ def _comparison(
 def _side(given: Any, what: str, suite: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(given, Mapping) or "workload" not in given:
         raise ControllerError(f"{what.capitalize()} is {given!r}: give its workload and phase.")
-    for key in given:
-        if key not in SIDE_KEYS:
-            raise ControllerError(unknown(f"key of {what}", str(key), SIDE_KEYS))
+    require_known(f"key of {what}", given, SIDE_KEYS)
     known = [entry["name"] for entry in suite["workloads"]]
-    if given["workload"] not in known:
-        raise ControllerError(unknown(f"workload in {what}", str(given["workload"]), known))
+    require_known(f"workload in {what}", [given["workload"]], known)
     phase = given.get("phase", ALL_PHASES)
     if not isinstance(phase, str) or not _PHASE.fullmatch(phase):
         raise ControllerError(f"The phase in {what} is {phase!r}: name one, as write-large or all.")
@@ -322,9 +312,7 @@ def precondition(suite: Mapping[str, Any]) -> dict[str, Any] | None:
             "configuration undoes the preconditioning, so take one of them out."
         )
     found = {**PRECONDITION, **({} if given is True else given)}
-    for key in found:
-        if key not in PRECONDITION:
-            raise ControllerError(unknown("key of precondition", str(key), PRECONDITION))
+    require_known("key of precondition", found, PRECONDITION)
     for key, least, most in (
         ("passes", 1, MOST_PASSES),
         ("rounds", steady_state.WINDOW, steady_state.MOST_ROUNDS),
@@ -339,6 +327,5 @@ def precondition(suite: Mapping[str, Any]) -> dict[str, Any] | None:
         raise ControllerError(
             f"The round_s of precondition is {seconds!r}: give seconds up to {MOST_ROUND_S}."
         )
-    if found["access"] not in ACCESSES:
-        raise ControllerError(unknown("access of precondition", str(found["access"]), ACCESSES))
+    require_known("access of precondition", [found["access"]], ACCESSES)
     return found

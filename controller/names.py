@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 import workloads
-from contract import names
+from contract.errors import ControllerError
+from contract.names import unknown
 
 SUITES = Path(workloads.__file__).parent / "suites"
 
@@ -16,6 +18,8 @@ def suite_names(folder: Path = SUITES) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yml"))
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """A sentence that names the nearest known name."""
-    return names.unknown(what, name, list(known))
+def require_known(what: str, given: Iterable[Any], known: Collection[str]) -> None:
+    """ControllerError on the first of the given names that is none of the known ones."""
+    for name in given:
+        if name not in known:
+            raise ControllerError(unknown(what, str(name), known))

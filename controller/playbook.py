@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from contract.errors import ControllerError
+from contract.names import unknown
 from contract.places import ANSIBLE, ROOT, build_folder, step
 from controller import remote
-from controller.names import unknown
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from contract.files import write_json
 from contract.places import build_folder, step
 from controller import remote, secrets_file
 from controller import target as stacks
-from controller.names import unknown
+from controller.names import require_known
 
 FORMAT = "fde-proofs/1"
 HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "cipher driver")
@@ -31,9 +31,7 @@ def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> HostProofs
     build folder. Raises ControllerError where the target cannot be asked.
     """
     known = {entry["name"]: entry for entry in target["configurations"]}
-    for name in names:
-        if name not in known:
-            raise ControllerError(unknown("configuration", name, known))
+    require_known("configuration", names, known)
     wanted = list(names) or list(known)
     secrets_file.place(target)
     width = max(len(name) for name in [*wanted, HEAD[0]])

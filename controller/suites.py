@@ -14,7 +14,7 @@ import yaml
 
 from contract.errors import ControllerError
 from contract.parameters import ParameterValue
-from controller.names import SUITES, suite_names, unknown
+from controller.names import SUITES, require_known, suite_names
 from workloads import registry
 from workloads.base import WorkloadError
 
@@ -82,9 +82,8 @@ def configurations_of(
         return tuple(names)
     if not isinstance(wanted, list) or not wanted:
         raise ControllerError(f"The configurations of {what} are {wanted!r}: give a list of names.")
-    for name in wanted:
-        if name not in names and not chosen:
-            raise ControllerError(unknown(f"configuration of {what}", str(name), names))
+    if not chosen:
+        require_known(f"configuration of {what}", wanted, names)
     return tuple(name for name in names if name in wanted)
 
 
@@ -101,9 +100,7 @@ def _entry(given: Any, names: Sequence[str], database: str, *, chosen: bool) -> 
         raise ControllerError(f"An entry of workloads is {given!r}: give it a name at least.")
     name, workload = given["name"], given.get("workload", given["name"])
     what = f"the workload {name}"
-    for key in given:
-        if key not in VARIANT_KEYS:
-            raise ControllerError(unknown(f"key of {what}", str(key), VARIANT_KEYS))
+    require_known(f"key of {what}", given, VARIANT_KEYS)
     _check_name(name, workload)
     return Entry(
         turn=Turn(
@@ -125,8 +122,7 @@ def _check_name(name: Any, workload: Any) -> None:
             "The drift check is no workload of a suite's list: it runs between blocks by itself "
             "(the suite's key drift_check)."
         )
-    if workload not in registry.names():
-        raise ControllerError(unknown("workload", str(workload), registry.names()))
+    require_known("workload", [workload], registry.names())
     if name == workload:
         return
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
@@ -187,8 +183,7 @@ _ONE = {"workloads": "workload", "entries": "entry", "comparisons": "comparison"
 
 def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
     """The suite's document, its keys checked; ControllerError names the nearest suite or key."""
-    if name not in suite_names(folder):
-        raise ControllerError(unknown("suite", name, suite_names(folder)))
+    require_known("suite", [name], suite_names(folder))
     path = folder / f"{name}.yml"
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -197,9 +192,7 @@ def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
         raise ControllerError(f"{path} cannot be read as YAML ({why}): correct it.") from None
     if not isinstance(document, dict):
         raise ControllerError(f"Suite {name} is not a YAML mapping: see the other suites.")
-    for key in document:
-        if key not in KEYS + OPTIONAL_KEYS:
-            raise ControllerError(unknown(f"key of suite {name}", str(key), KEYS + OPTIONAL_KEYS))
+    require_known(f"key of suite {name}", document, KEYS + OPTIONAL_KEYS)
     for key in KEYS:
         if key not in document:
             raise ControllerError(f"Suite {name} lacks the key {key!r}: add it.")
@@ -216,14 +209,11 @@ def scaled(suite: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
     if scale is None:
         return rest
     scales = _mapping(suite.get("scales"), "The suite's key scales")
-    if scale not in scales:
-        if not scales:
-            raise ControllerError(f"This suite has one scale: leave SCALE={scale} out.")
-        raise ControllerError(unknown("scale of this suite", scale, scales))
+    if not scales:
+        raise ControllerError(f"This suite has one scale: leave SCALE={scale} out.")
+    require_known("scale of this suite", [scale], scales)
     changes = _mapping(scales[scale], f"Scale {scale}")
-    for key in changes:
-        if key not in SCALED_KEYS:
-            raise ControllerError(unknown(f"key of scale {scale}", str(key), SCALED_KEYS))
+    require_known(f"key of scale {scale}", changes, SCALED_KEYS)
     entries = suite["workloads"]
     sizes = _named(changes, "workloads", entries, scale)
     places = _named(changes, "entries", entries, scale, ENTRY_KEYS)
@@ -263,8 +253,7 @@ def on_one_disk(
         raise ControllerError(f"The suite's configurations are a list of names, not {own!r}.")
     if not all(isinstance(each, str) for pair in names.items() for each in pair):
         raise ControllerError("The suite's key one_disk has a name for each name: correct it.")
-    if stray := [name for name in names if name not in own]:
-        raise ControllerError(unknown("configuration in one_disk", str(stray[0]), own))
+    require_known("configuration in one_disk", names, own)
     renamed = [names.get(name, name) for name in own]
     if chosen:
         wanted = any(name in names.values() and name not in own for name in chosen)
@@ -285,11 +274,7 @@ def on_disks(suite: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, An
     rest = dict(suite)
     if not isinstance(disks, list) or not all(isinstance(d, str) for d in disks):
         raise ControllerError(f"The suite's disks are a list of names, not {disks!r}.")
-    for disk in disks:
-        if disk not in known.values():
-            raise ControllerError(
-                unknown("disk with configurations", disk, sorted(set(known.values())))
-            )
+    require_known("disk with configurations", disks, sorted(set(known.values())))
     own = suite.get("configurations") or []
     there = {name: [on for d in disks if (on := on_disk(name, d)) in known] for name in own}
     for name, found in there.items():
@@ -348,13 +333,10 @@ def _named(
     names = [one["name"] for one in known]
     found = {}
     for name, change in given.items():
-        if name not in names:
-            raise ControllerError(unknown(f"{_ONE[key]} of scale {scale}", str(name), names))
+        require_known(f"{_ONE[key]} of scale {scale}", [name], names)
         found[name] = _mapping(change, f"{_ONE[key].capitalize()} {name} of the scale")
-        for each in found[name]:
-            if allowed and each not in allowed:
-                what = f"key of {_ONE[key]} {name} in scale {scale}"
-                raise ControllerError(unknown(what, str(each), allowed))
+        if allowed:
+            require_known(f"key of {_ONE[key]} {name} in scale {scale}", found[name], allowed)
     return found
 
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
+from contract.names import unknown
 from contract.strict_json import read_object
-from controller.names import suite_names, unknown
+from controller.names import suite_names
 
 LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report", "verify")
 STEPS = ("packages", "venv", "provision", "run", "report", "verify")
@@ -95,7 +96,8 @@ def _wrong_name(suite: str, inventory: str) -> str:
     if suite not in suite_names():
         return unknown("suite", suite, suite_names())
     if inventory and not Path(inventory).exists():
-        return unknown("inventory", inventory, map(str, sorted(Path(inventory).parent.glob("*/"))))
+        known = [str(path) for path in sorted(Path(inventory).parent.glob("*/"))]
+        return unknown("inventory", inventory, known)
     return ""
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from contract.errors import ControllerError
 from controller.cli.output import AnyInventory, Target
 
 if TYPE_CHECKING:
@@ -182,14 +181,12 @@ def _meters(
     """Their entries in the inventory or the resolved target. Raises ControllerError."""
     if not names:
         return []
-    from contract.names import unknown
     from controller import many
+    from controller.names import require_known
     from controller.planning import Options, target_of
 
     options = Options(inventory=inventory, target=target)
     targets = options.targets if many.several(options) else [target_of(options)]
     known = {entry["name"]: entry for each in targets for entry in each["meters"]}
-    for name in names:
-        if name not in known:
-            raise ControllerError(unknown("meter", name, list(known)))
+    require_known("meter", names, known)
     return [known[name] for name in names]

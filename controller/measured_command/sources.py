@@ -11,10 +11,9 @@ from typing import Protocol
 
 from agent.provenance import SIMULATED_RAPL, lab_word
 from analysis.suite.records import MEASURED, MODELLED
-from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
-from contract.names import unknown
+from controller.names import require_known
 from instrumentation.sources import hwmon, nvml, registry
 from instrumentation.sources.accuracy import UPDATE_S
 from instrumentation.sources.counter import (
@@ -198,8 +197,7 @@ def main_component(components: Mapping[str, Component], wanted: str | None) -> s
     Raises ControllerError where there is none of that name, or none at all.
     """
     if wanted is not None:
-        if wanted not in components:
-            raise ControllerError(unknown("component", wanted, list(components)))
+        require_known("component", [wanted], components)
         return wanted
     meters = [name for name, one in components.items() if one.source.startswith("meter ")]
     boards = [name for name in components if name.startswith("power_meter/")]
