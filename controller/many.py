@@ -24,7 +24,7 @@ from contract.interrupts import deferred_interrupts
 from contract.places import ROOT, step
 from contract.strict_json import read_object
 from controller import playbook, remote
-from controller.planning import Options
+from controller.planning import Options, target_of
 from controller.seal import MANIFEST
 from controller.status import Hosts
 from controller.suite_folder import require_plain
@@ -232,6 +232,11 @@ def several(options: Options) -> bool:
     if len(targets) == 1:
         options.target = playbook.target_file(targets[0]["host"])
     return len(targets) > 1
+
+
+def targets_of(options: Options) -> list[dict[str, Any]]:
+    """The resolved target that is meant, or several. Raises ControllerError."""
+    return options.targets if several(options) else [target_of(options)]
 
 
 def hosts(path: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The command `fde`: its commands by subject, and what becomes of errors and interruptions.
 
-A module of commands has a `Typer` named `commands`, says its results by `output.finished`, raises
+A module of commands has a `Typer` named `commands`, gives its results by `output.with_json`, raises
 what `guarded` turns into a sentence, and imports what is slow to load inside its functions: all
 modules are loaded for `fde --help`.
 """
@@ -16,10 +16,11 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from contract import names, places
+from contract import places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from controller.cli import machine, measured, meters, results, suites
+from controller.cli.output import complain
 
 EXAMPLES = {
     "fde check -i my-lab": "what would happen to each disk; touches nothing",
@@ -118,7 +119,7 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
 
 def _told(message: str, status: int) -> int:
     if message:
-        print(f"fde: {names.sentence(message)}", file=sys.stderr)
+        complain(message)
     return status
 
 

@@ -9,22 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from contract.command_results import (
-    CheckResult,
-    DoctorResult,
-    PlayFailure,
-    PlayResult,
-    ProveResult,
-)
+from contract.command_results import CheckResult, PlayFailure, PlayResult, ProveResult
 from contract.errors import ControllerError
 from controller.cli.output import (
     AnyInventory,
+    Blocks,
+    Hours,
     Inventory,
     Json,
+    Scale,
     Target,
     finished,
     say,
     suites,
+    with_json,
     words,
 )
 
@@ -33,6 +31,7 @@ PREPARE, RESTORE = "Prepare a target", "Put it back"
 
 
 @commands.command(rich_help_panel=PREPARE)
+@with_json
 def check(
     *,
     inventory: Inventory,
@@ -43,16 +42,12 @@ def check(
             autocompletion=suites,
         ),
     ] = None,
-    scale: Annotated[str | None, typer.Option(help="One of the suite's scales, as lab.")] = None,
-    as_json: Json = False,
-) -> bool:
+    scale: Scale = None,
+) -> CheckResult:
     """Say what would happen to each disk of a target; nothing is touched."""
     from controller import check as checking
 
-    def work() -> CheckResult:
-        return checking.run(inventory, say, suite=suite, scale=scale)
-
-    return finished(as_json, work)
+    return checking.run(inventory, say, suite=suite, scale=scale)
 
 
 @commands.command(rich_help_panel=PREPARE)
@@ -65,11 +60,9 @@ def doctor(
     suite: Annotated[
         str, typer.Option(help="Whose changes are to be found.", autocompletion=suites)
     ] = "smoke",
-    scale: Annotated[str | None, typer.Option(help="One of the suite's scales, as lab.")] = None,
-    blocks: Annotated[int | None, typer.Option(help="Instead of the suite's own number.")] = None,
-    hours: Annotated[
-        float | None, typer.Option(help="As many blocks as end within so long.")
-    ] = None,
+    scale: Scale = None,
+    blocks: Blocks = None,
+    hours: Hours = None,
     udev_rule: Annotated[
         bool, typer.Option("--udev-rule", help="Print a rule for the ports of meters; no more.")
     ] = False,
@@ -89,13 +82,9 @@ def doctor(
         raise ControllerError(
             "Name the inventory: fde doctor --inventory PATH; fde init makes one."
         )
-    what = {"suite": suite, "scale": scale, "blocks": blocks, "hours": hours}
-    seconds = noises.STRETCH_S if noise else 0.0
-
-    def work() -> DoctorResult:
-        return examining.run(inventory, suites_folder(), say, noise_s=seconds, **what)
-
-    return finished(as_json, work)
+    of: dict[str, Any] = {"suite": suite, "scale": scale, "blocks": blocks, "hours": hours}
+    of["noise_s"] = noises.STRETCH_S if noise else 0.0
+    return finished(as_json, lambda: examining.run(inventory, suites_folder(), say, **of))
 
 
 @commands.command(rich_help_panel=PREPARE)
@@ -215,6 +204,7 @@ def assets(
 
 
 @commands.command(rich_help_panel=PREPARE)
+@with_json
 def prove(
     configurations: Annotated[
         list[str] | None, typer.Argument(metavar="CONFIGURATION", help="Default: all.")
@@ -225,21 +215,15 @@ def prove(
         typer.Option("--inventory", "-i", envvar="FDE_INVENTORY", help="Every host of it."),
     ] = None,
     target: Target = None,
-    as_json: Json = False,
-) -> bool:
+) -> ProveResult:
     """Enter, prove and leave each configuration; a table of it."""
     from controller import many
     from controller import prove as proving
-    from controller.planning import Options, target_of
+    from controller.planning import Options
 
-    def work() -> ProveResult:
-        options = Options(inventory=inventory, target=target)
-        several = many.several(options)
-        targets = options.targets if several else [target_of(options)]
-        proven = tuple(proving.run(each, configurations or [], say) for each in targets)
-        return ProveResult(all(each.ok for each in proven), proven)
-
-    return finished(as_json, work)
+    targets = many.targets_of(Options(inventory=inventory, target=target))
+    proven = tuple(proving.run(each, configurations or [], say) for each in targets)
+    return ProveResult(all(each.ok for each in proven), proven)
 
 
 @commands.command(rich_help_panel=RESTORE)

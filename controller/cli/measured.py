@@ -183,10 +183,9 @@ def _meters(
         return []
     from controller import many
     from controller.names import require_known
-    from controller.planning import Options, target_of
+    from controller.planning import Options
 
-    options = Options(inventory=inventory, target=target)
-    targets = options.targets if many.several(options) else [target_of(options)]
+    targets = many.targets_of(Options(inventory=inventory, target=target))
     known = {entry["name"]: entry for each in targets for entry in each["meters"]}
     require_known("meter", names, known)
     return [known[name] for name in names]

@@ -9,19 +9,15 @@ from typing import Any
 import typer
 
 from contract.command_results import MeterKind, MeterPort, MeterSetting, MetersResult
-from controller.cli.output import Json, finished, say
+from controller.cli.output import say, with_json
 
 commands = typer.Typer()
 
 
 @commands.command(rich_help_panel="Prepare a target")
-def meters(as_json: Json = False) -> bool:
+@with_json
+def meters() -> MetersResult:
     """List the kinds of meters with their settings, and the ports of this machine; opens none."""
-    return finished(as_json, lambda: _told(found()))
-
-
-def found() -> MetersResult:
-    """What there is a driver for, and what is plugged in here."""
     from instrumentation import ports
     from instrumentation.meters import registry
 
@@ -39,7 +35,9 @@ def found() -> MetersResult:
         )
         for port in ports.all_ports()
     ]
-    return MetersResult(True, tuple(kinds), tuple(here))
+    result = MetersResult(True, tuple(kinds), tuple(here))
+    _tell(result)
+    return result
 
 
 def _settings(driver: Any) -> Iterator[MeterSetting]:
@@ -47,7 +45,7 @@ def _settings(driver: Any) -> Iterator[MeterSetting]:
         yield MeterSetting(field.name, None if field.default is MISSING else field.default)
 
 
-def _told(result: MetersResult) -> MetersResult:
+def _tell(result: MetersResult) -> None:
     for kind in result.kinds:
         say(f"{kind.kind}: {kind.about}")
         say(f"  channels: {', '.join(kind.channels) or 'those that its settings name'}")
@@ -61,4 +59,3 @@ def _told(result: MetersResult) -> MetersResult:
         say(f"  {port.port}: {port.device} {port.description}{perhaps}".rstrip())
     if not result.ports:
         say("  none")
-    return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -20,18 +22,14 @@ Json = Annotated[
     bool,
     typer.Option("--json", help="Print the result as one JSON document; text goes to stderr."),
 ]
-Inventory = Annotated[
-    Path,
-    typer.Option(
-        "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
-    ),
-]
-AnyInventory = Annotated[
-    Path | None,
-    typer.Option(
-        "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
-    ),
-]
+_INVENTORY = typer.Option(
+    "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
+)
+Inventory = Annotated[Path, _INVENTORY]
+AnyInventory = Annotated[Path | None, _INVENTORY]
+Scale = Annotated[str | None, typer.Option(help="One of the suite's scales, as lab.")]
+Blocks = Annotated[int | None, typer.Option(help="Instead of the suite's own number.")]
+Hours = Annotated[float | None, typer.Option(help="As many blocks as end within so long.")]
 Target = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A resolved target, instead of the inventory's.")
 ]
@@ -62,9 +60,28 @@ def finished(as_json: bool, work: Callable[[], Result]) -> bool:
     return result.ok
 
 
+def with_json(work: Callable[..., Result]) -> Callable[..., bool]:
+    """A command with the parameters of `work`, and --json as the last: see `finished`."""
+    signature = inspect.signature(work, eval_str=True)
+    last = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False)
+
+    @functools.wraps(work)
+    def command(*, as_json: bool, **given: Any) -> bool:
+        return finished(as_json, lambda: work(**given))
+
+    parameters = [*signature.parameters.values(), last.replace(annotation=Json)]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
 def say(line: str) -> None:
     """Words of a suite or a target are not to be obeyed by the terminal."""
     print(names.printable(line), flush=True)
+
+
+def complain(sentence: str) -> None:
+    """What is wrong, on standard error."""
+    print(f"fde: {names.sentence(sentence)}", file=sys.stderr)
 
 
 def there() -> list[Path]:

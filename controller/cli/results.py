@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contract import names
 from contract.command_results import (
     CompareResult,
     ContrastResult,
@@ -26,7 +24,17 @@ from contract.command_results import (
     VerifyResult,
 )
 from contract.places import SHARE, build_folder
-from controller.cli.output import Json, SuiteDir, SuiteDirs, finished, newest, say, there
+from controller.cli.output import (
+    Json,
+    SuiteDir,
+    SuiteDirs,
+    complain,
+    finished,
+    newest,
+    say,
+    there,
+    with_json,
+)
 
 if TYPE_CHECKING:
     from analysis.stats.results import Results
@@ -38,6 +46,7 @@ OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page
 
 
 @commands.command(rich_help_panel=RESULTS)
+@with_json
 def report(
     suites: SuiteDirs = None,
     pdf: Annotated[
@@ -49,39 +58,34 @@ def report(
             metavar="FILE", exists=True, help="Groups of machines (YAML): writes fleet.csv as well."
         ),
     ] = None,
-    as_json: Json = False,
-) -> bool:
+) -> ReportResult:
     """Joules, verdicts and payback of a suite; of several hosts' suites, or a group's, as one.
 
     A bundle is unpacked to build/bundles first (installed: below ~/.local/state/fde-testbed).
     """
+    from analysis.report import build
+    from analysis.report import pdf as paper
 
-    def work() -> ReportResult:
-        from analysis.report import build
-        from analysis.report import pdf as paper
+    folders = _kept(suites or [newest()])
+    if _each(folders) != folders or len(folders) > 1:
+        from analysis.report import hosts_page  # slow to import, and seldom needed
 
-        folders = _kept(suites or [newest()])
-        if _each(folders) != folders or len(folders) > 1:
-            from analysis.report import hosts_page  # slow to import, and seldom needed
-
-            built = hosts_page.write(folders, build_folder() / "hosts")
-        else:
-            built = build.build(folders[0])
-        say(f"{built.text}\n\nreport: {built.page}")
-        printed = paper.write(built.page.parent) if pdf else None
-        if printed:
-            say(f"report: {printed}")
-        table = _fleet(built.found, fleet, built.page.parent) if fleet else None
-        return ReportResult(
-            True,
-            str(built.page),
-            str(printed) if printed else None,
-            built.found.origin if built.found else None,
-            tuple(_contrasts(built.found)) if built.found else None,
-            str(table) if table else None,
-        )
-
-    return finished(as_json, work)
+        built = hosts_page.write(folders, build_folder() / "hosts")
+    else:
+        built = build.build(folders[0])
+    say(f"{built.text}\n\nreport: {built.page}")
+    printed = paper.write(built.page.parent) if pdf else None
+    if printed:
+        say(f"report: {printed}")
+    table = _fleet(built.found, fleet, built.page.parent) if fleet else None
+    return ReportResult(
+        True,
+        str(built.page),
+        str(printed) if printed else None,
+        built.found.origin if built.found else None,
+        tuple(_contrasts(built.found)) if built.found else None,
+        str(table) if table else None,
+    )
 
 
 def _fleet(found: Results | None, fleet: Path, folder: Path) -> Path:
@@ -106,29 +110,27 @@ def _contrasts(found: Results) -> Iterator[ContrastResult]:
 
 
 @commands.command(rich_help_panel=RESULTS)
-def verify(suites: SuiteDirs = None, as_json: Json = False) -> bool:
+@with_json
+def verify(suites: SuiteDirs = None) -> VerifyResult:
     """Check the SHA-256 sums of suites or bundles, and make their figures again from raw bytes."""
+    from controller import publish as publishing
 
-    def work() -> VerifyResult:
-        from controller import publish as publishing
-
-        found = []
-        given = _each(suites or [newest()])
-        for path in given:
-            with publishing.opened([path]) as (folder,):
-                outcome = publishing.verify(folder)
-                say("\n".join([f"{folder.name}:", *outcome.said]))
-            if path.is_file():
-                say(f"SHA-256 of the bundle: {publishing.sha256(path)}")
-            for problem in outcome.problems:
-                print(f"fde: {names.sentence(problem)}", file=sys.stderr)
-            found.append(SuiteVerified(str(path), outcome.said, outcome.problems))
-        return VerifyResult(not any(each.problems for each in found), tuple(found))
-
-    return finished(as_json, work)
+    found = []
+    given = _each(suites or [newest()])
+    for path in given:
+        with publishing.opened([path]) as (folder,):
+            outcome = publishing.verify(folder)
+            say("\n".join([f"{folder.name}:", *outcome.said]))
+        if path.is_file():
+            say(f"SHA-256 of the bundle: {publishing.sha256(path)}")
+        for problem in outcome.problems:
+            complain(problem)
+        found.append(SuiteVerified(str(path), outcome.said, outcome.problems))
+    return VerifyResult(not any(each.problems for each in found), tuple(found))
 
 
 @commands.command(rich_help_panel=RESULTS)
+@with_json
 def publish(
     suite: SuiteDir = None,
     out: Annotated[
@@ -145,47 +147,40 @@ def publish(
     author: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Whom to cite; repeated for several.")
     ] = None,
-    as_json: Json = False,
-) -> bool:
+) -> PublishResult:
     """Pack a sealed suite as one file that can be cited; says first what in it identifies."""
+    from controller import publish as publishing
 
-    def work() -> PublishResult:
-        from controller import publish as publishing
-
-        with publishing.opened([suite or newest()]) as (folder,):
-            found = publishing.identified(folder)
-            say("\n".join(publishing.listing(found, anonymous)))
-            place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
-            made = publishing.publish(folder, place, found, anonymous, author or ())
-        size = f"{made.size_bytes / 1e6:.2f} MB"
-        say(f"bundle: {made.path} ({size})\nSHA-256: {made.sha256}")
-        listed = tuple(Identifying(one.kind, one.text, one.files) for one in found)
-        return PublishResult(
-            *(True, str(made.path), made.suite_id, made.size_bytes, made.sha256),
-            *(anonymous, listed),
-        )
-
-    return finished(as_json, work)
+    with publishing.opened([suite or newest()]) as (folder,):
+        found = publishing.identified(folder)
+        say("\n".join(publishing.listing(found, anonymous)))
+        place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
+        made = publishing.publish(folder, place, found, anonymous, author or ())
+    size = f"{made.size_bytes / 1e6:.2f} MB"
+    say(f"bundle: {made.path} ({size})\nSHA-256: {made.sha256}")
+    listed = tuple(Identifying(one.kind, one.text, one.files) for one in found)
+    return PublishResult(
+        *(True, str(made.path), made.suite_id, made.size_bytes, made.sha256),
+        *(anonymous, listed),
+    )
 
 
 @commands.command(rich_help_panel=RESULTS)
-def summary(suites: SuiteDirs = None, as_json: Json = False) -> bool:
+@with_json
+def summary(suites: SuiteDirs = None) -> SummaryResult:
     """Ten lines: what ran, what was void and why, whether the drift check held."""
+    from analysis.report import morning
 
-    def work() -> SummaryResult:
-        from analysis.report import morning
-
-        found = []
-        for folder in _each(_kept(suites or [newest()])):
-            lines = morning.lines(folder)
-            say("\n".join(lines))
-            found.append(SuiteSummary(str(folder), tuple(lines)))
-        return SummaryResult(True, tuple(found))
-
-    return finished(as_json, work)
+    found = []
+    for folder in _each(_kept(suites or [newest()])):
+        lines = morning.lines(folder)
+        say("\n".join(lines))
+        found.append(SuiteSummary(str(folder), tuple(lines)))
+    return SummaryResult(True, tuple(found))
 
 
 @commands.command(rich_help_panel=RESULTS)
+@with_json
 def compare(
     suites: Annotated[
         list[Path],
@@ -200,59 +195,50 @@ def compare(
         ),
     ] = None,
     out: OutDir = None,
-    as_json: Json = False,
-) -> bool:
+) -> CompareResult:
     """Suites side by side: what differs between them, joules beside the first's, their history."""
+    from analysis.report import compare_page
+    from analysis.stats import compare as comparing
+    from controller.publish import opened
 
-    def work() -> CompareResult:
-        from analysis.report import compare_page
-        from analysis.stats import compare as comparing
-        from controller.publish import opened
-
-        with opened(suites) as folders:
-            found = comparing.compare_all(folders)
-            say(compare_page.text(found))
-            page = compare_page.write(found, out or build_folder() / "compare")
-        say(f"\npage: {page}")
-        failed = compare_page.failures(found, fail_on) if fail_on is not None else ""
-        if failed:
-            print(f"fde: {names.sentence(failed)}", file=sys.stderr)
-        pairs = [
-            PairCompared(
-                pair.b.suite_id,
-                str(pair.b.plan.get("created_wall", "")),
-                pair.component,
-                pair.origin,
-                pair.differences,
-                pair.joules,
-                pair.overall,
-                pair.costs,
-                tuple(pair.increases),
-            )
-            for pair in found
-        ]
-        return CompareResult(not failed, found[0].a.suite_id, tuple(pairs), fail_on, str(page))
-
-    return finished(as_json, work)
+    with opened(suites) as folders:
+        found = comparing.compare_all(folders)
+        say(compare_page.text(found))
+        page = compare_page.write(found, out or build_folder() / "compare")
+    say(f"\npage: {page}")
+    failed = compare_page.failures(found, fail_on) if fail_on is not None else ""
+    if failed:
+        complain(failed)
+    pairs = [
+        PairCompared(
+            pair.b.suite_id,
+            str(pair.b.plan.get("created_wall", "")),
+            pair.component,
+            pair.origin,
+            pair.differences,
+            pair.joules,
+            pair.overall,
+            pair.costs,
+            tuple(pair.increases),
+        )
+        for pair in found
+    ]
+    return CompareResult(not failed, found[0].a.suite_id, tuple(pairs), fail_on, str(page))
 
 
 @commands.command(rich_help_panel=RESULTS)
+@with_json
 def trace(
     suite: SuiteDir = None,
     run: Annotated[str, typer.Argument(metavar="RUN_ID", help="Without it: names them.")] = "",
     out: OutDir = None,
-    as_json: Json = False,
-) -> bool:
+) -> TraceResult:
     """Draw the power over the time of one run."""
+    from analysis.report import trace as tracing
 
-    def work() -> TraceResult:
-        from analysis.report import trace as tracing
-
-        traced = tracing.trace(suite or newest(), run, out or build_folder() / "traces")
-        say(f"{traced.svg}\n{traced.png}")
-        return TraceResult(True, str(traced.svg), str(traced.png))
-
-    return finished(as_json, work)
+    traced = tracing.trace(suite or newest(), run, out or build_folder() / "traces")
+    say(f"{traced.svg}\n{traced.png}")
+    return TraceResult(True, str(traced.svg), str(traced.png))
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -283,26 +269,22 @@ def notebook(
 
 
 @commands.command(rich_help_panel=RESULTS)
+@with_json
 def gallery(
     out: Annotated[Path, typer.Option(metavar="SITE", help="Folder that the site goes to.")],
     folder: Annotated[
         Path | None,
         typer.Argument(metavar="FOLDER", help="Where bundles are. Default: the examples."),
     ] = None,
-    as_json: Json = False,
-) -> bool:
+) -> GalleryResult:
     """A static site of many bundles: machines, disks, ciphers, with each one's report."""
+    from controller import gallery as galleries
 
-    def work() -> GalleryResult:
-        from controller import gallery as galleries
-
-        made = galleries.build(folder or SHARE / "data" / "examples", out)
-        for problem in made.left_out:
-            print(f"fde: {names.sentence(problem)}", file=sys.stderr)
-        say(f"gallery: {made.index} ({made.entries} entries)")
-        return GalleryResult(not made.left_out, str(made.index), made.entries, made.left_out)
-
-    return finished(as_json, work)
+    made = galleries.build(folder or SHARE / "data" / "examples", out)
+    for problem in made.left_out:
+        complain(problem)
+    say(f"gallery: {made.index} ({made.entries} entries)")
+    return GalleryResult(not made.left_out, str(made.index), made.entries, made.left_out)
 
 
 def _kept(paths: Sequence[Path]) -> list[Path]:

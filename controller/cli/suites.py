@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,14 +13,16 @@ from contract.errors import AgentError, ControllerError
 from contract.places import step, suites_folder
 from controller.cli.output import (
     AnyInventory,
+    Blocks,
+    Hours,
     Inventory,
-    Json,
+    Scale,
     SuiteDir,
     Target,
-    finished,
     newest,
     say,
     suites,
+    with_json,
     words,
 )
 
@@ -41,9 +42,6 @@ Out = Annotated[
 Seed = Annotated[
     int | None, typer.Option(help="Of the shuffle. Default: random, kept in the plan.")
 ]
-Scale = Annotated[str | None, typer.Option(help="One of the suite's scales, as lab.")]
-Blocks = Annotated[int | None, typer.Option(help="Instead of the suite's own number.")]
-Hours = Annotated[float | None, typer.Option(help="As many blocks as end within so long.")]
 Pilot = Annotated[
     Path | None,
     typer.Option(metavar="SUITE_DIR", help="An earlier suite, whose report says how many blocks."),
@@ -61,6 +59,7 @@ Confirm = Annotated[
 
 
 @commands.command(rich_help_panel=MEASURE)
+@with_json
 def plan(
     *,
     suite: Suite,
@@ -75,21 +74,16 @@ def plan(
     configurations: Configurations = None,
     skip: Skip = None,
     confirm: Confirm = None,
-    as_json: Json = False,
-) -> bool:
+) -> SuiteResult:
     """Freeze a plan for each host; prints its folder."""
-    given = dict(locals())
-
-    def work() -> SuiteResult:
-        options = _options(**given)
-        folder = _planned(options, _several(options))
-        say(str(folder))
-        return SuiteResult(True, str(folder))
-
-    return finished(as_json, work)
+    options = _options(**locals())
+    folder = _planned(options, _several(options))
+    say(str(folder))
+    return SuiteResult(True, str(folder))
 
 
 @commands.command(rich_help_panel=MEASURE)
+@with_json
 def run(
     suite_dir: Annotated[
         Path | None, typer.Argument(metavar="SUITE_DIR", help="Folder of a planned suite.")
@@ -110,41 +104,35 @@ def run(
     configurations: Configurations = None,
     skip: Skip = None,
     confirm: Confirm = None,
-    as_json: Json = False,
-) -> bool:
+) -> SuiteResult:
     """Run a planned suite, or plan one (--suite) and run it, on every host at once."""
     given = dict(locals())
 
-    def work() -> SuiteResult:
-        from controller import doctor  # Ansible's, SSH's and the drivers' modules: not for --help
+    from controller import doctor  # Ansible's, SSH's and the drivers' modules: not for --help
+    from controller.planning import target_of
 
-        if (suite_dir is None) == (suite is None):
-            raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
-        options = _options(**given)
-        several = _several(options)
-        if options.suite_dir is None:
-            doctor.require_ready(_targets(options, several), options.out)
-            options.suite_dir = _planned(options, several)
-        return _measured(options, several)
-
-    return finished(as_json, work)
+    if (suite_dir is None) == (suite is None):
+        raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
+    options = _options(**given)
+    several = _several(options)
+    if options.suite_dir is None:
+        targets = options.targets if several else [target_of(options)]
+        doctor.require_ready(targets, options.out)
+        options.suite_dir = _planned(options, several)
+    return _measured(options, several)
 
 
 @commands.command(rich_help_panel=MEASURE)
+@with_json
 def resume(
     suite_dir: SuiteDir = None,
     *,
     inventory: Inventory,
     target: Target = None,
-    as_json: Json = False,
-) -> bool:
+) -> SuiteResult:
     """Continue with an interrupted suite."""
-
-    def work() -> SuiteResult:
-        options = _options(suite_dir=suite_dir or newest(), inventory=inventory, target=target)
-        return _measured(options, _several(options))
-
-    return finished(as_json, work)
+    options = _options(suite_dir=suite_dir or newest(), inventory=inventory, target=target)
+    return _measured(options, _several(options))
 
 
 @commands.command(rich_help_panel=MEASURE)
@@ -178,27 +166,24 @@ def watch(
 
 
 @commands.command(rich_help_panel=MEASURE)
-def seal(suite_dir: SuiteDir = None, as_json: Json = False) -> bool:
+@with_json
+def seal(suite_dir: SuiteDir = None) -> SuiteResult:
     """Seal what an interrupted suite has measured, if it is not to be continued."""
     from contract import plan as plans
     from controller import seal as sealing
     from controller import suite_folder
 
-    def work() -> SuiteResult:
-        folder = suite_dir or newest()
-        with suite_folder.locked(folder):
-            plans.load(folder / "plan.json")
-            say(f"sealed: {sealing.seal(folder)}")
-        return SuiteResult(True, str(folder))
-
-    return finished(as_json, work)
+    folder = suite_dir or newest()
+    with suite_folder.locked(folder):
+        plans.load(folder / "plan.json")
+        say(f"sealed: {sealing.seal(folder)}")
+    return SuiteResult(True, str(folder))
 
 
 def _options(**given: Any) -> Options:
     """The options of a command as planning takes them; without a word of what was not given."""
     from controller.planning import Options
 
-    given.pop("as_json", None)
     if sum(given.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
         raise typer.BadParameter("--blocks, --hours and --pilot: give one of them.")
     for name in ("configurations", "skip", "confirm"):
@@ -210,12 +195,6 @@ def _several(options: Options) -> bool:
     from controller import many
 
     return many.several(options)
-
-
-def _targets(options: Options, several: bool) -> list[dict[str, Any]]:
-    from controller.planning import target_of
-
-    return options.targets if several else [target_of(options)]
 
 
 def _planned(options: Options, several: bool) -> Path:
@@ -235,26 +214,20 @@ def _measured(options: Options, several: bool) -> SuiteResult:
 
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
-    with _continuable(folder):
+    try:
         if several:
             return SuiteResult(many.run(options), str(folder))
         target = target_of(options)
         suite_folder.require_plain(folder)
         try:
             say(f"sealed: {session.run(folder, target, options.inventory, say)}")
-        except ClockError as error:
-            raise ControllerError(str(error)) from error
         finally:
             _say_where_time_went(folder)
-    return SuiteResult(True, str(folder))
-
-
-@contextmanager
-def _continuable(folder: Path) -> Iterator[None]:
-    try:
-        yield
+    except ClockError as error:
+        raise ControllerError(str(error)) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(step("resume", folder)) from None
+    return SuiteResult(True, str(folder))
 
 
 def _say_where_time_went(suite_dir: Path) -> None:
