@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.report import build as reports
 from analysis.report import gallery, render
 from analysis.report.gallery import Entry
+from contract.command_results import GalleryResult
 from contract.errors import AgentError, ControllerError
 from contract.files import write
 from controller.publish import opened
@@ -16,16 +16,7 @@ from controller.publish import opened
 BUNDLES = "*.tar.gz"
 
 
-@dataclass(frozen=True)
-class Gallery:
-    """The site's first page, its number of entries, and sentences on what was left out."""
-
-    index: Path
-    entries: int
-    left_out: tuple[str, ...]
-
-
-def build(folder: Path, site: Path) -> Gallery:
+def build(folder: Path, site: Path) -> GalleryResult:
     """Write the site. What a page says does not come from a page in a bundle, which might run
     anything. Raises ControllerError where there is nothing to show."""
     bundles = sorted(folder.glob(BUNDLES))
@@ -45,8 +36,9 @@ def build(folder: Path, site: Path) -> Gallery:
             left_out.append(f"{path.name} was left out: {error}")
     if not entries:
         raise ControllerError(f"No bundle in {folder} can be shown. {' '.join(left_out)}")
-    write(site / "index.html", [gallery.html(list(entries.values())).encode()])
-    return Gallery(site / "index.html", len(entries), tuple(left_out))
+    index = site / "index.html"
+    write(index, [gallery.html(list(entries.values())).encode()])
+    return GalleryResult(not left_out, str(index), len(entries), tuple(left_out))
 
 
 def _bundle(path: Path, site: Path) -> tuple[str, Entry]:

@@ -19,13 +19,13 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
 from analysis.suite.manifest import canonical_sha256
 from contract import strict_json
+from contract.command_results import Identifying
 from contract.errors import ControllerError
 from contract.files import write, write_json
 from controller import seal
@@ -75,15 +75,6 @@ SECRET = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Found:
-    """Something that identifies: its kind in words, the text, and the files that it stands in."""
-
-    kind: str
-    text: str
-    files: tuple[str, ...]
-
-
 def secrets(folder: Path) -> list[str]:
     """The sealed files that hold what looks like a password or a private key."""
     return [
@@ -93,10 +84,14 @@ def secrets(folder: Path) -> list[str]:
     ]
 
 
-def identifying(folder: Path) -> list[Found]:
+def identifying(folder: Path) -> list[Identifying]:
     """All that is found in the sealed files of a suite, by kind and text."""
     kinds: dict[str, str] = {}
-    contents = {path: _text(path) for path in seal.files(folder) if path.suffix != ".parquet"}
+    contents = {
+        path: _decoded(path.read_bytes())
+        for path in seal.files(folder)
+        if path.suffix != ".parquet"
+    }
     for path, text in contents.items():
         if path.name == RAW:
             for one in _of_raw(path.read_bytes()):
@@ -114,17 +109,18 @@ def identifying(folder: Path) -> list[Found]:
     suite_id = folder.name
     if any(kind == "host name" and one in suite_id for one, kind in named.items()):
         named[suite_id] = "suite's name"
-    found = [
-        Found(kind, one, tuple(str(p.relative_to(folder)) for p, t in contents.items() if one in t))
-        for one, kind in named.items()
-    ]
-    return sorted((f for f in found if f.files), key=lambda f: (f.kind, f.text))
+    found = []
+    for one, kind in named.items():
+        files = [str(path.relative_to(folder)) for path, text in contents.items() if one in text]
+        if files:
+            found.append(Identifying(kind, one, tuple(files)))
+    return sorted(found, key=lambda one: (one.kind, one.text))
 
 
 class Pseudonyms:
     """One for each of the texts that were found."""
 
-    def __init__(self, found: Sequence[Found], key: bytes) -> None:
+    def __init__(self, found: Sequence[Identifying], key: bytes) -> None:
         self._key = key
         self._kinds = {one.text: one.kind for one in found}
         longest = sorted(self._kinds, key=len, reverse=True)
@@ -182,7 +178,7 @@ class Pseudonyms:
         return bytes(replaced)
 
 
-def anonymise(folder: Path, found: Sequence[Found]) -> Path:
+def anonymise(folder: Path, found: Sequence[Identifying]) -> Path:
     """Put pseudonyms in place of what was found in a suite's folder, a copy; its new path.
 
     Sums within it (of the plan, of runs) are made anew, and so is the manifest, which says so.
@@ -205,7 +201,7 @@ def anonymise(folder: Path, found: Sequence[Found]) -> Path:
             before = path.read_bytes()
             text = made.text(_decoded(before))
             text = re.sub(r"\b[0-9a-f]{64}\b", lambda match: sums.get(match[0], match[0]), text)
-            after = _encoded(text)
+            after = text.encode("utf-8", "surrogateescape")
             if after != before:
                 sums[hashlib.sha256(before).hexdigest()] = hashlib.sha256(after).hexdigest()
                 write(path, [after], sync=False)
@@ -290,13 +286,5 @@ def _documents(path: Path, text: str) -> Iterator[Any]:
             continue
 
 
-def _text(path: Path) -> str:
-    return _decoded(path.read_bytes())
-
-
 def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

@@ -18,7 +18,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,12 +35,12 @@ from analysis.suite import group, manifest
 from analysis.suite.manifest import Findings
 from analysis.suite.suite_folder import suite_id
 from contract import schema, strict_json
+from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
 from contract.files import write, write_json
 from contract.places import SHARE, version
 from controller import identifying, seal, suite_folder
-from controller.identifying import Found
 
 FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
 ABOUT = "bundle.json"
@@ -52,17 +52,7 @@ DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json", "bud
 PIECE = 1 << 20
 
 
-@dataclass(frozen=True)
-class Published:
-    """A bundle: where it is, its bytes and their SHA-256, and the suite's name in it."""
-
-    path: Path
-    suite_id: str
-    size_bytes: int
-    sha256: str
-
-
-def identified(folder: Path) -> list[Found]:
+def identified(folder: Path) -> list[Identifying]:
     """What of a suite identifies; raises ControllerError where it is not ready to be published."""
     if group.is_group(folder):
         raise ControllerError(f"{folder} is a group of suites: publish each of them by itself.")
@@ -91,7 +81,7 @@ def identified(folder: Path) -> list[Found]:
 NAMED = 3  # files that are named with each
 
 
-def listing(found: Sequence[Found], anonymous: bool) -> list[str]:
+def listing(found: Sequence[Identifying], anonymous: bool) -> list[str]:
     """What identifies, line by line, and what becomes of it."""
     if not found:
         return ["Nothing was found that identifies a person or a machine."]
@@ -109,8 +99,8 @@ def default_name(folder: Path, anonymous: bool) -> str:
 
 
 def publish(
-    folder: Path, out: Path, found: Sequence[Found], anonymous: bool, authors: Sequence[str] = ()
-) -> Published:
+    folder: Path, out: Path, found: Sequence[Identifying], anonymous: bool, authors: Sequence[str]
+) -> PublishResult:
     """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError."""
     if out.exists():
         raise ControllerError(f"{out} exists already: name another file, or remove it.")
@@ -128,17 +118,19 @@ def publish(
         if before is not None:
             _require_same_figures(before, made)
         replaced = Counter(one.kind for one in found if anonymous)
+        marked = anonymous
         if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
-            anonymous |= about(folder).anonymous
+            marked |= about(folder).anonymous
             replaced.update(about(folder).replaced)
-        _describe(copy, made, anonymous, replaced, authors or AUTHORS)
+        _describe(copy, made, marked, replaced, authors or AUTHORS)
         packed = Path(temporary) / "bundle"
         with packed.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
             pack.pack(copy, file)  # type: ignore[arg-type]  # it only writes
         out.parent.mkdir(parents=True, exist_ok=True)
         with packed.open("rb") as source:
             sha256 = write(out, iter(lambda: source.read(PIECE), b""))
-        return Published(out, made.suite.suite_id, out.stat().st_size, sha256)
+        size_bytes, suite = out.stat().st_size, made.suite.suite_id
+        return PublishResult(True, str(out), suite, size_bytes, sha256, anonymous, tuple(found))
 
 
 def _require_same_figures(before: Results, after: Results) -> None:

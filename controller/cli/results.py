@@ -12,7 +12,6 @@ from contract.command_results import (
     CompareResult,
     ContrastResult,
     GalleryResult,
-    Identifying,
     NotebookResult,
     PairCompared,
     PublishResult,
@@ -157,12 +156,8 @@ def publish(
         place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
         made = publishing.publish(folder, place, found, anonymous, author or ())
     size = f"{made.size_bytes / 1e6:.2f} MB"
-    say(f"bundle: {made.path} ({size})\nSHA-256: {made.sha256}")
-    listed = tuple(Identifying(one.kind, one.text, one.files) for one in found)
-    return PublishResult(
-        *(True, str(made.path), made.suite_id, made.size_bytes, made.sha256),
-        *(anonymous, listed),
-    )
+    say(f"bundle: {made.bundle} ({size})\nSHA-256: {made.sha256}")
+    return made
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -284,7 +279,7 @@ def gallery(
     for problem in made.left_out:
         complain(problem)
     say(f"gallery: {made.index} ({made.entries} entries)")
-    return GalleryResult(not made.left_out, str(made.index), made.entries, made.left_out)
+    return made
 
 
 def _kept(paths: Sequence[Path]) -> list[Path]:

@@ -20,11 +20,12 @@ import pytest
 import yaml
 
 from analysis.suite.manifest import canonical_sha256
+from contract.command_results import Identifying as Found
 from contract.places import ROOT
 from controller import identifying, publish, seal
 from controller.cli import man
 from controller.cli.app import main
-from controller.identifying import Found, Pseudonyms
+from controller.identifying import Pseudonyms
 from instrumentation.meters.answers import Answer, Answers, envelope
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite

@@ -191,7 +191,7 @@ def measure(quick: bool = False) -> list[Figure]:
         found = of_page(tab, build(suite).page, quick)
         if not quick:  # it makes the examples' reports anew
             site = gallery.build(ROOT / "data" / "examples", Path(folder) / "site")
-            found += of_page(tab, site.index, use=FILTERED, what="the gallery")
+            found += of_page(tab, Path(site.index), use=FILTERED, what="the gallery")
         return found
 
 
