@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from analysis.stats.planning import PILOT
 from analysis.suite.records import joint
 from contract.errors import ControllerError
-from contract.files import write, write_json
+from contract.files import write
 from contract.interrupts import term_interrupts, uninterrupted
 from contract.journal import boot_id
 from contract.measured_command import CommandDocument, CommandResult
@@ -180,33 +178,16 @@ class _Measurement:
             yield "The meter was recorded on this machine, and its recorder is part of the joules."
 
     def _tell(self, found: CommandDocument) -> None:
-        if self._options.export_json is not None:
-            _written(self._options.export_json, found)
-        if self._options.export_markdown is not None:
-            text = show.markdown(found)
+        options = self._options
+        document = json.dumps(asdict(found), ensure_ascii=False, indent=1)
+        for path, text in (
+            (options.export_json, f"{document}\n"),
+            (options.export_markdown, show.markdown(found)),
+        ):
             try:
-                write(self._options.export_markdown, [text.encode()])
+                if path is not None:
+                    write(path, [text.encode()])
             except OSError as error:
-                raise _unwritable(self._options.export_markdown, error) from None
-        if self._options.json:
-            print(json.dumps(asdict(found), ensure_ascii=False, indent=1))
-        else:
-            print(printable_lines(show.text(found)))
-        sys.stdout.flush()
-
-
-def printable_lines(text: str) -> str:
-    """Names of commands may hold what a terminal would obey."""
-    return "\n".join(printable(line) for line in text.split("\n"))
-
-
-def _written(path: Path, found: CommandDocument) -> None:
-    document: Mapping[str, object] = asdict(found)
-    try:
-        write_json(path, document)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: OSError) -> ControllerError:
-    return ControllerError(f"{path} cannot be written: {error.strerror}.")
+                raise ControllerError(f"{path} cannot be written: {error.strerror}.") from None
+        # Names of commands may hold what a terminal would obey.
+        print(document if options.json else printable(show.text(found)), flush=True)

@@ -12,9 +12,6 @@ from typing import Any
 from contract.errors import ControllerError
 
 SHELL = "/bin/sh"
-RUNS, MOST_RUNS = 10, 1000
-REST_S = 2.0
-MARGIN = 0.02  # as of a suite: a change that is too small to matter
 
 
 @dataclass(frozen=True)
@@ -56,15 +53,15 @@ class MeasureOptions:
     `prepare` has one command for all or one for each; `meters` are entries of a resolved target.
     """
 
-    runs: int = RUNS
+    runs: int = 10
     precision: float | None = None
-    most_runs: int = MOST_RUNS
+    most_runs: int = 1000
     warmup: int = 0
-    rest_s: float = REST_S
+    rest_s: float = 2.0
     prepare: Sequence[Command] = ()
     cleanup: Sequence[Command] = ()
     seed: int | None = None
-    margin: float = MARGIN
+    margin: float = 0.02  # as of a suite: a change that is too small to matter
     ignore_failure: bool = False
     show_output: bool = False
     input: Path | None = None
