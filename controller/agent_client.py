@@ -143,9 +143,7 @@ class AgentClient:
         return self._told(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
 
     def _told(self, done: Done) -> bytes:
-        if done.returncode:
-            raise ControllerError(remote.why(self._target, done))
-        return done.stdout
+        return remote.told(self._target, done)
 
 
 def _run(argv: Sequence[str], limit_s: float) -> Done:

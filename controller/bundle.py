@@ -136,9 +136,7 @@ def send(target: Mapping[str, Any], files: Mapping[PurePosixPath, bytes]) -> boo
     Raises ControllerError, one sentence.
     """
     done = remote.run(target, ["sh", "-c", SEND], stdin=pack(files))
-    if done.returncode:
-        raise ControllerError(remote.why(target, done))
-    return done.stdout.strip() == b"changed"
+    return remote.told(target, done).strip() == b"changed"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

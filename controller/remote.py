@@ -206,6 +206,13 @@ def run(
     )
 
 
+def told(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> bytes:
+    """What a command there printed. Raises ControllerError where it failed."""
+    if done.returncode:
+        raise ControllerError(why(target, done))
+    return done.stdout
+
+
 def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
     """A sentence on a command that failed: what ssh said in words for people, or its last line."""
     name = address(target)

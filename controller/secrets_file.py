@@ -191,10 +191,7 @@ def remove(target: Mapping[str, Any]) -> bool:
 
 
 def _changed(target: Mapping[str, Any], command: Sequence[str], stdin: bytes) -> bool:
-    done = remote.run(target, command, stdin=stdin)
-    if done.returncode:
-        raise ControllerError(remote.why(target, done))
-    return bool(done.stdout.strip())
+    return bool(remote.told(target, remote.run(target, command, stdin=stdin)).strip())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

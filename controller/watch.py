@@ -95,9 +95,7 @@ class RemoteSuite(Source):
         self._failure = ""
         self._stop = threading.Event()
         done = remote.run(target, ["cat", f"{remote.suite_dir(suite_id)}/plan.json"])
-        if done.returncode:
-            raise ControllerError(remote.why(target, done))
-        (folder / "plan.json").write_bytes(done.stdout)
+        (folder / "plan.json").write_bytes(remote.told(target, done))
         suite = plan.load(folder / "plan.json")
         self._board = Board(suite, folder, lambda _: None, screen=False)
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -202,10 +200,8 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
         )
     for target in resolved.targets:
         command = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating"]
-        done = remote.run(target, [*command, f"{UNIT}*"])
-        if done.returncode:
-            raise ControllerError(remote.why(target, done))
-        for unit in (line.split()[0] for line in done.stdout.decode().splitlines() if line.strip()):
+        listed = remote.told(target, remote.run(target, [*command, f"{UNIT}*"])).decode()
+        for unit in (line.split()[0] for line in listed.splitlines() if line.strip()):
             suite_id = unit.removeprefix(UNIT).removesuffix(SERVICE)
             if not names.safe(suite_id):
                 continue  # no suite of ours
