@@ -31,22 +31,19 @@ EXAMPLES = {
     "fde verify --json": "check its sums and figures, for a program",
 }
 EXIT_STATUS = {
-    0: "done",
-    1: "refused or failed, with one sentence on standard error",
-    2: "wrong usage",
-    130: "interrupted; what was measured is kept",
+    "0": "done",
+    "1": "refused or failed, with one sentence on standard error",
+    "2": "wrong usage",
+    "130": "interrupted; what was measured is kept",
 }
 ENVIRONMENT = {
     "FDE_INVENTORY": "stands in for --inventory",
     "FDE_BUILD": "where resolved targets, checks, proofs and figures of compare and trace go",
 }
+TABLES = {"Examples": EXAMPLES, "Exit status": EXIT_STATUS, "Environment": ENVIRONMENT}
 EPILOG = "\n\n".join(
     f"[bold]{title}[/]\n\n" + "\n".join(f"{key}: {text}" for key, text in entries.items())
-    for title, entries in (
-        ("Examples", EXAMPLES),
-        ("Exit status", EXIT_STATUS),
-        ("Environment", ENVIRONMENT),
-    )
+    for title, entries in TABLES.items()
 )
 
 app = typer.Typer(

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from contract.command_results import COMMANDS
-from controller.cli.app import ENVIRONMENT, EXAMPLES, EXIT_STATUS, app
+from controller.cli.app import TABLES, app
 
 PICTURE_COLUMNS = 110
 # Rich's picture loads its fonts from the network.
@@ -63,7 +63,7 @@ def parameters(command: Any) -> Iterator[tuple[str, str]]:
 def markdown() -> str:
     """docs/commands.md."""
     text = HEAD
-    for title, entries in _tables().items():
+    for title, entries in TABLES.items():
         text += f"\n## {title}\n| | |\n|---|---|\n"
         text += "".join(f"| `{key}` | {said} |\n" for key, said in entries.items())
     for name, command in commands().items():
@@ -101,7 +101,7 @@ def pages() -> dict[str, str]:
     lines += [".SH SYNOPSIS", ".B fde", "COMMAND [OPTIONS] [ARGS]", ".SH DESCRIPTION"]
     lines += [_roff(str(app.info.help)), ".SH COMMANDS"]
     lines += _entries({f"fde-{name}(1)": command.help for name, command in known.items()})
-    for title, entries in _tables().items():
+    for title, entries in TABLES.items():
         lines += [f".SH {title.upper()}", *_entries(entries)]
     found = {"fde.1": _page("fde", lines)}
     for name, command in known.items():
@@ -113,14 +113,6 @@ def pages() -> dict[str, str]:
         lines += [".SH SEE ALSO", ".BR fde (1)"]
         found[f"fde-{name}.1"] = _page(f"fde-{name}", lines)
     return found
-
-
-def _tables() -> dict[str, dict[str, str]]:
-    return {
-        "Examples": EXAMPLES,
-        "Exit status": {str(code): text for code, text in EXIT_STATUS.items()},
-        "Environment": ENVIRONMENT,
-    }
 
 
 def _page(name: str, lines: list[str]) -> str:
