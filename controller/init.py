@@ -99,6 +99,8 @@ def at_terminal(question: str, hidden: bool) -> str:
 
 def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult:
     """Write the inventory; `ask` is None where nobody is to be asked. Raises ControllerError."""
+    from instrumentation.ports import all_ports, what_is_here
+
     if (folder / "hosts.yml").exists() and not options.replace:
         raise ControllerError(
             f"There is an inventory in {folder}: name another folder, or say --replace (its "
@@ -109,7 +111,8 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
     for disk in seen["disks"]:
         _show(disk, say)
     roles = _chosen(seen["disks"], options.roles, ask)
-    ports = _ports(say)
+    say(what_is_here())
+    ports = all_ports()
     meters = meters or _found_meters(ports, options, ask)
     for name, found in probe.all_of(meters).items():
         watts = ", ".join(f"{channel} {power_w:.3g} W" for channel, power_w in found.watts.items())
@@ -196,13 +199,6 @@ def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> di
 def _factory(disk: Mapping[str, Any]) -> bool:
     """A self-encrypting disk that nobody owns and that has neither table nor signature."""
     return disk["opal"] is not None and not disk["opal"]["owned"] and not disk["known"]
-
-
-def _ports(say: Say) -> list[Any]:
-    from instrumentation.ports import all_ports, what_is_here
-
-    say(what_is_here())
-    return all_ports()
 
 
 def usb_ids() -> list[str]:

@@ -46,13 +46,8 @@ class RecorderProcess:
         """Start it; with `wait` the meter was heard before and is waited for. Raises OSError."""
         self._told.parent.mkdir(parents=True, exist_ok=True)
         self._told.unlink(missing_ok=True)  # of an earlier one: it would say "recording"
-        argv = [
-            sys.executable,
-            "-m",
-            "instrumentation.recorder",
-            "--meter",
-            json.dumps(self._meter),
-        ]
+        argv = [sys.executable, "-m", "instrumentation.recorder"]
+        argv += ["--meter", json.dumps(self._meter)]
         argv += ["--out", str(self._folder), "--status", str(self._told)]
         argv += ["--outlive", str(OUTLIVE_S), *(["--wait"] if wait else [])]
         if self._words >= 0:

@@ -292,9 +292,8 @@ def write(path: Path, found: Sequence[Mapping[str, Any]], where: Mapping[str, An
     path.parent.mkdir(parents=True, exist_ok=True)
     print(f"\n{'figure':<40} {'value':>8} {'unit':<4} {'target':>8}  meets")
     for row in found:
-        target = "" if row["target"] is None else f"{row['target']:g}"
-        meets = {True: "yes", False: "no", None: ""}[row["meets"]]
-        print(f"{row['figure']:<40} {row['value']:8.2f} {row['unit']:<4} {target:>8}  {meets}")
+        met = "yes" if row["meets"] else "no"
+        print(f"{row['figure']:<40} {row['value']:8.2f} {row['unit']:<4} {row['target']:8g}  {met}")
     path.write_text(json.dumps(list(found), indent=2) + "\n", encoding="utf-8")
     beside = path.with_suffix(".machine.json")
     beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
