@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import fio
-from workloads.base import Assets, Context, Needs, Parameters, Workload
+from workloads.base import Context
 
 MIB = fio.MIB
 SEQUENTIAL_BYTES, RANDOM_BYTES = 4 * MIB, 4096
 
 
-class AccessPatterns(Workload):
+class AccessPatterns(fio.OnOneFile):
     """Phases `write-sequential`, `read-sequential` (4 MiB), `write-random`, `read-random` (4 KiB).
 
     All on one file, laid out before with data that zlib cannot make smaller, so that every write
@@ -24,7 +23,6 @@ class AccessPatterns(Workload):
 
     name = "access_patterns"
     summary = "4 MiB sequential and 4 KiB random access, written and read"
-    program = "fio"
     parameters = (
         Parameter("file_mib", 1024, "MiB", "size of the test file", minimum=4),
         Parameter("passes", 1, "", "times that a sequential phase goes over the file", minimum=1),
@@ -34,22 +32,12 @@ class AccessPatterns(Workload):
         *fio.io_parameters("psync", 1),
     )
     small: ClassVar = {"file_mib": 4, "random_mib": 1, "random_seconds": 0.2}
-    programs = ("fio",)
-
-    def check(self, parameters: Parameters) -> None:
-        fio.check_engine(parameters)
-
-    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        return Needs(disk_bytes=int(parameters["file_mib"]) * MIB)
-
-    def prepare(self, context: Context) -> None:
-        fio.lay_out(context, _file(context), int(context.parameters["file_mib"]) * MIB)
-        fio.direct_bytes(_file(context))
 
     def run(self, context: Context) -> None:
         for order in ("sequential", "random"):
             for way in ("write", "read"):
-                fio.measure(context, f"{way}-{order}", _file(context), job(context, way, order))
+                file = fio.test_file(context)
+                fio.measure(context, f"{way}-{order}", file, job(context, way, order))
 
 
 def job(context: Context, way: str, order: str) -> fio.Job:
@@ -59,7 +47,7 @@ def job(context: Context, way: str, order: str) -> fio.Job:
     return fio.Job(
         pattern=f"rand{way}" if random else way,
         block_bytes=RANDOM_BYTES if random else SEQUENTIAL_BYTES,
-        area_bytes=int(parameters["file_mib"]) * MIB,
+        area_bytes=fio.file_bytes(parameters),
         passes=1 if random else int(parameters["passes"]),
         at_most_bytes=int(parameters["random_mib"]) * MIB if random else 0,
         seconds=float(parameters["random_seconds"]) if random else 0,
@@ -68,7 +56,3 @@ def job(context: Context, way: str, order: str) -> fio.Job:
         engine=str(parameters["engine"]),
         depth=int(parameters["depth"]),
     )
-
-
-def _file(context: Context) -> Path:
-    return context.disk / "test-file"

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import fio, lists
-from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, WorkloadError
 
 KIB, MIB = fio.KIB, fio.MIB
 SECTOR_BYTES = 512  # of which /sys counts sizes, whatever the disk's own
@@ -25,7 +25,7 @@ PAPER_STEPS = (
 )
 
 
-class BlockSizes(Workload):
+class BlockSizes(fio.OnOneFile):
     """Phases `write.<n>B` and `read.<n>B` for each size, then `access.read` and `burst.read`.
 
     Sequential direct I/O on one file, over and over it for `seconds`. The paper does not say how
@@ -39,7 +39,6 @@ class BlockSizes(Workload):
 
     name = "block_sizes"
     summary = "throughput and operations from 512 B to 64 MiB, access time, burst rate"
-    program = "fio"
     parameters = (
         Parameter("file_mib", 256, "MiB", "size of the test file", minimum=1),
         Parameter("steps", PAPER, "", "sizes in bytes; paper: its 21", several=True),
@@ -53,28 +52,25 @@ class BlockSizes(Workload):
         *fio.io_parameters("libaio", 4),
     )
     small: ClassVar = {"file_mib": 1, "steps": "65536", "seconds": 0.1}
-    programs = ("fio",)
 
     def check(self, parameters: Parameters) -> None:
-        fio.check_engine(parameters)
+        super().check(parameters)
         steps(parameters)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         return Needs(
-            disk_bytes=_file_bytes(parameters),
+            disk_bytes=fio.file_bytes(parameters),
             memory_bytes=max(steps(parameters)) * int(parameters["depth"]),
         )
 
-    def prepare(self, context: Context) -> None:
-        fio.lay_out(context, _file(context), _file_bytes(context.parameters))
-
     def run(self, context: Context) -> None:
-        unit = fio.direct_bytes(_file(context))
+        file = fio.test_file(context)
+        unit = fio.direct_bytes(file)
         for size in steps(context.parameters):
             if _left_out(context, f"write.{size}B, read.{size}B", size, unit):
                 continue
             for way in ("write", "read"):
-                fio.measure(context, f"{way}.{size}B", _file(context), _step(context, way, size))
+                fio.measure(context, f"{way}.{size}B", file, _step(context, way, size))
         seconds = float(context.parameters["seconds"])
         size = int(context.parameters["access_bytes"])
         if not _left_out(context, "access.read", size, unit):
@@ -84,13 +80,13 @@ class BlockSizes(Workload):
         size = int(context.parameters["burst_kib"]) * KIB
         if not _left_out(context, "burst.read", size, unit):
             burst = fio.Job("read", size, size, seconds=seconds, repeat=True)
-            fio.measure(context, "burst.read", _file(context), burst)
+            fio.measure(context, "burst.read", file, burst)
 
 
 def steps(parameters: Parameters) -> tuple[int, ...]:
     """The sizes in bytes; WorkloadError for what is none, or larger than the file."""
     wanted = parameters["steps"]
-    file_bytes = _file_bytes(parameters)
+    file_bytes = fio.file_bytes(parameters)
     what = f"steps of block_sizes that are not {PAPER}"
     sizes = PAPER_STEPS if wanted == PAPER else tuple(lists.numbers(what, wanted))
     if min(sizes) < 512 or max(sizes) > file_bytes:
@@ -116,7 +112,7 @@ def _step(context: Context, way: str, size: int) -> fio.Job:
     return fio.Job(
         way,
         size,
-        _file_bytes(context.parameters),
+        fio.file_bytes(context.parameters),
         seconds=float(context.parameters["seconds"]),
         repeat=True,
         fsync=way == "write",
@@ -132,7 +128,7 @@ def access_area(context: Context) -> tuple[Path, int]:
     Raises WorkloadError where the file system has no device of its own, as Btrfs.
     """
     if context.parameters["access_area"] == "file":
-        return _file(context), _file_bytes(context.parameters)
+        return fio.test_file(context), fio.file_bytes(context.parameters)
     number = context.disk.stat().st_dev
     known = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     try:
@@ -147,11 +143,3 @@ def access_area(context: Context) -> tuple[Path, int]:
             "over all of it cannot be measured: set access_area to file."
         )
     return device, sectors * SECTOR_BYTES
-
-
-def _file_bytes(parameters: Parameters) -> int:
-    return int(parameters["file_mib"]) * MIB
-
-
-def _file(context: Context) -> Path:
-    return context.disk / "test-file"

@@ -11,7 +11,7 @@ from typing import Any
 
 from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Context, Parameters, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 from workloads.held import Held
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -68,6 +68,34 @@ def check_engine(parameters: Parameters) -> None:
             f"The engine psync has one request in flight, not {depth}: "
             "set depth to 1, or engine to libaio."
         )
+
+
+class OnOneFile(Workload):
+    """fio on one file of `file_mib`, which is laid out before; `io_parameters` are among its own.
+
+    Raises WorkloadError where the file system does no direct I/O.
+    """
+
+    program = "fio"
+    programs = ("fio",)
+
+    def check(self, parameters: Parameters) -> None:
+        check_engine(parameters)
+
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
+        return Needs(disk_bytes=file_bytes(parameters))
+
+    def prepare(self, context: Context) -> None:
+        lay_out(context, test_file(context), file_bytes(context.parameters))
+        direct_bytes(test_file(context))
+
+
+def test_file(context: Context) -> Path:
+    return context.disk / "test-file"
+
+
+def file_bytes(parameters: Parameters) -> int:
+    return int(parameters["file_mib"]) * MIB
 
 
 def lay_out(context: Context, path: Path, size_bytes: int) -> None:

@@ -10,18 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import fio, lists
-from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.base import Context, Parameters, WorkloadError
 
-KIB, MIB = fio.KIB, fio.MIB
 ALL = "all"
 
 
-class Scaling(Workload):
+class Scaling(fio.OnOneFile):
     """Phases `write.<n>t` and `read.<n>t` by threads, then `write.<n>q` and `read.<n>q` by depth.
 
     Each thread goes over a part of its own of one file, again and again for `seconds`, with `depth`
@@ -31,7 +29,6 @@ class Scaling(Workload):
 
     name = "scaling"
     summary = "direct I/O by 1 to all threads and by queue depth"
-    program = "fio"
     parameters = (
         Parameter("file_mib", 256, "MiB", "size of the test file", minimum=4),
         Parameter("block_kib", 128, "KiB", "size of a request", minimum=4),
@@ -41,24 +38,16 @@ class Scaling(Workload):
         *fio.io_parameters("libaio", 1),
     )
     small: ClassVar = {"file_mib": 4, "threads": "1,2", "depths": "2", "seconds": 0.1}
-    programs = ("fio",)
 
     def check(self, parameters: Parameters) -> None:
-        fio.check_engine(parameters)
+        super().check(parameters)
         if parameters["engine"] == "psync" and max(_depths(parameters), default=1) > 1:
             raise WorkloadError("The engine psync has one request in flight: leave depths empty.")
-        most = int(parameters["file_mib"]) * MIB // (int(parameters["block_kib"]) * KIB)
+        most = fio.file_bytes(parameters) // _block_bytes(parameters)
         if max(_threads(parameters)) > most:
             raise WorkloadError(
                 f"The file of scaling has {most} requests, fewer than threads: enlarge file_mib."
             )
-
-    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        return Needs(disk_bytes=int(parameters["file_mib"]) * MIB)
-
-    def prepare(self, context: Context) -> None:
-        fio.lay_out(context, _file(context), int(context.parameters["file_mib"]) * MIB)
-        fio.direct_bytes(_file(context))
 
     def run(self, context: Context) -> None:
         for step, job in steps(context.parameters):
@@ -66,12 +55,12 @@ class Scaling(Workload):
                 writes = way == "write"
                 fresh = writes and bool(context.parameters["fresh"])
                 own = replace(job, pattern=way, fsync=writes, fresh=fresh)
-                fio.measure(context, f"{way}.{step}", _file(context), own)
+                fio.measure(context, f"{way}.{step}", fio.test_file(context), own)
 
 
 def steps(parameters: Parameters) -> Iterator[tuple[str, fio.Job]]:
     """The number of each step with its unit, and what fio does in it, reading."""
-    block_bytes, file_bytes = int(parameters["block_kib"]) * KIB, int(parameters["file_mib"]) * MIB
+    block_bytes, file_bytes = _block_bytes(parameters), fio.file_bytes(parameters)
     whole = fio.Job(
         pattern="read",
         block_bytes=block_bytes,
@@ -97,5 +86,5 @@ def _depths(parameters: Parameters) -> list[int]:
     return sorted(lists.numbers("depths of scaling", parameters["depths"], optional=True))
 
 
-def _file(context: Context) -> Path:
-    return context.disk / "test-file"
+def _block_bytes(parameters: Parameters) -> int:
+    return int(parameters["block_kib"]) * fio.KIB
