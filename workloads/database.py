@@ -9,8 +9,6 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,13 +54,10 @@ class Instance:
 
     def execute(self, statement: str) -> str:
         """Run one SQL statement as root and return what the client prints."""
-        return programs.run(self._client(statement))
+        return programs.run(self.client(statement))
 
-    def held(self, statement: str) -> AbstractContextManager[Callable[[], str]]:
-        """`execute` in two steps, as `programs.held` does it."""
-        return programs.held(self._client(statement))
-
-    def _client(self, statement: str) -> programs.Command:
+    def client(self, statement: str) -> programs.Command:
+        """How the client is called for it."""
         where = [f"--socket={self.socket_path}", "--user=root"]
         options = ["--no-defaults", *NO_TLS, *where, "--batch", "--skip-column-names"]
         return [self.binaries.client, *options, "-e", statement]

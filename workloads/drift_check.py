@@ -36,9 +36,8 @@ class DriftCheck(Workload):
         programs.cold_start(context, ["sysbench", "cpu", "help"])
         threads = len(os.sched_getaffinity(0))
         options = [f"--threads={threads}", f"--time={seconds}", f"--rand-seed={context.seed}"]
-        busy = programs.held(["sysbench", "cpu", *options, "run"], timeout_s=10 * seconds + 60)
-        with busy as go, context.phase("busy") as work:
-            output = go()
+        busy = ["sysbench", "cpu", *options, "run"]
+        work, output = programs.measured(context, "busy", busy, timeout_s=10 * seconds + 60)
         work.add(events=counted(output))
 
 

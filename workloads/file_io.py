@@ -118,8 +118,7 @@ def _measure(
     dropping = context.parameters["between_files"] == "drop-caches"
     between = programs.DROP_CACHES if dropping else ""
     script = programs.script(context.scratch / phase, commands, rounds, between=between)
-    with programs.held(script, name="dd") as go, context.phase(phase) as work:
-        output = go()
+    work, output = programs.measured(context, phase, script, name="dd")
     lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
     (context.kept / f"dd-{phase}.txt").write_text("".join(lines), encoding="utf-8")
     work.add(bytes=rounds * size_bytes, files=rounds * len(commands))

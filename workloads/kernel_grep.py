@@ -66,11 +66,10 @@ class KernelGrep(Workload):
         found: list[int] = []
         for number, tree in enumerate(copies, start=1):
             programs.cold_start(context, ["grep", "--version"], ["wc", "--version"])
+            search = _search(word, tree)
             if context.parameters["cache"] == "warm":
-                programs.run(*_search(word, tree), ok=FOUND_OR_NOT)
-            search = programs.held(*_search(word, tree), ok=FOUND_OR_NOT)
-            with search as go, context.phase(f"grep-{number}") as work:
-                lines = go()
+                programs.run(*search, ok=FOUND_OR_NOT)
+            work, lines = programs.measured(context, f"grep-{number}", *search, ok=FOUND_OR_NOT)
             found.append(int(lines))
             work.add(**amounts, matches=found[-1])
         if not all(found):

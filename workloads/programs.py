@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from workloads.base import Context, WorkloadError
+from workloads.base import Context, Work, WorkloadError
 
 Argument = str | Path
 Command = Sequence[Argument]
@@ -144,6 +144,15 @@ def script(path: Path, commands: Sequence[Command], rounds: int = 1, between: st
     loop = ["n=0", f"while [ $n -lt {rounds} ]; do", *lines, "n=$((n+1))", "done"]
     path.write_text("\n".join(["exec 2>&1", "set -e", *loop, ""]), encoding="utf-8")
     return ["sh", path]
+
+
+def measured(context: Context, phase: str, *commands: Command, **how: Any) -> tuple[Work, str]:
+    """Programs as a phase, `held` with what else that takes: its work, still to be counted, and
+    what the last one prints.
+    """
+    with held(*commands, **how) as go, context.phase(phase) as work:
+        output = go()
+    return work, output
 
 
 def cold_start(context: Context, *commands: Command) -> None:

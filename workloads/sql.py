@@ -84,24 +84,14 @@ class Sql(Workload):
         sysbench = _sysbench(context, server)
 
         _warm_up(context, server)
-        create = server.held(f"CREATE DATABASE {DATABASE}")
-        with create as go, context.phase("create") as work:
-            go()
-        work.add(queries=1)
-
-        with programs.held([*sysbench, "prepare"]) as go, context.phase("load") as work:
-            go()
-        work.add(rows=rows)
-
+        create = server.client(f"CREATE DATABASE {DATABASE}")
+        programs.measured(context, "create", create)[0].add(queries=1)
+        programs.measured(context, "load", [*sysbench, "prepare"])[0].add(rows=rows)
         _warm_up(context, server)
-        with programs.held([*sysbench, "run"]) as go, context.phase("query") as work:
-            output = go()
+        work, output = programs.measured(context, "query", [*sysbench, "run"])
         work.add(**counted(output, events))
-
-        drop = server.held(f"DROP DATABASE {DATABASE}")
-        with drop as go, context.phase("drop") as work:
-            go()
-        work.add(queries=1)
+        drop = server.client(f"DROP DATABASE {DATABASE}")
+        programs.measured(context, "drop", drop)[0].add(queries=1)
 
     def cleanup(self, context: Context) -> None:  # noqa: ARG002
         if self._server is not None:

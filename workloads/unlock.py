@@ -163,9 +163,7 @@ def _suspend_disk(context: Context) -> None:
 
 def _measure(context: Context, phase: str, commands: list[programs.Command], times: int) -> None:
     script = programs.script(context.scratch / phase, commands)
-    with programs.held(script, name="cryptsetup") as go, context.phase(phase) as work:
-        go()
-    work.add(operations=times)
+    programs.measured(context, phase, script, name="cryptsetup")[0].add(operations=times)
 
 
 def _made(context: Context, way: str, tpm: str) -> Path:
