@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads import access_patterns, block_sizes, fio, held, programs, registry, scaling
+from workloads import access_patterns, block_sizes, fio, programs, registry, scaling
 from workloads.base import Context, WorkloadError
 from workloads.child import ROOT
 from workloads.tests import contract
@@ -24,7 +24,7 @@ KIB, MIB = 1024, 1024 * 1024
 HOLDER = """
 import sys, time
 from pathlib import Path
-from workloads.held import Held
+from workloads.fio import Held
 with Held(sys.argv[2:], Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -48,9 +48,9 @@ def laid(root: Path) -> tuple[Context, Path]:
     return context, context.disk / "file"
 
 
-def holding(laid: tuple[Context, Path], job: fio.Job) -> held.Held:
+def holding(laid: tuple[Context, Path], job: fio.Job) -> fio.Held:
     context, file = laid
-    return held.Held(fio.command(file, job, context.seed), context.scratch)
+    return fio.Held(fio.command(file, job, context.seed), context.scratch)
 
 
 def option(argv: list[str], name: str) -> str | None:
