@@ -31,24 +31,17 @@ class Child:
         self._module, self._place, self._environment = module, place, environment
 
     def __enter__(self) -> Self:
-        self._errors = os.fdopen(os.memfd_create("stderr"), "w+b")
         command = [sys.executable, "-B", "-m", f"workloads.children.{self._module}"]
-        self._process = subprocess.Popen(
-            [*command, str(os.getpid()), str(self._place)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=dict(self._environment or programs.environment()),
-            start_new_session=True,
-        )
+        command += [str(os.getpid()), str(self._place)]
+        environ = self._environment or programs.environment()
+        self._started = programs.start(command, subprocess.PIPE, environ, cwd=ROOT)
+        self._process = self._started.process
         return self
 
     def __exit__(self, *_: object) -> None:
-        programs.kill_group(self._process)
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream:
-                stream.close()
+        self._started.close()
+        if self._process.stdin:
+            self._process.stdin.close()
 
     def ask(self, do: str, **request: object) -> dict[str, Any]:
         """Have a request answered or a task laid out.
@@ -64,7 +57,9 @@ class Child:
     def outcome(self, answer: bytes) -> dict[str, Any]:
         """What the child says; WorkloadError if it failed or has ended."""
         if not answer.endswith(b"\n"):
-            raise WorkloadError(f"The child that does {self._module} ended {self._last_words()}")
+            status = self._process.wait()
+            words = f"(status {status}): {self._started.last_words() or 'it said nothing.'}"
+            raise WorkloadError(f"The child that does {self._module} ended {words}")
         reply = json.loads(answer)
         if "missing" in reply:
             raise MissingError(str(reply["missing"]))
@@ -74,17 +69,12 @@ class Child:
         return outcome
 
     def _exchange(self, line: bytes) -> bytes:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
         try:
             os.write(self._process.stdin.fileno(), line)
         except BrokenPipeError:
             return b""
-        return self._process.stdout.readline()
-
-    def _last_words(self) -> str:
-        status = self._process.wait()
-        last = programs.last_line(programs.whole_text(self._errors))
-        return f"(status {status}): {last or 'it said nothing.'}"
+        return self._started.output.readline()
 
 
 def measure(context: Context, child: Child, phase: str) -> tuple[Work, dict[str, Any]]:

@@ -143,25 +143,21 @@ class Held:
             f"--exec_prerun=echo ready > /proc/self/fd/{say}; read go < /proc/self/fd/{hear}",
             f"--exec_postrun=echo done > /proc/self/fd/{say}; true",
         )
-        self._errors = os.fdopen(os.memfd_create("stderr"), "w+b")
+        # As a thread: a process of its own would leave the group by which it is killed.
+        argv = [*self._argv, "--thread=1", *hooks]
         try:
-            self._process = subprocess.Popen(
-                # As a thread: a process of its own would leave the group by which it is killed.
-                [*self._argv, "--thread=1", *hooks],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
+            self._fio = programs.start(
+                *(argv, subprocess.DEVNULL, programs.environment()),
                 pass_fds=(say, hear),
                 cwd=self._folder,
-                env=programs.environment(),
-                start_new_session=True,
             )
-        except OSError as error:
+        except WorkloadError:
             self._close()
-            raise WorkloadError(f"fio cannot be started: {error.strerror}.") from error
+            raise
         finally:
             os.close(say)
             os.close(hear)
+        self._process = self._fio.process
         try:
             self._expect(b"ready\n")
         except BaseException:
@@ -177,33 +173,30 @@ class Held:
 
     def report(self) -> str:
         """What it prints in the end, without the lines before its JSON."""
-        output = self._process.communicate()[0].decode(errors="replace")
-        self._check(output)
+        output = self._ended()
         return output[max(output.find("{\n"), 0) :]
 
     def __exit__(self, *_: object) -> None:
-        programs.kill_group(self._process)
-        assert self._process.stdout
-        self._process.stdout.close()
+        self._fio.close()
         self._close()
 
     def _expect(self, word: bytes) -> None:
         # The end in place of a word: fio, or what it runs, is gone.
         for _ in range(self._threads):
             if os.read(self._reports, len(word)) != word:
-                self._check(self._process.communicate()[0].decode(errors="replace"))
+                self._ended()
                 raise WorkloadError("fio ended before its time, without an error.")
 
-    def _check(self, output: str) -> None:
-        status = self._process.returncode
-        if status:
-            reason = programs.last_line(programs.whole_text(self._errors))
+    def _ended(self) -> str:
+        """All that it printed, once it has ended; WorkloadError where it failed."""
+        output = self._process.communicate()[0].decode(errors="replace")
+        if status := self._process.returncode:
             rest = [line for line in output.splitlines() if "Saving output of" not in line]
-            reason = reason or programs.last_line("\n".join(rest)) or "it printed no reason"
-            raise WorkloadError(f"fio failed (status {status}): {reason}")
+            last = self._fio.last_words() or programs.last_line("\n".join(rest))
+            raise WorkloadError(f"fio failed (status {status}): {last or 'it printed no reason'}")
+        return output
 
     def _close(self) -> None:
-        self._errors.close()
         os.close(self._reports)
         os.close(self._word)
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,14 +94,14 @@ def held(
 
 @contextmanager
 def _all(
-    commands: Sequence[Command], stdin: IO[bytes] | int, environ: dict[str, str]
-) -> Iterator[list[_Started]]:
+    commands: Sequence[Command], stdin: IO[bytes] | int, environ: Mapping[str, str]
+) -> Iterator[list[Started]]:
     """The programs, each with the output of the one before; killed at the end."""
-    started: list[_Started] = []
+    started: list[Started] = []
     try:
         upstream = stdin
         for argv in commands:
-            started.append(_start(argv, upstream, environ))
+            started.append(start(argv, upstream, environ))
             if len(started) > 1:
                 # Else the upstream program never learns that its reader is gone.
                 started[-2].output.close()
@@ -113,15 +113,13 @@ def _all(
 
 
 def _result(
-    started: Sequence[_Started], timeout_s: float | None, ok: tuple[int, ...], name: str
+    started: Sequence[Started], timeout_s: float | None, ok: tuple[int, ...], name: str
 ) -> str:
     output = _finish(started, timeout_s)
     # From the end: a reader that fails ends those before it.
     for each in reversed(started):
         if each.process.returncode not in ok:
-            reason = (
-                last_line(whole_text(each.errors)) or last_line(output) or "it printed no reason"
-            )
+            reason = each.last_words() or last_line(output) or "it printed no reason"
             raise WorkloadError(f"{name or each.name} failed {_status(each.process)}: {reason}")
     return output
 
@@ -181,26 +179,31 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def whole_text(file: IO[bytes]) -> str:
-    """What was written to a file that is open."""
-    file.seek(0)
-    return file.read().decode(errors="replace")
-
-
 @dataclass(frozen=True)
-class _Started:
+class Started:
+    """A program in a session of its own; `errors` is what it has said on standard error so far."""
+
     name: str
     process: subprocess.Popen[bytes]
     output: IO[bytes]
     errors: IO[bytes]
 
+    def last_words(self) -> str:
+        """The last line on standard error; empty if there is none."""
+        self.errors.seek(0)
+        return last_line(self.errors.read().decode(errors="replace"))
+
     def close(self) -> None:
+        """End it with its children."""
         kill_group(self.process)
         self.output.close()
         self.errors.close()
 
 
-def _start(argv: Command, stdin: IO[bytes] | int, environ: dict[str, str]) -> _Started:
+def start(
+    argv: Command, stdin: IO[bytes] | int, environ: Mapping[str, str], **options: Any
+) -> Started:
+    """Start a program, with what else `Popen` takes; WorkloadError where it cannot be."""
     name = _name(argv)
     # Standard error goes to memory: no second pipe to drain, no write to any disk.
     errors = os.fdopen(os.memfd_create("stderr"), "w+b")
@@ -212,12 +215,13 @@ def _start(argv: Command, stdin: IO[bytes] | int, environ: dict[str, str]) -> _S
             stderr=errors,
             env=environ,
             start_new_session=True,
+            **options,
         )
     except OSError as error:
         errors.close()
         raise WorkloadError(f"{name} cannot be started: {error.strerror}.") from error
     assert process.stdout is not None
-    return _Started(name, process, process.stdout, errors)
+    return Started(name, process, process.stdout, errors)
 
 
 def _name(argv: Command) -> str:
@@ -226,7 +230,7 @@ def _name(argv: Command) -> str:
     return Path(own[0]).name
 
 
-def _finish(started: Sequence[_Started], timeout_s: float | None) -> str:
+def _finish(started: Sequence[Started], timeout_s: float | None) -> str:
     last = started[-1]
     try:
         output, _ = last.process.communicate(timeout=timeout_s)
