@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import programs, trees
-from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, WorkloadError
 
 # grep says 1 where no line matches.
 FOUND_OR_NOT = (0, 1)
 
 
-class KernelGrep(Workload):
+class KernelGrep(trees.OnTree):
     """Phases `grep-1` ... `grep-n`, each over a fresh copy of the tree with an empty page cache.
 
     The matching lines go through a pipe to `wc`: with /dev/null as its output GNU grep would stop
@@ -39,11 +39,6 @@ class KernelGrep(Workload):
     program = "grep -r, and wc -l"
     programs = ("grep", "tar", "wc")
     assets = ("kernel_grep",)
-
-    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
-        return super().requires(parameters, assets) + trees.archive_reasons(
-            self.name, "kernel_grep", assets
-        )
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:
         """Room for every copy; memory for one where the page cache is to hold it."""

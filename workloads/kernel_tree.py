@@ -7,12 +7,12 @@ from pathlib import Path
 
 from contract.parameters import Parameter
 from workloads import programs, trees
-from workloads.base import Assets, Context, Needs, Parameters, Work, Workload
+from workloads.base import Assets, Context, Needs, Parameters, Work
 
 AS_ARCHIVE = "as-archive"
 
 
-class KernelTree(Workload):
+class KernelTree(trees.OnTree):
     """Phases `copy` (archive from the system disk), `untar`, `tar` and `delete`.
 
     The page cache is emptied before each phase. `copy` counts the archive's bytes, the other
@@ -35,11 +35,6 @@ class KernelTree(Workload):
     program = "cp, tar with its compressor, rm"
     programs = ("cp", "tar", "rm", "sync")
     assets = ("kernel_tree",)
-
-    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
-        return super().requires(parameters, assets) + trees.archive_reasons(
-            self.name, "kernel_tree", assets
-        )
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:
         """The archive, the tree, and what that is packed to: never more than the tree takes."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Assets, WorkloadError
+from workloads.base import Assets, Parameters, Workload, WorkloadError
 
 COMPRESSORS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
 
@@ -31,17 +31,22 @@ def compression(archive: Path) -> str:
     return suffix
 
 
-def archive_reasons(workload: str, asset: str, assets: Assets) -> list[str]:
-    """Why an archive that is there cannot be unpacked here; empty if it can."""
-    if asset not in assets or not assets[asset].exists():
-        return []
-    try:
-        suffix = compression(assets[asset])
-    except WorkloadError as error:
-        return [f"{workload} cannot use the asset {asset}: {error}"]
-    if suffix and programs.find(COMPRESSORS[suffix]) is None:
-        return [f"{workload} needs the program {COMPRESSORS[suffix]}: install its package."]
-    return []
+class OnTree(Workload):
+    """A workload on the tree in an archive, its only asset."""
+
+    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
+        reasons = super().requires(parameters, assets)
+        (asset,) = self.assets
+        if asset not in assets or not assets[asset].exists():
+            return reasons
+        try:
+            suffix = compression(assets[asset])
+        except WorkloadError as error:
+            return [*reasons, f"{self.name} cannot use the asset {asset}: {error}"]
+        if suffix and programs.find(COMPRESSORS[suffix]) is None:
+            program = COMPRESSORS[suffix]
+            reasons.append(f"{self.name} needs the program {program}: install its package.")
+        return reasons
 
 
 def unpack_command(archive: Path, into: Path, only: str) -> list[str]:
