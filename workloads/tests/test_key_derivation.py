@@ -10,7 +10,7 @@ import pytest
 from workloads import key_derivation, registry
 from workloads.base import WorkloadError
 from workloads.children import key_derivation as child
-from workloads.children.derivation_libraries import Libargon2, Libgcrypt
+from workloads.children.key_derivation import Libargon2, Libgcrypt
 from workloads.children.serving import MissingError
 from workloads.key_derivation import Argon2
 from workloads.tests import contract
