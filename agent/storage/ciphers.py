@@ -6,7 +6,7 @@ import errno
 import socket
 
 from contract.plan import Configuration
-from workloads.children.kernel_ciphers import restriction
+from workloads.children import kernel_ciphers
 
 
 def algorithm(cipher: str) -> str:
@@ -37,7 +37,7 @@ def missing(cipher: str, configuration: Configuration) -> str | None:
     except OSError as error:
         # Without the interface, or where the kernel keeps ciphers from it, nobody can tell;
         # cryptsetup will.
-        if error.errno == errno.ENOENT and not restriction():
+        if error.errno == errno.ENOENT and not kernel_ciphers.restriction():
             return (
                 f"This kernel has no {name}, which configuration {configuration.name} needs: "
                 "install the kernel's module for it, or leave the configuration out."
@@ -47,13 +47,4 @@ def missing(cipher: str, configuration: Configuration) -> str | None:
 
 def driver(name: str, crypto: str) -> str | None:
     """The driver of highest priority for an algorithm, from the text of /proc/crypto."""
-    best: tuple[int, str] | None = None
-    for entry in crypto.split("\n\n"):
-        fields = {
-            key.strip(): value.strip()
-            for key, _, value in (line.partition(":") for line in entry.splitlines())
-        }
-        if fields.get("name") == name:
-            offer = (int(fields.get("priority", "0")), fields.get("driver", ""))
-            best = max(best, offer) if best else offer
-    return best[1] if best else None
+    return kernel_ciphers.driver(name, crypto) or None
