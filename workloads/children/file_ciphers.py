@@ -5,8 +5,7 @@ from __future__ import annotations
 import filecmp
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,36 +47,25 @@ def file(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
     room = size * RSA_BYTES // CHUNK_BYTES + ROOM_BYTES
     read, written = bytearray(size + ROOM_BYTES), bytearray(room)
     turn = made.encrypt if request["encrypt"] else made.decrypt
-    whole = _Whole(turn, source, target, read, written, fsync=request["fsync"])
+
+    def whole() -> None:
+        """Read the file, turn it, write the other; unbuffered, in one call each."""
+        with source.open("rb", buffering=0) as opened:
+            filled = opened.readinto(read)
+        length = turn(read, filled or 0, written)
+        # Not truncated before: ext4 would begin to write back whenever such a file is closed.
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            if os.write(fd, memoryview(written)[:length]) != length:
+                raise WorkloadError(f"{target.name} was not written whole: is the disk full?")
+            if request["fsync"]:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
     whole()
     step = whole if request["file_io"] else partial(turn, read, size, written)
     return {}, partial(serving.for_seconds, step, request["seconds"])
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """Read the file, turn it, write the other; unbuffered, in one call each."""
-
-    turn: Callable[[bytearray, int, bytearray], int]
-    source: Path
-    target: Path
-    read: bytearray
-    written: bytearray
-    fsync: bool
-
-    def __call__(self) -> None:
-        with self.source.open("rb", buffering=0) as source:
-            size = source.readinto(self.read)
-        length = self.turn(self.read, size or 0, self.written)
-        # Not truncated before: ext4 would begin to write back whenever such a file is closed.
-        target = os.open(self.target, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            if os.write(target, memoryview(self.written)[:length]) != length:
-                raise WorkloadError(f"{self.target.name} was not written whole: is the disk full?")
-            if self.fsync:
-                os.fsync(target)
-        finally:
-            os.close(target)
 
 
 def _same(request: Mapping[str, Any]) -> tuple[Outcome, None]:

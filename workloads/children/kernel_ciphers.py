@@ -11,7 +11,7 @@ import mmap
 import os
 import socket
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +72,8 @@ class Cipher:
     def _make_room(self, size: int) -> None:
         """A request must fit whole: sending one that does not would wait for ever, and XTS would
         begin again with each part that is received by itself."""
-        for force, plain in (
-            (_SNDBUFFORCE, socket.SO_SNDBUF),
-            (_RCVBUFFORCE, socket.SO_RCVBUF),
-        ):
+        both = ((_SNDBUFFORCE, socket.SO_SNDBUF), (_RCVBUFFORCE, socket.SO_RCVBUF))
+        for force, plain in both:
             try:
                 self._socket.setsockopt(socket.SOL_SOCKET, force, size)
             except PermissionError:
@@ -166,12 +164,7 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
     bare, zero = Cipher(algorithm(name, "cbc"), key, mmap.PAGESIZE), bytes(BLOCK_BYTES)
     tweaker = Cipher(algorithm(name, "cbc"), second, mmap.PAGESIZE)
 
-    def encrypt(data: bytes) -> bytes:
-        return bare.encrypted(zero, data)
-
-    def tweak(data: bytes) -> bytes:
-        return tweaker.encrypted(zero, data)
-
+    encrypt, tweak = partial(bare.encrypted, zero), partial(tweaker.encrypted, zero)
     plain = os.urandom(size)
     done = whole.encrypted(_IV, plain)
     back = bytearray(size)
