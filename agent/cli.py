@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m agent", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    check = commands.add_parser("check", help="say what is on the disks; touches nothing")
+    check = _command(commands, "check", "say what is on the disks; touches nothing")
     check.add_argument("--target", type=Path, default=TARGET)
-    check.set_defaults(command=_on_disks("check"))
 
-    prepare = commands.add_parser(
-        "prepare", help="partition the test disks and own the self-encrypting one"
+    prepare = _command(
+        commands, "prepare", "partition the test disks and own the self-encrypting one"
     )
     prepare.add_argument(
         "--checked",
@@ -79,42 +79,35 @@ def _parser() -> argparse.ArgumentParser:
         metavar="JSON",
         help="role to fingerprint as check told them: refuse a disk that changed since",
     )
-    prepare.set_defaults(command=_on_disks("prepare"))
-    teardown = commands.add_parser(
-        "teardown", help="revert the self-encrypting disk, remove our partitions"
+    teardown = _command(
+        commands, "teardown", "revert the self-encrypting disk, remove our partitions"
     )
     teardown.add_argument(
         "--psid-revert",
         metavar="SERIAL",
         help="erase the drive with this serial by its PSID (sed_psid of the secrets)",
     )
-    teardown.set_defaults(command=_on_disks("teardown"))
     for command in (prepare, teardown):
         _add_storage_options(command)
         command.add_argument("--check", action="store_true", help="only say what would be done")
 
-    run = commands.add_parser("run", help="execute the plan of a suite, or continue with it")
+    run = _command(commands, "run", "execute the plan of a suite, or continue with it", _run)
     run.add_argument("--suite-dir", type=Path, required=True)
     run.add_argument("--secrets", type=Path, default=SECRETS)
-    run.set_defaults(command=_run)
 
-    follow = commands.add_parser("follow", help="print journal lines until the suite ends")
+    follow = _command(commands, "follow", "print journal lines until the suite ends", _follow)
     follow.add_argument("--suite-dir", type=Path, required=True)
     follow.add_argument("--from", dest="start", type=int, default=0, metavar="N")
-    follow.set_defaults(command=_follow)
 
     _add_suite_commands(commands)
 
     storage = commands.add_parser("storage", help="move the storage by hand")
     steps = storage.add_subparsers(required=True, metavar="step")
-    enter = steps.add_parser("enter", help="go to a configuration (formats it)")
+    enter = _command(steps, "enter", "go to a configuration (formats it)")
     enter.add_argument("configuration")
-    enter.set_defaults(command=_on_disks("enter"))
-    leave = steps.add_parser("leave", help="unmount, close and lock")
-    leave.set_defaults(command=_on_disks("leave"))
-    prove = steps.add_parser("prove", help="enter each configuration in turn and prove it")
+    leave = _command(steps, "leave", "unmount, close and lock")
+    prove = _command(steps, "prove", "enter each configuration in turn and prove it")
     prove.add_argument("configurations", nargs="*", metavar="configuration")
-    prove.set_defaults(command=_on_disks("prove"))
     for command in (enter, leave, prove):
         _add_storage_options(command)
     return parser
@@ -122,50 +115,51 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_suite_commands(commands: Any) -> None:
     """What the controller asks of a suite beside running and following it."""
-    held = commands.add_parser("hold", help="keep the agent from beginning the next run")
+    held = _command(commands, "hold", "keep the agent from beginning the next run", _hold)
     held.add_argument("--reason", help="one sentence for people")
     held.add_argument("--for", dest="seconds", type=float, metavar="SECONDS")
     held.add_argument("--end", action="store_true", help="let go")
-    held.set_defaults(command=_hold)
 
-    again = commands.add_parser("request-repeat", help="have a finished run repeated")
+    again = _command(commands, "request-repeat", "have a finished run repeated", _request_repeat)
     again.add_argument("--suite-dir", type=Path, required=True)
     again.add_argument("--run", required=True, metavar="ID")
     again.add_argument("--seq", type=int, required=True, help="number of its finished line")
     again.add_argument("--reason", required=True, help="one sentence for people")
-    again.set_defaults(command=_request_repeat)
 
-    who = commands.add_parser("identity", help="say which machine this is and what it has run")
+    who = _command(commands, "identity", "say which machine this is and what it has run", _identity)
     who.add_argument("--suites", type=Path, default=identity.SUITES)
-    who.set_defaults(command=_identity)
 
-    packed = commands.add_parser("pack", help="write a suite's folder as a tar, its sums first")
+    packed = _command(commands, "pack", "write a suite's folder as a tar, its sums first", _pack)
     packed.add_argument("--suite-dir", type=Path, required=True)
     packed.add_argument("--out", type=Path, help="a file instead of standard output")
-    packed.set_defaults(command=_pack)
 
-    silence = commands.add_parser("quiet", help="list, stop or start again what would disturb")
+    silence = _command(commands, "quiet", "list, stop or start again what would disturb", _quiet)
     silence.add_argument("what", choices=("list", "off", "back"))
     silence.add_argument("--suite-dir", type=Path, help="whose plan says what is to be stopped")
-    silence.set_defaults(command=_quiet)
 
-    came = commands.add_parser("brought", help="note, install or remove what provisioning brings")
+    came = _command(
+        commands, "brought", "note, install or remove what provisioning brings", _brought
+    )
     came.add_argument("what", choices=("note", "install", "remove"))
     came.add_argument("--packages", nargs="*", default=())
     came.add_argument("--files", nargs="*", default=())
-    came.set_defaults(command=_brought)
 
 
-def _on_disks(name: str) -> Callable[[argparse.Namespace], int]:
-    """A function of agent.storage.commands, which the commands of a suite do not wait for."""
+def _command(
+    commands: Any, name: str, about: str, does: Callable[[argparse.Namespace], int] | None = None
+) -> argparse.ArgumentParser:
+    """A command that `does` what is asked, or the function of its name in agent.storage.commands
+    does, which the commands of a suite do not wait for."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=about)
+    parser.set_defaults(command=does or partial(_on_disks, name))
+    return parser
 
-    def command(options: argparse.Namespace) -> int:
-        from agent.storage import commands
 
-        status: int = getattr(commands, name)(options)
-        return status
+def _on_disks(name: str, options: argparse.Namespace) -> int:
+    from agent.storage import commands
 
-    return command
+    status: int = getattr(commands, name)(options)
+    return status
 
 
 def _add_storage_options(parser: argparse.ArgumentParser) -> None:
@@ -232,14 +226,11 @@ def _quiet(options: argparse.Namespace) -> int:
 
 
 def _brought(options: argparse.Namespace) -> int:
-    said = []
     if options.what == "note":
-        changed = brought.note(options.packages, options.files)
-    elif options.what == "install":
-        said = brought.install(options.packages)
-        changed = bool(said)
+        changed, said = brought.note(options.packages, options.files), []
     else:
-        said = brought.remove()
+        install = options.what == "install"
+        said = brought.install(options.packages) if install else brought.remove()
         changed = bool(said)
     print(json.dumps({"changed": changed, "actions": said}))
     return 0
