@@ -16,7 +16,6 @@ import json
 import platform
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from typing import Any
 from agent import assets, checks, lock, quiet, sleep
 from agent.checks import disks as disk_checks
 from agent.checks import processor
-from agent.checks.context import CheckContext, cpu_count, number, text
+from agent.checks.context import CheckContext, number, text
 from agent.command import CommandError
 from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, facts, inspect
@@ -234,16 +233,6 @@ def _by_id(name: str) -> str:
     return str(min(own, key=order)) if own else ""
 
 
-def load(seconds: float) -> None:
-    """Keep every processor busy with hashing."""
-    end_s = time.monotonic() + seconds
-    threads = [threading.Thread(target=processor.busy, args=(end_s,)) for _ in range(cpu_count())]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def joules(seconds: float) -> Iterator[tuple[int, float]]:
     """Monotonic ns and the joules of packages and memory in one sum, by the counters' own wraps."""
     from instrumentation.sources.counter import Reading
@@ -284,7 +273,7 @@ def main() -> int:
         elif options.survey:
             found = {"disks": survey(), "rapl": _part(rapl)}
         elif options.load is not None:
-            load(options.load)
+            processor.work(options.load)
         else:
             found = list(joules(options.joules))
     except (AgentError, SourceError, OSError) as error:

@@ -155,8 +155,8 @@ class Bench:
     def context(self) -> CheckContext:
         """What the checks look at."""
         disks = (devices.kernel_name(disk.by_id) for disk in self._plan.storage.disks.values())
-        return CheckContext.here(
-            self._stack.mount_point, suite_dir=self._suite_dir, disks=filter(None, disks)
+        return CheckContext(
+            self._stack.mount_point, suite_dir=self._suite_dir, disks=tuple(filter(None, disks))
         )
 
     def write_void(self, run: Run, reason: str, status: str = "void") -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from agent.checks import kernel_log, smart
 from agent.lock import RUN
+from contract.files import write_json
+from contract.strict_json import read_object
 
 Value = int | float | str | None
 
@@ -56,13 +59,6 @@ class CheckContext:
     min_memory_bytes: int = 256 * 2**20
     known_health: dict[str, smart.Health] | None = None
 
-    @classmethod
-    def here(
-        cls, mount_point: Path, suite_dir: Path | None = None, disks: Iterable[str] = ()
-    ) -> CheckContext:
-        """This machine."""
-        return cls(mount_point, suite_dir=suite_dir, disks=tuple(disks))
-
     @property
     def cpus(self) -> Path:
         return self.sys / "devices/system/cpu"
@@ -70,6 +66,20 @@ class CheckContext:
     def unread(self, known_health: dict[str, smart.Health] | None = None) -> CheckContext:
         """The same context, with nothing else of it seen yet: what follows is read at most once."""
         return replace(self, known_health=known_health)
+
+    def first(self, key: str, now: Any) -> Any:
+        """What the suite read first under this key, for what must stay as it was then; `now`, which
+        is then kept, if it is the first."""
+        if self.suite_dir is None:
+            return now
+        path = self.suite_dir / "provenance" / "first-readings.json"
+        kept = read_object(path)
+        if key not in kept:
+            with suppress(OSError):  # no room: the check of that waits for it, and says so
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(path, {**kept, key: now})
+            return now
+        return kept[key]
 
     @cached_property
     def health(self) -> dict[str, smart.Health]:
@@ -100,7 +110,3 @@ def number(path: Path) -> int | None:
         return None if said is None else int(said, 0)
     except ValueError:
         return None
-
-
-def cpu_count() -> int:
-    return os.cpu_count() or 1

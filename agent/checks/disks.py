@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from agent.checks import first
 from agent.checks.context import CheckContext, Observation, number, text
+
+# What `conditions` has of a disk's health.
+_TOLD = ("throttled", "written_bytes", "spare_percent", "used_percent", "errors")
 
 
 def health(context: CheckContext) -> Observation | None:
@@ -31,7 +33,7 @@ def errors_of_suite(context: CheckContext) -> Observation | None:
     now = medium_errors(context)
     if now is None:
         return None
-    then = first.reading(context.suite_dir, "medium_errors", now)
+    then = context.first("medium_errors", now)
     return grown(then, now)
 
 
@@ -48,10 +50,10 @@ def firmware(context: CheckContext) -> Observation | None:
         device = _device(context, name)
         revision = text(device / "firmware_rev") or text(device / "rev")
         if revision:
-            now[text(device / "serial") or text(device / "wwid") or name] = revision
+            now[_serial(context, name)] = revision
     if not now:
         return None
-    then = first.reading(context.suite_dir, "firmware", now)
+    then = context.first("firmware", now)
     shown = " ".join(sorted(now.values()))
     return Observation(shown, now == then)
 
@@ -78,7 +80,7 @@ def temperature(context: CheckContext) -> Observation | None:
     now = temperatures_c(context)
     if not now:
         return None
-    then = first.reading(context.suite_dir, "disk_temperatures_c", now)
+    then = context.first("disk_temperatures_c", now)
     off = {
         s: c - then.get(s, c) for s, c in now.items() if abs(c - then.get(s, c)) > context.disk_c
     }
@@ -119,7 +121,7 @@ def link(context: CheckContext) -> Observation | None:
     now = links(context)
     if now is None:
         return None
-    then = first.reading(context.suite_dir, "disk_links", now)
+    then = context.first("disk_links", now)
     return link_changed(then, now)
 
 
@@ -140,11 +142,7 @@ def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]
             "link": linked.get(serial),
             "write_cache": text(queue / "write_cache"),
             "latency_tolerance_us": text(power / "pm_qos_latency_tolerance_us"),
-            "throttled": health.throttled if health else None,
-            "written_bytes": health.written_bytes if health else None,
-            "spare_percent": health.spare_percent if health else None,
-            "used_percent": health.used_percent if health else None,
-            "errors": health.errors if health else None,
+            **{key: getattr(health, key, None) for key in _TOLD},
         }
     return found
 

@@ -1,4 +1,5 @@
-"""Checks of what else happens on the machine, and of what there is room for."""
+"""Checks of what else happens on the machine, of what there is room for, of what the kernel said,
+and of clocks: those that people set must not matter, and the machine must not have slept."""
 
 from __future__ import annotations
 
@@ -7,7 +8,13 @@ import shutil
 import time
 
 from agent import lock, quiet
+from agent.checks import kernel_log
 from agent.checks.context import CheckContext, Observation, text
+from agent.checks.kernel_log import Line
+from instrumentation.clock import ahead_ns, asleep_ns
+
+# Two clocks are read one after the other, and the reader may be put aside in between.
+TOLERANCE_NS = 50_000_000
 
 
 def held(context: CheckContext) -> Observation:
@@ -85,3 +92,41 @@ def timers(context: CheckContext) -> Observation | None:
         return None
     units = [unit for group in found.values() for unit in group]
     return Observation(" ".join(units) or "none", not found)
+
+
+def kernel_lines(context: CheckContext) -> list[Line] | None:
+    return context.kernel_lines
+
+
+def grave(before: list[Line], now: list[Line]) -> Observation:
+    """Number of lines that spoil the run."""
+    found = kernel_log.grave(kernel_log.since(before, now))
+    return Observation(len(found), not found, {"lines": kernel_log.show(found)})
+
+
+def suspicious(before: list[Line], now: list[Line]) -> Observation:
+    """Number of warnings that nobody has called harmless."""
+    found = kernel_log.suspicious(kernel_log.since(before, now))
+    return Observation(len(found), not found, {"lines": kernel_log.show(found)})
+
+
+def wall_offset_ns(_scene: CheckContext) -> int:
+    """CLOCK_REALTIME less CLOCK_MONOTONIC: changes when the clock is set, not when it is slewed."""
+    return ahead_ns(time.CLOCK_REALTIME)
+
+
+def sleep_ns(_scene: CheckContext) -> int:
+    """CLOCK_BOOTTIME less CLOCK_MONOTONIC: the time that the machine was suspended since boot."""
+    return asleep_ns()
+
+
+def stepped(before_ns: int, now_ns: int) -> Observation:
+    """Seconds by which the wall clock was set."""
+    step_ns = now_ns - before_ns
+    return Observation(round(step_ns / 1e9, 3) + 0.0, abs(step_ns) <= TOLERANCE_NS)
+
+
+def suspended(before_ns: int, now_ns: int) -> Observation:
+    """Seconds that the machine slept."""
+    slept_ns = now_ns - before_ns
+    return Observation(round(slept_ns / 1e9, 3) + 0.0, slept_ns <= TOLERANCE_NS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.checks import first
-from agent.checks.context import CheckContext, Observation, cpu_count, number, text
+from agent.checks.context import CheckContext, Observation, number, text
 
 # What sensors of the processor's package are called: the kernel's thermal zone; hwmon's labels.
 _ZONE = "x86_pkg_temp"
@@ -50,7 +50,7 @@ def temperature(context: CheckContext) -> Observation | None:
     now = temperature_c(context)
     if now is None:
         return None
-    then = first.reading(context.suite_dir, "temperature_c", now)
+    then = context.first("temperature_c", now)
     detail = f"{now:.1f} °C, {then:.1f} °C ± {context.band_c:g} °C wanted"
     way = "warmer" if now > then else "colder"
     return Observation(
@@ -63,23 +63,27 @@ def warm_up(context: CheckContext, waited_s: float) -> bool:
     now = temperature_c(context)
     if now is None or waited_s < PATIENCE_S:
         return False
-    if now >= first.reading(context.suite_dir, "temperature_c", now) - context.band_c:
+    if now >= context.first("temperature_c", now) - context.band_c:
         return False
-    end_s = time.monotonic() + BUSY_S
+    work(BUSY_S)
+    return True
+
+
+def work(seconds: float) -> None:
+    """Keep all CPUs busy with hashing."""
+    end_s = time.monotonic() + seconds
+
+    def busy() -> None:
+        piece = bytes(2**20)
+        while time.monotonic() < end_s:
+            hashlib.sha256(piece)
+
     # Hashing large pieces lets other threads run meanwhile, so that threads do for all CPUs.
-    threads = [threading.Thread(target=busy, args=(end_s,)) for _ in range(cpu_count())]
+    threads = [threading.Thread(target=busy) for _ in range(os.cpu_count() or 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return True
-
-
-def busy(end_s: float) -> None:
-    """Hash until then (time.monotonic)."""
-    piece = bytes(2**20)
-    while time.monotonic() < end_s:
-        hashlib.sha256(piece)
 
 
 def governor(context: CheckContext) -> Observation | None:
@@ -115,16 +119,8 @@ def idle_states_changed(before: str, now: str) -> Observation:
     return Observation(now, now == before)
 
 
-def core_throttles(context: CheckContext) -> int | None:
-    return _throttles(context, "core")
-
-
-def package_throttles(context: CheckContext) -> int | None:
-    return _throttles(context, "package")
-
-
-def _throttles(context: CheckContext, part: str) -> int | None:
-    """How often the processor throttled since boot, over all CPUs; None if it does not count."""
+def throttles(context: CheckContext, part: str) -> int | None:
+    """How often `core` or `package` throttled since boot, over all CPUs; None if nobody counts."""
     counts = [
         number(p) for p in context.cpus.glob(f"cpu[0-9]*/thermal_throttle/{part}_throttle_count")
     ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from agent.checks import clocks, disks, kernel, machine, processor
+from agent.checks import disks, machine, processor
 from agent.checks.context import CheckContext, Observation
 
 
@@ -64,10 +65,11 @@ _HEAT = Wait(
 _DISK_HEAT = Wait("disk-temperature", 120, "warning")
 _DISK_THROTTLED = Change(disks.throttles, disks.grown)
 _RELINKED = Change(disks.links, disks.link_changed)
-_THROTTLED = Change(processor.core_throttles, processor.throttled)
-_PACKAGE_THROTTLED = Change(processor.package_throttles, processor.throttled)
+_THROTTLED = Change(partial(processor.throttles, part="core"), processor.throttled)
+_PACKAGE_THROTTLED = Change(partial(processor.throttles, part="package"), processor.throttled)
 _GREW = Change(disks.medium_errors, disks.grown)
 _IO_GREW = Change(disks.io_errors, disks.grown)
+_SLEPT = Change(machine.sleep_ns, machine.suspended)
 
 TABLE: tuple[Check, ...] = (
     Check(
@@ -177,25 +179,25 @@ TABLE: tuple[Check, ...] = (
         *("clock", "during", "note", "the wall clock was not set, nor since the run before"),
         "the clock was set during the run or just before it (what is measured is monotonic time)",
         *(
-            Change(clocks.wall_offset_ns, clocks.stepped, lasting=True),
+            Change(machine.wall_offset_ns, machine.stepped, lasting=True),
             "nothing to fix; let chrony slew the clock instead of setting it",
         ),
     ),
     Check(
         *("suspend", "during", "blocker", "the machine did not sleep"),
         "the machine was suspended during the run",
-        *(Change(clocks.sleep_ns, clocks.suspended), "systemctl mask sleep.target suspend.target"),
+        *(_SLEPT, "systemctl mask sleep.target suspend.target"),
     ),
     Check(
         *("kernel-errors", "during", "blocker", "the kernel reported no failure (of disks, …)"),
         "the kernel reported a failure during the run: {lines}",
-        *(Change(kernel.lines, kernel.grave), "look at dmesg on the target"),
+        *(Change(machine.kernel_lines, machine.grave), "look at dmesg on the target"),
     ),
     Check(
         *("kernel-log", "during", "warning", "other kernel lines of level warning and worse"),
         "the kernel warned during the run: {lines}",
         *(
-            Change(kernel.lines, kernel.suspicious),
+            Change(machine.kernel_lines, machine.suspicious),
             "look at dmesg; what is harmless belongs in agent/checks/kernel_log_allowed.txt",
         ),
     ),
