@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent import kept
+from agent import pack
 from agent.checks import CheckContext, Finding, Inspection, Memory, blockers
 from agent.limits import Limit, TooLong, reap
 from agent.marks import Counters, Marks
@@ -228,7 +228,7 @@ class Bench:
             seed=seed_of(self._plan, run),
             phase=marks.phase,
             drop_caches=drop_caches,
-            kept=self._folder(run) / kept.FOLDER,
+            kept=self._folder(run) / pack.KEPT,
             leave_out=self._leave_out,
             volume=dmcrypt.volume(self._stack.secrets),
         )
@@ -293,7 +293,7 @@ class Bench:
             "rapl_sha256": found.rapl_sha256,
             "other_sources": found.other_sources,
             "left_out": found.left_out,
-            "kept": kept.sums(self._folder(run)),
+            "kept": pack.kept_sums(self._folder(run)),
             "proof": found.proof,
             "checks": found.inspection.found if found.inspection else [],
             "disks": found.inspection.disks if found.inspection else {},

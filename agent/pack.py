@@ -1,10 +1,11 @@
-"""A suite's folder as one tar, with the sums of all its files first."""
+"""A suite's folder as one tar, the sums of all its files first; the sums of what a run kept."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import IO
 from contract.errors import AgentError
 
 SUMS = "sums.json"
+# Of a run's folder, where a workload's programs leave what they wrote of themselves.
+KEPT = "kept"
 
 
 class PackError(AgentError):
@@ -48,6 +51,20 @@ def fetched_files(root: Path) -> Iterator[Path]:
         hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
         if not hidden and not path.is_symlink() and path.is_file():
             yield path
+
+
+def kept_sums(run_folder: Path) -> dict[str, str]:
+    """SHA-256 (hex) of each file below `kept`, by its path there. On the medium once this returns.
+
+    Hidden files and links are none of it: they are not fetched either.
+    """
+    sums = {}
+    for path in fetched_files(run_folder / KEPT):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sums[str(path.relative_to(run_folder / KEPT))] = sha256
+    return sums
 
 
 def _sum(path: Path) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent import kept, marks, needs, pack
+from agent import marks, needs, pack
 from agent.limits import Stop
 from agent.tests.suite_lab import Lab, blocks_document, entries
 from contract import plan
@@ -98,7 +98,7 @@ def test_what_is_kept_is_summed_and_of_this_try_alone(lab: Lab) -> None:
     assert lab.execute() == 0
     run_id = lab.plan.runs[0].run_id
     aside = lab.folder / "runs" / f"{run_id}.void-1"
-    assert kept.sums(aside) == {"fio/1.json": hashlib.sha256(b"{}").hexdigest()}
+    assert pack.kept_sums(aside) == {"fio/1.json": hashlib.sha256(b"{}").hexdigest()}
     assert lab.run_json(0)["kept"] == {"fio/2.json": hashlib.sha256(b"{}").hexdigest()}
     assert lab.run_json(1)["kept"] == {}
 
