@@ -12,7 +12,6 @@ from agent import (
     assets,
     limits,
     lock,
-    locked_read,
     marks,
     measure,
     needs,
@@ -21,6 +20,8 @@ from agent import (
     provenance,
 )
 from agent.causes import CauseError
+from agent.checks import CheckContext
+from agent.checks.disks import links
 from agent.limits import Stop
 from agent.marks import Counters
 from agent.notify import Watchdog
@@ -294,7 +295,7 @@ class Suite:
     def _locked_reads(self, stack: Stack, bench: measure.Bench) -> dict[str, Any]:
         """Once a suite, also where runs were repeated after its end."""
         path = self.folder / "provenance" / "after.json"
-        return read_object(path).get("locked_reads") or locked_read.look(stack, bench.context())
+        return read_object(path).get("locked_reads") or read_locked(stack, bench.context())
 
     def _provenance(self, when: str, **more: Any) -> None:
         """Gathered once a boot before the runs, and after them with `more`."""
@@ -336,6 +337,30 @@ class Suite:
             reason = f"{reason} The storage could not be taken down: {left}"
         self._tell("suite-failed", detail=reason)
         return 1
+
+
+def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]]:
+    """One direct read of every locked range: the host's own look at what a drive says. By serial
+    number `{error, link_before, link_after}`; `error` is the kernel's name for it.
+
+    A refused read starts the kernel's error handling, after which libata may switch native command
+    queuing off or slow the link down (drivers/ata/libata-eh.c). So it is tried after the last run,
+    and the links before and after it are kept with what it gave. The storage must be bare. Raises
+    AgentError if a locked range could be read.
+    """
+    before = links(context.unread()) or {}
+    errors = stack.locked_reads()
+    after = links(context.unread()) or {}
+    if readable := sorted(serial for serial, error in errors.items() if error is None):
+        raise AgentError(
+            f"The locked range of {' and '.join(readable)} can be read: the drive does not lock, "
+            "so what was measured on it is not a self-encrypting disk. Look for newer firmware, or "
+            "take another drive."
+        )
+    return {
+        serial: {"error": error, "link_before": before.get(serial), "link_after": after.get(serial)}
+        for serial, error in errors.items()
+    }
 
 
 def _facts_of(error: AgentError) -> dict[str, journal.Fact]:

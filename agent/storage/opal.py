@@ -71,7 +71,7 @@ class Opal(Kind):
         """Make range and header again if another kind used their place.
 
         The drive is asked whether the range is locked; no read is tried, since a refused one
-        disturbs the link that is about to be measured (`agent.locked_read`).
+        disturbs the link that is about to be measured (`agent.runner.read_locked`).
         """
         if why_not_ready(place, secrets, try_passphrase=False) is not None:
             own(place, secrets)
