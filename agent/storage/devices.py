@@ -33,6 +33,16 @@ class Use:
     how: str
 
 
+@contextmanager
+def opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
+    """A descriptor of what is opened so, closed at the end; raises OSError."""
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def kernel_name(path: str | os.PathLike[str]) -> str | None:
     """The kernel's name of the block device behind a path; None if there is none."""
     try:
@@ -231,11 +241,8 @@ def busy(path: str) -> bool:
 def read_edges(path: str, size: int) -> tuple[bytes, bytes]:
     """First and last MiB of a disk of `size` bytes, past the page cache; raises OSError."""
     length = min(EDGE_BYTES, size)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         return read(fd, 0, length), read(fd, size - length, length)
-    finally:
-        os.close(fd)
 
 
 def read(fd: int, offset: int, length: int) -> bytes:
@@ -257,8 +264,7 @@ def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
     The disk is opened exclusively and must be the appearance with the number `seq`, so that nobody
     can have taken it in between. Raises OSError.
     """
-    fd = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDWR | os.O_EXCL) as fd:
         if _diskseq_of(fd) != seq:
             raise OSError(errno.ESTALE, "another disk stands there now")
         for offset, length in extents:
@@ -266,8 +272,6 @@ def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
             while done < length:
                 done += os.pwrite(fd, bytes(min(EDGE_BYTES, length - done)), offset + done)
             os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def dm_name(name: str) -> str | None:

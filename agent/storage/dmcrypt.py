@@ -20,7 +20,9 @@ from agent.storage.base import (
     cipher_label,
     partition_name,
 )
-from agent.storage.guard import LUKS_LABEL, MAPPING
+from agent.storage.devices import opened
+from agent.storage.facts import LUKS_LABEL
+from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from contract.parameters import Parameter, ParameterValue
 from contract.plan import Configuration
@@ -248,14 +250,11 @@ def _write_edges() -> None:
     Wiping all of it, as cryptsetup does unasked, would write the whole extent at each switch; a
     file system reads nothing that it has not written.
     """
-    fd = os.open(mapping.PATH, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with opened(mapping.PATH, os.O_RDWR) as fd:
         size = os.lseek(fd, 0, os.SEEK_END)
         for offset in (*range(0, size - EDGE_BYTES, GROUP_BYTES), size - EDGE_BYTES):
             os.pwrite(fd, bytes(EDGE_BYTES), offset)
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def options(configuration: Configuration) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from agent.storage import plaintext_probe
 from agent.storage.base import DISCARD, PROCESSOR, Expectation, Place
+from agent.storage.devices import opened
 from agent.storage.plain import Plain
 from agent.storage.secrets import Secrets
 from contract.errors import AgentError
@@ -100,13 +101,10 @@ def _names(place: Place, folder: Path, name: str) -> dict[str, Any]:
     path = folder / name
     path.touch()
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with opened(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:
             os.fsync(fd)
             os.sync()
             physical = plaintext_probe.physical(fd)
-        finally:
-            os.close(fd)
         begin = place.extent.offset_bytes
         block = plaintext_probe.read_direct(place.partition, begin + physical)
         first = plaintext_probe.read_direct(place.partition, begin)
@@ -132,8 +130,5 @@ def _add_key(folder: Path, key: bytes) -> bytes:
 
 
 def _ioctl(folder: Path, number: int, buffer: bytearray) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:
         fcntl.ioctl(fd, number, buffer, True)
-    finally:
-        os.close(fd)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from agent.causes import CauseError
 from agent.marks import written_bytes
 from agent.storage import btrfs
+from agent.storage.devices import opened
 
 BLOCK_BYTES = 4096
 # How far in front of the extent a product may keep its headers.
@@ -110,13 +111,12 @@ def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> b
 
 def read_direct(device: str, offset_bytes: int, length_bytes: int = BLOCK_BYTES) -> bytes:
     """A block or more, read with O_DIRECT; raises OSError as the kernel gives it."""
-    fd = os.open(device, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-    try:
-        with mmap.mmap(-1, length_bytes) as buffer:  # page-aligned, as O_DIRECT wants it
-            read = os.preadv(fd, [buffer], offset_bytes)
-            return buffer[:read]
-    finally:
-        os.close(fd)
+    with (
+        opened(device, os.O_RDONLY | os.O_DIRECT) as fd,
+        mmap.mmap(-1, length_bytes) as buffer,  # page-aligned, as O_DIRECT wants it
+    ):
+        read = os.preadv(fd, [buffer], offset_bytes)
+        return buffer[:read]
 
 
 def locked_read(device: str, offset_bytes: int) -> str | None:

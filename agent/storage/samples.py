@@ -63,11 +63,8 @@ def places(size: int, seed: str) -> list[tuple[int, int]]:
 def take(path: str, size: int, seed: str) -> Samples:
     """Read all places of a disk past the page cache; raises OSError."""
     wanted = places(size, seed)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-    try:
+    with devices.opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         data = [devices.read(fd, offset, length) for offset, length in wanted]
-    finally:
-        os.close(fd)
     sums = tuple("" if blank(d) else hashlib.blake2b(d, digest_size=8).hexdigest() for d in data)
     found = (offset for (offset, _), value in zip(wanted, sums, strict=True) if value)
     return Samples(sums, tuple(found))
