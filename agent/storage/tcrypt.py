@@ -8,13 +8,16 @@ configurations; the headers behind it are kept in the area in front of the exten
 
 from __future__ import annotations
 
+import hashlib
 import os
+import struct
 import subprocess
 import threading
+import zlib
 from typing import Any, ClassVar
 
 from agent.command import CommandError, run
-from agent.storage import ciphers, mapping, veracrypt_header
+from agent.storage import ciphers, mapping
 from agent.storage.base import (
     PROCESSOR,
     Expectation,
@@ -25,12 +28,13 @@ from agent.storage.base import (
     cipher_label,
     partition_name,
 )
-from agent.storage.devices import SECTOR_BYTES
+from agent.storage.devices import SECTOR_BYTES, opened
 from agent.storage.dmcrypt import cipher
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from contract.parameters import Parameter
 from contract.plan import Configuration
+from workloads.children.kernel_ciphers import Cipher
 
 HEADERS_SECTORS = 128 * 1024 // SECTOR_BYTES
 BACKUP_OFFSET_SECTORS = 8 * 2**20 // SECTOR_BYTES
@@ -50,6 +54,15 @@ CHAINS = (
 # turn unless it is told, and this one is in every crypto library.
 _PRF = ("SHA512", "sha512")
 _TIMEOUT_S = 60
+# VeraCrypt's personal iterations multiplier: 15,000 + 1,000 rounds of PBKDF2 instead of 500,000,
+# for the passphrase is random.
+_PIM = 1
+_ROUNDS = 15_000 + 1_000 * _PIM
+_SALT_BYTES, _BODY_BYTES, _KEYS_BYTES, _KEY_BYTES = 64, 448, 256, KEY_BITS // 8
+_VERSION, _NEEDS_VERSION = 5, 0x010B
+# Magic, version, program, CRC-32 of the keys, 16 unused, hidden volume's size, volume's size,
+# start and length of what is encrypted, flags, sector size, 120 unused.
+_FIELDS = struct.Struct(">4sHHI16xQQQQII120x")
 
 
 class TrueCrypt(Kind):
@@ -126,7 +139,7 @@ class TrueCrypt(Kind):
             _write_headers(path, _words(configuration), passphrase, place.extent.size_bytes)
         else:
             _create(path, _words(configuration), passphrase)
-        rounds = ("--veracrypt-pim", str(veracrypt_header.PIM))
+        rounds = ("--veracrypt-pim", str(_PIM))
         how = [
             *("--batch-mode", "--type", "tcrypt"),
             *(rounds if veracrypt else ("--disable-veracrypt",)),
@@ -154,14 +167,39 @@ def _is_veracrypt(configuration: Configuration) -> bool:
 
 def _write_headers(path: str, words: list[str], passphrase: bytes, data_bytes: int) -> None:
     """In front of the data, and behind it the backup, which has a salt of its own."""
-    keys = os.urandom(veracrypt_header.KEYS_BYTES)
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
+    keys = os.urandom(_KEYS_BYTES)
+    with opened(path, os.O_WRONLY) as fd:
         for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
-            os.pwrite(fd, veracrypt_header.header(words, passphrase, keys, data_bytes), offset)
+            os.pwrite(fd, _header(words, passphrase, keys, data_bytes), offset)
         os.fsync(fd)
-    finally:
-        os.close(fd)
+
+
+def _header(words: list[str], passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
+    """512 bytes as VeraCrypt documents them; no program of Debian's writes them. `words` are
+    ciphers, the first applied first; `keys` 256 random bytes, of which they take the first.
+
+    https://veracrypt.io/en/VeraCrypt%20Volume%20Format%20Specification.html: a salt of 64 bytes,
+    then 448 bytes that every cipher of the chain encrypts with XTS as one data unit numbered 0.
+    Numbers are big-endian. cryptsetup reads it back, which is the check. Raises OSError, or
+    WorkloadError where the kernel lacks a cipher.
+    """
+    salt = os.urandom(_SALT_BYTES)
+    fields = _FIELDS.pack(
+        *(b"VERA", _VERSION, _NEEDS_VERSION, zlib.crc32(keys), 0, data_bytes),
+        *(HEADERS_SECTORS * SECTOR_BYTES, data_bytes, 0, 512),
+    )
+    body = fields + struct.pack(">I", zlib.crc32(fields)) + keys
+    derived = hashlib.pbkdf2_hmac("sha512", passphrase, salt, _ROUNDS, 2 * _KEY_BYTES * len(words))
+    for number, word in enumerate(words):
+        # All first keys of the chain come before all second ones, the tweaks'.
+        places = (_KEY_BYTES * number, _KEY_BYTES * (number + len(words)))
+        key = b"".join(derived[place : place + _KEY_BYTES] for place in places)
+        kernel = Cipher(f"xts({word})", key, _BODY_BYTES)
+        try:
+            body = kernel.encrypted(bytes(16), body)
+        finally:
+            kernel.close()
+    return salt + body
 
 
 def _words(configuration: Configuration) -> list[str]:
