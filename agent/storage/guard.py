@@ -13,35 +13,13 @@ from typing import NamedTuple
 from agent.causes import Cause
 from agent.command import CommandError
 from agent.storage import devices
-from agent.storage.facts import (
-    LUKS_LABEL,
-    MARKER_NAME,
-    MARKER_TYPE,
-    DiskFacts,
-    Partition,
-    Signature,
-    gather,
-)
+from agent.storage.facts import DiskFacts, Partition, Signature, gather
 from contract.errors import AgentError
 from contract.journal import Fact
 from contract.places import MOUNT_POINT, step
 from contract.plan import Disk
 
 MAPPING = "fde-data"
-
-__all__ = [
-    "LUKS_LABEL",
-    "MARKER_NAME",
-    "MARKER_TYPE",
-    "DiskFacts",
-    "GuardError",
-    "Partition",
-    "Refusal",
-    "check",
-    "check_ours",
-    "gather",
-    "refusals",
-]
 
 SerialOf = Callable[[str], str]
 

@@ -17,7 +17,8 @@ from agent.storage import opal_ioctl
 from agent.storage.base import DRIVE, Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
-from agent.storage.guard import LUKS_LABEL, MAPPING
+from agent.storage.facts import LUKS_LABEL
+from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
 from contract.plan import Configuration

@@ -34,6 +34,7 @@ from agent.storage import (
     registry,
 )
 from agent.storage.base import Kind, Place, settings
+from agent.storage.facts import Partition
 from agent.storage.secrets import Secrets
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
@@ -118,7 +119,7 @@ class Stack:
         secrets: Secrets,
         *,
         hold: Callable[[Disk], AbstractContextManager[None]] = guard.holding,
-        check: Callable[[Disk], guard.Partition] = guard.check_ours,
+        check: Callable[[Disk], Partition] = guard.check_ours,
         load_kind: Callable[[str], Kind] = registry.load,
         mapper: Mapper | ModuleType = mapping,
         mount_point: Path = Path(MOUNT_POINT),

@@ -39,7 +39,7 @@ BLANK = DiskFacts("/dev/nvme0n1", True, serial="S1", size_bytes=2**31, diskseq=7
 READY = replace(
     BLANK, table="gpt", table_uuid=disk_uuid("S1").upper(), partitions=(OURS,), edges=()
 )
-HEADER = Signature("crypto_LUKS", 0, guard.LUKS_LABEL)
+HEADER = Signature("crypto_LUKS", 0, facts.LUKS_LABEL)
 LUKS = replace(OURS, signatures=(HEADER, replace(HEADER, offset_bytes=0x4000)))
 EXT4 = Signature("ext4", 0x438)
 FRESH = Status(True, True, False, False, False, False)
@@ -440,7 +440,7 @@ def _disk(device: Path) -> Disk:
 
 
 def _facts(device: Path) -> DiskFacts:
-    return guard.gather(_disk(device), lambda _name: "LOOP")
+    return facts.gather(_disk(device), lambda _name: "LOOP")
 
 
 def test_a_real_blank_disk_is_seen_as_blank(loop: Loop) -> None:

@@ -15,8 +15,8 @@ import pytest
 from agent.command import CommandError
 from agent.storage import layout, mapping
 from agent.storage.base import Expectation, Kind, Place
-from agent.storage.facts import DiskFacts
-from agent.storage.guard import MARKER_NAME, MARKER_TYPE, GuardError, Partition, Refusal
+from agent.storage.facts import MARKER_NAME, MARKER_TYPE, DiskFacts, Partition
+from agent.storage.guard import GuardError, Refusal
 from agent.storage.secrets import Secrets
 from agent.storage.stack import STATES, Stack, StorageError
 from contract.parameters import Parameter
