@@ -19,6 +19,11 @@ UNITS = (
 )
 
 
+def one_of(name: str, about: str, *choices: str) -> Parameter:
+    """A parameter that is one of these words, the first unless told otherwise."""
+    return Parameter(name, choices[0], "", about, choices=choices)
+
+
 Parameters = Mapping[str, ParameterValue]
 Assets = Mapping[str, Path]
 

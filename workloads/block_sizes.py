@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import fio, lists
-from workloads.base import Assets, Context, Needs, Parameters, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, WorkloadError, one_of
 
 KIB, MIB = fio.KIB, fio.MIB
 SECTOR_BYTES = 512  # of which /sys counts sizes, whatever the disk's own
@@ -41,12 +41,11 @@ class BlockSizes(fio.OnOneFile):
     summary = "throughput and operations from 512 B to 64 MiB, access time, burst rate"
     parameters = (
         Parameter("file_mib", 256, "MiB", "size of the test file", minimum=1),
-        Parameter("steps", PAPER, "", "sizes in bytes; paper: its 21", several=True),
+        lists.some_of("steps", PAPER, "sizes in bytes; paper: its 21"),
         Parameter("seconds", 2.0, "s", "length of each phase", minimum=0.1),
         Parameter("access_bytes", 4096, "B", "size of the reads for the access time", minimum=512),
-        Parameter(
-            *("access_area", "file", "", "where it reads: in the file, or all over the volume"),
-            choices=("file", "volume"),
+        one_of(
+            "access_area", "where it reads: in the file, or all over the volume", "file", "volume"
         ),
         Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
         *fio.io_parameters("libaio", 4),

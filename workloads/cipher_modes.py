@@ -50,20 +50,9 @@ class CipherModes(Workload):
     summary = "block ciphers and their modes in memory"
     program = "OpenSSL through Python's cryptography, and PyCryptodome for what that lacks"
     parameters = (
-        Parameter(
-            *("ciphers", PAPER_CIPHERS, "", "which ciphers, by name and key size"),
-            choices=tuple(CIPHERS),
-            several=True,
-        ),
-        Parameter(
-            *("modes", "ecb,cbc,cfb,ofb,ctr", "", "which modes; cfb8 is there besides"),
-            choices=MODES,
-            several=True,
-        ),
-        Parameter(
-            *("sizes", f"{PAPER_SIZES},large", "", "the inputs' bytes, and the word large"),
-            several=True,
-        ),
+        lists.some_of("ciphers", PAPER_CIPHERS, "which ciphers, by name and key size", CIPHERS),
+        lists.some_of("modes", "ecb,cbc,cfb,ofb,ctr", "which modes; cfb8 is there besides", MODES),
+        lists.some_of("sizes", f"{PAPER_SIZES},large", "the inputs' bytes, and the word large"),
         Parameter("large_mib", 256, "MiB", "what large stands for", minimum=1),
         Parameter("seconds", 1.0, "s", "how long a phase repeats its input", minimum=0.01),
         Parameter("aes_instructions", True, "", "whether OpenSSL may use the processor's for AES"),

@@ -58,15 +58,11 @@ class FileCiphers(Workload):
     summary = "text, binary and image files encrypted and decrypted whole"
     program = "OpenSSL through Python's cryptography, and PyCryptodome for what that lacks"
     parameters = (
-        Parameter(
-            *("ciphers", ",".join(RECIPES), "", "which ciphers, with their mode or use"),
-            choices=RECIPES,
-            several=True,
+        lists.some_of(
+            "ciphers", ",".join(RECIPES), "which ciphers, with their mode or use", RECIPES
         ),
-        Parameter(
-            "kinds", ",".join(KINDS), "", "which kinds of files", choices=KINDS, several=True
-        ),
-        Parameter("sizes", PAPER_SIZES, "", "the files' bytes", several=True),
+        lists.some_of("kinds", ",".join(KINDS), "which kinds of files", KINDS),
+        lists.some_of("sizes", PAPER_SIZES, "the files' bytes"),
         Parameter("seconds", 1.0, "s", "how long a phase repeats its file", minimum=0.01),
         Parameter("file_io", True, "", "whether files are read and written within the phases"),
         Parameter("fsync", False, "", "whether a file is on the drive before the next repetition"),

@@ -10,10 +10,9 @@ from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Assets, Context, Needs, Parameters, Workload
+from workloads.base import Assets, Context, Needs, Parameters, Workload, one_of
 
 MIB = 1 << 20
-CACHES = ("cold", "warm")
 SOURCE = "incompressible"
 # Memory for the programs themselves.
 BESIDES_BYTES = 64 * MIB
@@ -38,28 +37,22 @@ class FileIo(Workload):
         Parameter("small_files", 4, "", "number of small files", minimum=1),
         Parameter("small_mib", 10, "MiB", "size of each small file", minimum=1),
         Parameter("large_mib", 64, "MiB", "size of the large file", minimum=1),
-        Parameter(
+        one_of(
             "source",
-            "zero",
-            "",
             "what is written: zeros, or seeded data no drive can compress",
-            choices=("zero", "incompressible"),
+            *("zero", "incompressible"),
         ),
         Parameter("fsync", True, "", "whether a write ends when the drive has the data"),
         Parameter("read_back", True, "", "whether what was written is read again"),
-        Parameter(
+        one_of(
             "cache",
-            "cold",
-            "",
             "whether the page cache is empty or holds the files when they are read",
-            choices=CACHES,
+            *("cold", "warm"),
         ),
-        Parameter(
+        one_of(
             "between_files",
-            "nothing",
-            "",
             "whether the page cache is written back and emptied between the files of a phase too",
-            choices=("nothing", "drop-caches"),
+            *("nothing", "drop-caches"),
         ),
         Parameter(
             "warm_seconds", 0.0, "s", "about how long reading from a warm cache continues; 0: once"

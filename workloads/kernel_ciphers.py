@@ -51,16 +51,13 @@ class KernelCiphers(Workload):
     summary = "the kernel's ciphers in memory, encrypting and decrypting"
     program = "the kernel's ciphers"
     parameters = (
-        Parameter("ciphers", CIPHERS, "", "as the kernel names them", several=True),
-        Parameter("modes", "xts,cbc", "", "of xts and cbc", choices=MODES, several=True),
-        Parameter(
-            *("key_bits", "128,256", "", "sizes of the ciphers' keys; XTS has two of them"),
-            choices=KEY_BITS,
-            several=True,
+        lists.some_of("ciphers", CIPHERS, "as the kernel names them"),
+        lists.some_of("modes", "xts,cbc", "of xts and cbc", MODES),
+        lists.some_of(
+            "key_bits", "128,256", "sizes of the ciphers' keys; XTS has two of them", KEY_BITS
         ),
-        Parameter(
-            *("cascades", PAPER_CASCADES, "", "in XTS with 256 bits; the first is applied last"),
-            several=True,
+        lists.some_of(
+            "cascades", PAPER_CASCADES, "in XTS with 256 bits; the first is applied last"
         ),
         Parameter("request_kib", 256, "KiB", "what the kernel is given at a time", minimum=4),
         Parameter("seconds", 2.0, "s", "least length of a phase"),

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import programs, trees
-from workloads.base import Assets, Context, Needs, Parameters, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, WorkloadError, one_of
 
 # grep says 1 where no line matches.
 FOUND_OR_NOT = (0, 1)
@@ -27,12 +27,10 @@ class KernelGrep(trees.OnTree):
         Parameter("copies", 1, "", "separate copies of the tree, one search each", minimum=1),
         trees.ONLY,
         Parameter("word", "module", "", "what is searched for"),
-        Parameter(
+        one_of(
             "cache",
-            "cold",
-            "",
             "whether the page cache is empty or holds the copy when it is searched",
-            choices=("cold", "warm"),
+            *("cold", "warm"),
         ),
     )
     small: ClassVar = {"copies": 2}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contract.parameters import Parameter
 from workloads import programs, trees
-from workloads.base import Assets, Context, Needs, Parameters, Work
+from workloads.base import Assets, Context, Needs, Parameters, Work, one_of
 
 AS_ARCHIVE = "as-archive"
 
@@ -23,13 +23,7 @@ class KernelTree(trees.OnTree):
     summary = "copy, unpack, pack again and delete the Linux source"
     parameters = (
         trees.ONLY,
-        Parameter(
-            "recompress",
-            AS_ARCHIVE,
-            "",
-            "how the tree is packed again",
-            choices=(AS_ARCHIVE, *trees.COMPRESSORS),
-        ),
+        one_of("recompress", "how the tree is packed again", AS_ARCHIVE, *trees.COMPRESSORS),
         Parameter("sync", True, "", "whether a phase ends when the drive has all data"),
     )
     program = "cp, tar with its compressor, rm"

@@ -80,15 +80,13 @@ class KeyDerivation(Workload):
     summary = "keys derived from passphrases with PBKDF2 and Argon2id"
     program = "OpenSSL, libgcrypt and libargon2"
     parameters = (
-        Parameter(
-            *("functions", ",".join(FUNCTIONS), "", "hashes of PBKDF2, and argon2id"),
-            choices=FUNCTIONS,
-            several=True,
+        lists.some_of(
+            "functions", ",".join(FUNCTIONS), "hashes of PBKDF2, and argon2id", FUNCTIONS
         ),
-        Parameter("iterations", "", "", "counts for PBKDF2", several=True),
-        Parameter("pims", "0", "", "VeraCrypt's PIMs; 0: its default", several=True),
+        lists.some_of("iterations", "", "counts for PBKDF2"),
+        lists.some_of("pims", "0", "VeraCrypt's PIMs; 0: its default"),
         Parameter("system", False, "", "whether the PIMs are those of VeraCrypt's system disk"),
-        Parameter("argon2id", "t4-m1048576KiB-p4", "", "further costs of Argon2id", several=True),
+        lists.some_of("argon2id", "t4-m1048576KiB-p4", "further costs of Argon2id"),
         Parameter("key_bytes", 64, "B", "length of the key", minimum=16),
         Parameter("seconds", 2.0, "s", "least length of a phase"),
     )

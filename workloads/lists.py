@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from contract.parameters import Parameter
 from workloads.base import WorkloadError
+
+
+def some_of(name: str, default: str, about: str, choices: Iterable[str] = ()) -> Parameter:
+    """A parameter that is such a list; of `choices`, if there are any."""
+    return Parameter(name, default, "", about, choices=tuple(choices), several=True)
 
 
 def words(text: object) -> list[str]:

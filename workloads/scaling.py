@@ -32,8 +32,8 @@ class Scaling(fio.OnOneFile):
     parameters = (
         Parameter("file_mib", 256, "MiB", "size of the test file", minimum=4),
         Parameter("block_kib", 128, "KiB", "size of a request", minimum=4),
-        Parameter("threads", "1,2,4,all", "", "numbers of threads; all: one a CPU", several=True),
-        Parameter("depths", "1,4,16", "", "requests in flight of one thread", several=True),
+        lists.some_of("threads", "1,2,4,all", "numbers of threads; all: one a CPU"),
+        lists.some_of("depths", "1,4,16", "requests in flight of one thread"),
         Parameter("seconds", 5.0, "s", "length of each phase", minimum=0.1),
         *fio.io_parameters("libaio", 1),
     )

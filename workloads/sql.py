@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import database, programs
-from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError, one_of
 
 DATABASE = "fde"
 MIB = 1 << 20
@@ -35,9 +35,7 @@ class Sql(Workload):
         Parameter(
             "redo_log_mib", 0, "MiB", "the server's log of changes, 0 for its own size", minimum=0
         ),
-        Parameter(
-            "server", "any", "", "which database server", choices=("any", "mariadb", "mysql")
-        ),
+        one_of("server", "which database server", "any", "mariadb", "mysql"),
     )
     small: ClassVar = {"rows": 100, "events": 3}
     program = "the database server, driven by sysbench"

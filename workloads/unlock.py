@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import lists, programs
-from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError, one_of
 
 MIB = 1 << 20
 VOLUME_BYTES = 40 * MIB  # a LUKS2 header takes 16 MiB
@@ -51,13 +51,14 @@ class Unlock(Workload):
     summary = "opening, suspending and resuming LUKS2 volumes"
     program = "cryptsetup"
     parameters = (
-        Parameter("ways", "pbkdf2,argon2id", "", "how", choices=WAYS, several=True),
+        lists.some_of("ways", "pbkdf2,argon2id", "how", WAYS),
         Parameter("times", 1, "", "openings in a phase", minimum=1),
         Parameter("iter_ms", 2000, "ms", "what a key derivation is to take here", minimum=1),
         Parameter("memory_mib", 1024, "MiB", "most that Argon2id takes", minimum=1),
-        Parameter(
-            *("tpm", DEVICE, "", "the machine's TPM, or one of swtpm, whose joules are none of it"),
-            choices=(DEVICE, SIMULATED),
+        one_of(
+            "tpm",
+            "the machine's TPM, or one of swtpm, whose joules are none of it",
+            *(DEVICE, SIMULATED),
         ),
     )
     small: ClassVar = {"ways": ",".join(WAYS), "iter_ms": 10, "memory_mib": 1, "tpm": SIMULATED}
