@@ -45,6 +45,14 @@ INTEGRITY = f"{MAPPING}_dif"  # as cryptsetup calls it
 # What is written so that it can be read: both ends, where signatures are looked for, and each
 # block group of ext4 begins, whose copies of the superblock are written in a part of a block.
 EDGE_BYTES, GROUP_BYTES = 2**20, 128 * 2**20
+# How the kernel does it, as cryptsetup's --perf-… name it; no part of a header.
+_PERFORMANCE = {
+    "no_read_workqueue": "decrypt in the caller's context, without a work queue",
+    "no_write_workqueue": "encrypt in the caller's context, without a work queue",
+    "submit_from_crypt_cpus": "write requests are submitted by the processors that encrypted them, "
+    "not by one thread",
+    "same_cpu_crypt": "a request is encrypted on the processor that made it",
+}
 
 
 class DmCrypt(Kind):
@@ -93,19 +101,7 @@ class DmCrypt(Kind):
             "",
             "write data and tags without a journal: faster, and a power cut can part them",
         ),
-        Parameter(
-            "no_read_workqueue", False, "", "decrypt in the caller's context, without a work queue"
-        ),
-        Parameter(
-            "no_write_workqueue", False, "", "encrypt in the caller's context, without a work queue"
-        ),
-        Parameter(
-            *("submit_from_crypt_cpus", False, ""),
-            "write requests are submitted by the processors that encrypted them, not by one thread",
-        ),
-        Parameter(
-            "same_cpu_crypt", False, "", "a request is encrypted on the processor that made it"
-        ),
+        *(Parameter(name, False, "", text) for name, text in _PERFORMANCE.items()),
         DISCARD,
     )
 
@@ -259,14 +255,8 @@ def _write_edges() -> None:
 
 def options(configuration: Configuration) -> tuple[str, ...]:
     """The mapping's options as the table shows them, sorted."""
-    wanted = {
-        "allow_discards": configuration.discard,
-        "no_read_workqueue": configuration.settings["no_read_workqueue"],
-        "no_write_workqueue": configuration.settings["no_write_workqueue"],
-        "same_cpu_crypt": configuration.settings["same_cpu_crypt"],
-        "submit_from_crypt_cpus": configuration.settings["submit_from_crypt_cpus"],
-    }
-    return tuple(name for name, is_wanted in sorted(wanted.items()) if is_wanted)
+    wanted = [name for name in _PERFORMANCE if configuration.settings[name]]
+    return tuple(sorted([*wanted, *(["allow_discards"] if configuration.discard else [])]))
 
 
 def open_arguments(configuration: Configuration) -> list[str]:

@@ -146,10 +146,7 @@ class TrueCrypt(Kind):
             *("--hash", _PRF[1], "--cipher", cipher(configuration)),
         ]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
-        run(
-            ["cryptsetup", "open", *how, path, MAPPING],
-            stdin=passphrase + b"\n",
-        )
+        run(["cryptsetup", "open", *how, path, MAPPING], stdin=passphrase + b"\n")
         return {"tcrypt": parse_dump(dumped)}
 
 
