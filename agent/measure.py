@@ -149,7 +149,7 @@ class Bench:
             return Fault("proof", " ".join(sentences), facts)
         if fault:
             return fault
-        self.sha256 = self._write(run, "finished", None)
+        self.sha256 = self.write(run, "finished", None)
         return None
 
     def context(self) -> CheckContext:
@@ -158,10 +158,6 @@ class Bench:
         return CheckContext(
             self._stack.mount_point, suite_dir=self._suite_dir, disks=tuple(filter(None, disks))
         )
-
-    def write_void(self, run: Run, reason: str, status: str = "void") -> None:
-        """Write the run.json of a void (or skipped) run with all that was found out before."""
-        self._write(run, status, reason)
 
     def _spec(self, run: Run) -> WorkloadSpec:
         return self._plan.workloads[run.workload]
@@ -269,7 +265,9 @@ class Bench:
     def _folder(self, run: Run) -> Path:
         return self._suite_dir / "runs" / run.run_id
 
-    def _write(self, run: Run, status: str, reason: str | None) -> str:
+    def write(self, run: Run, status: str, reason: str | None) -> str:
+        """Write the run.json, of a void or skipped run with all that was found out before; its
+        SHA-256."""
         found = self._findings
         document = {
             "format": FORMAT,

@@ -10,8 +10,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from typing import Self
 
 from agent.command import CommandError, run
 
@@ -20,7 +20,8 @@ UNIT = "FDE_UNIT"
 
 
 class Watchdog:
-    """Pings from a thread of its own, but only while the present step keeps to its time.
+    """Pings from a thread of its own until the block ends, but only while the present step keeps to
+    its time.
 
     A step that hangs, even in the kernel, then ends in a restart by systemd. Three pings come
     within the service's WatchdogSec: one every 40 s costs nothing that could be measured.
@@ -40,7 +41,10 @@ class Watchdog:
         """The step that begins now is over in so many seconds; infinity for one without a limit."""
         self._until_s = time.monotonic() + seconds
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """No pings any more."""
         self._ended.set()
         if self._thread:
@@ -52,16 +56,6 @@ class Watchdog:
                 tell("WATCHDOG=1")
             if self._ended.wait(period_s):
                 return
-
-
-@contextmanager
-def watchdog() -> Iterator[Watchdog]:
-    """A watchdog that ends with the block."""
-    dog = Watchdog()
-    try:
-        yield dog
-    finally:
-        dog.end()
 
 
 def tell(message: str) -> None:

@@ -60,7 +60,7 @@ def run_suite(suite_dir: Path, secrets_path: Path) -> int:
     touched if the plan or the suite's lock are not to be had. Secrets, disks and counters that are
     not there yet are waited for.
     """
-    with lock.suite(suite_dir), limits.stoppable(), notify.watchdog() as watchdog:
+    with lock.suite(suite_dir), limits.stoppable(), notify.Watchdog() as watchdog:
         suite = plan.load(suite_dir / "plan.json")
         limits.adopt_orphans()
 
@@ -243,7 +243,7 @@ class Suite:
     ) -> None:
         # Where there is no room for it, the journal still tells.
         with suppress(OSError):
-            bench.write_void(run, reason, "skipped" if cause == journal.SKIPPED else "void")
+            bench.write(run, "skipped" if cause == journal.SKIPPED else "void", reason)
         if cause in journal.INTERRUPTIONS:
             facts = {"during": self._last(run.run_id)}
         self._tell("void", run.run_id, reason, cause, facts)

@@ -41,7 +41,7 @@ def test_the_watchdog_hears_of_a_step_that_keeps_to_its_time_alone(
     systemd: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "60000")
-    with notify.watchdog() as dog:
+    with notify.Watchdog() as dog:
         notify.tell("READY=1")
         heard: set[bytes] = set()
         while len(heard) < 2:
@@ -61,7 +61,7 @@ def test_outside_of_a_service_nobody_is_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
     before = threading.active_count()
-    with notify.watchdog():
+    with notify.Watchdog():
         assert threading.active_count() == before
         notify.tell("READY=1")
     assert not notify.is_service() and not notify.going_down()
