@@ -34,11 +34,6 @@ def compared(name: str, path: Path, known: Mapping[str, str | None]) -> str:
     """SHA-256 of one asset. Raises AssetError where `known` tells another, OSError."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    _compare(name, path, found, known)
-    return found
-
-
-def _compare(name: str, path: Path, found: str, known: Mapping[str, str | None]) -> None:
     sha256, sums = known.get("sha256"), known.get("sums")
     expected = sha256 or (_listed(Path(sums), path.name) if sums else None)
     if expected is not None and expected != found:
@@ -47,6 +42,7 @@ def _compare(name: str, path: Path, found: str, known: Mapping[str, str | None])
             f"The asset {name} ({path}) has the SHA-256 {found}, {where} {expected}: bring back "
             "the file that was meant, or correct its sum in fde_assets and make a new plan."
         )
+    return found
 
 
 def _listed(sums: Path, name: str) -> str:

@@ -95,7 +95,7 @@ def disk(context: CheckContext, name: str) -> dict[str, Any]:
     """Link, power management and health of a disk by its kernel's name."""
     device = context.sys / "class/block" / name / "device"
     pci, health = device / "device", context.health.get(name)
-    sensed = disk_checks.temperatures_c(CheckContext(Path("/"), sys=context.sys, disks=(name,)))
+    alone = CheckContext(Path("/"), sys=context.sys, disks=(name,))
     host = next((p.name for p in device.resolve().parents if p.name.startswith("host")), "")
     return {
         "name": name,
@@ -105,12 +105,12 @@ def disk(context: CheckContext, name: str) -> dict[str, Any]:
         "link_speed_max": text(pci / "max_link_speed"),
         "link_width": number(pci / "current_link_width"),
         "link_width_max": number(pci / "max_link_width"),
-        "sata_link": (disk_checks.links(CheckContext(Path("/"), disks=(name,))) or {}),
+        "sata_link": disk_checks.links(alone) or {},
         "apst_tolerance_us": text(device / "power/pm_qos_latency_tolerance_us"),
         "alpm_policy": text(context.sys / "class/scsi_host" / host / "link_power_management_policy")
         if host
         else None,
-        "temperature_c": next(iter(sensed.values()), None),
+        "temperature_c": next(iter(disk_checks.temperatures_c(alone).values()), None),
         "health": asdict(health) if health else None,
     }
 
@@ -149,12 +149,11 @@ def kernel() -> dict[str, bool | None]:
         lines = set(gzip.decompress(packed.read_bytes()).decode().splitlines())
     elif beside.exists():
         lines = set(beside.read_text(encoding="utf-8").splitlines())
-    return {
-        "sed_opal": None if lines is None else "CONFIG_BLK_SED_OPAL=y" in lines,
-        "dm_crypt": None
-        if lines is None
-        else bool({"CONFIG_DM_CRYPT=y", "CONFIG_DM_CRYPT=m"} & lines),
+    wanted = {
+        "sed_opal": {"CONFIG_BLK_SED_OPAL=y"},
+        "dm_crypt": {"CONFIG_DM_CRYPT=y", "CONFIG_DM_CRYPT=m"},
     }
+    return {name: None if lines is None else bool(any_ & lines) for name, any_ in wanted.items()}
 
 
 def idle_states(context: CheckContext) -> dict[str, Any]:

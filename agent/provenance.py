@@ -37,15 +37,16 @@ _VERSIONS = {
 
 def gather(spec: StorageSpec) -> dict[str, Any]:
     """Everything for provenance/*.json; what the machine does not tell is null."""
+    command_line = _text(Path("/proc/cmdline"))
     return {
         "format": "fde-provenance/1",
         "wall": datetime.now(UTC).isoformat(timespec="seconds"),
         "boot_id": boot_id(),
         "uname": list(os.uname()),
         "os_release": platform.freedesktop_os_release().get("PRETTY_NAME"),
-        "kernel_command_line": _text(Path("/proc/cmdline")),
-        "lab_machine": lab_word("fde.machine", _text(Path("/proc/cmdline")) or ""),
-        "lab_disks": lab_word("fde.disks", _text(Path("/proc/cmdline")) or ""),
+        "kernel_command_line": command_line,
+        "lab_machine": lab_word("fde.machine", command_line or ""),
+        "lab_disks": lab_word("fde.disks", command_line or ""),
         "cpu": _cpu(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "swaps": (_text(Path("/proc/swaps")) or "").splitlines()[1:],
@@ -66,11 +67,8 @@ def lab_word(key: str, command_line: str) -> str | None:
 
 def versions() -> dict[str, str | None]:
     """First line that each program says about itself; null where it is not installed."""
-    found: dict[str, str | None] = {"python": sys.version.split()[0]}
-    for name, argv in _VERSIONS.items():
-        found[name] = _first_line(argv)
-    found["pyRAPL"] = _pyrapl_version()
-    return found
+    programs = {name: _first_line(argv) for name, argv in _VERSIONS.items()}
+    return {"python": sys.version.split()[0], **programs, "pyRAPL": _pyrapl_version()}
 
 
 def _pyrapl_version() -> str | None:
