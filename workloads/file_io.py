@@ -27,8 +27,7 @@ class FileIo(Workload):
     its files, where `between_files` says so. One dd process per file, all of a phase started by one
     shell; how long each file took is kept as dd says it, in dd-PHASE.txt. With `cache` warm, what
     is to be read has been read before, and is read as often as takes `warm_seconds`; without
-    `read_back` the phases are the two of
-    writing, and the tail comes right behind the large file.
+    `read_back` the phases are the two of writing, and the tail comes right behind the large file.
     """
 
     name = "file_io"

@@ -209,23 +209,19 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
     argv += ["--overwrite=1", "--allow_file_create=0", "--eta=never", "--output-format=json"]
     if job.pattern in ("read", "randread"):
         argv.append("--readonly")
-    if job.offset_bytes:
-        argv.append(f"--offset={job.offset_bytes}")
-    if job.passes > 1:
-        argv.append(f"--loops={job.passes}")
-    if job.at_most_bytes:
-        argv.append(f"--io_size={job.at_most_bytes}")
-    if job.seconds:
-        argv.append(f"--runtime={round(job.seconds * 1000)}ms")
-    if job.repeat:
-        argv.append("--time_based=1")
-    if job.fsync:
-        argv.append("--end_fsync=1")
+    given = {
+        "offset": job.offset_bytes,
+        "loops": job.passes if job.passes > 1 else 0,
+        "io_size": job.at_most_bytes,
+        "runtime": f"{round(job.seconds * 1000)}ms" if job.seconds else "",
+        "time_based": int(job.repeat),
+        "end_fsync": int(job.fsync),
+        "refill_buffers": int(job.fresh),
+    }
+    argv += [f"--{option}={value}" for option, value in given.items() if value]
     if job.threads > 1:
         argv += [f"--numjobs={job.threads}", "--group_reporting"]
         argv.append(f"--offset_increment={job.area_bytes}")
-    if job.fresh:
-        argv.append("--refill_buffers=1")
     return argv
 
 

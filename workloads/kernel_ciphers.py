@@ -38,13 +38,12 @@ class KernelCiphers(Workload):
 
     A child process hands the kernel one request after the other (AF_ALG), for `seconds`, on each of
     its `threads`: one, as dm-crypt has for a single stream, or all, as VeraCrypt's benchmark has
-    (eight in the paper). Each request is copied into the kernel once,
-    which is part of the figure, and has one initial value; dm-crypt takes one for each sector and
-    copies nothing. `request_kib` is large so that the child's own code has little share: its
-    report, which is kept, has `user_s` for that code and `system_s` for the kernel. Each cipher is
-    checked by known answers first. The kernel has no cascade as one cipher: a cascade is one pass
-    for each of its ciphers, as stacked mappings make them; its bytes are counted once. What this
-    kernel lacks is left out.
+    (eight in the paper). Each request is copied into the kernel once, which is part of the figure,
+    and has one initial value; dm-crypt takes one for each sector and copies nothing. `request_kib`
+    is large so that the child's own code has little share: its report, which is kept, has `user_s`
+    for that code and `system_s` for the kernel. Each cipher is checked by known answers first. The
+    kernel has no cascade as one cipher: a cascade is one pass for each of its ciphers, as stacked
+    mappings make them; its bytes are counted once. What this kernel lacks is left out.
     """
 
     name = "kernel_ciphers"

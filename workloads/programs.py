@@ -115,7 +115,14 @@ def _all(
 def _result(
     started: Sequence[Started], timeout_s: float | None, ok: tuple[int, ...], name: str
 ) -> str:
-    output = _finish(started, timeout_s)
+    last = started[-1]
+    try:
+        printed, _ = last.process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise WorkloadError(f"{last.name} was not done after {timeout_s:g} s.") from error
+    for each in started[:-1]:
+        each.process.wait()
+    output = printed.decode(errors="replace")
     # From the end: a reader that fails ends those before it.
     for each in reversed(started):
         if each.process.returncode not in ok:
@@ -228,17 +235,6 @@ def _name(argv: Command) -> str:
     """The program's, also where a shell holds its place."""
     own = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
     return Path(own[0]).name
-
-
-def _finish(started: Sequence[Started], timeout_s: float | None) -> str:
-    last = started[-1]
-    try:
-        output, _ = last.process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired as error:
-        raise WorkloadError(f"{last.name} was not done after {timeout_s:g} s.") from error
-    for each in started[:-1]:
-        each.process.wait()
-    return output.decode(errors="replace")
 
 
 def _status(process: subprocess.Popen[bytes]) -> str:
