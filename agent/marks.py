@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from agent.phase_pyrapl import Measured, PhasePyrapl, measured_zones
 from agent.sampler import Sampler, end_ns
@@ -29,22 +29,13 @@ from instrumentation.sources.counter import (
     reading_document,
     total,
 )
-from instrumentation.sources.series import Series
+from instrumentation.sources.powercap import PowercapSource
 from instrumentation.sources.zones import Zone
 from workloads.base import Work
 
 
 class MarkError(AgentError):
     """Phases were marked in a way that cannot be evaluated."""
-
-
-class Counters(Protocol):
-    """What is needed of `instrumentation.sources.powercap.PowercapSource`."""
-
-    @property
-    def zones(self) -> tuple[Zone, ...]: ...
-    def read(self) -> Readings: ...
-    def series(self) -> Series: ...
 
 
 # A rest that ended no longer ago than this still holds.
@@ -72,7 +63,7 @@ class Marks:
 
     def __init__(
         self,
-        counters: Counters,
+        counters: PowercapSource,
         sampler: Sampler,
         pad_s: float = 0.0,
         pyrapl: PhasePyrapl | None = None,

@@ -20,7 +20,7 @@ from typing import Any
 from agent import pack
 from agent.checks import CheckContext, Finding, Inspection, Memory, blockers
 from agent.limits import Limit, TooLong, reap
-from agent.marks import Counters, Marks
+from agent.marks import Marks
 from agent.notify import Watchdog
 from agent.phase_pyrapl import PhasePyrapl
 from agent.provenance import SIMULATED_RAPL
@@ -32,6 +32,7 @@ from contract.errors import AgentError
 from contract.files import write_json
 from contract.journal import Fact, boot_id
 from contract.plan import Plan, Run, WorkloadSpec
+from instrumentation.sources.powercap import PowercapSource
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
 
@@ -88,7 +89,12 @@ class Bench:
     """Measures runs of one plan; `block` is the one for which the configuration was entered."""
 
     def __init__(
-        self, plan: Plan, suite_dir: Path, stack: Stack, counters: Counters, watchdog: Watchdog
+        self,
+        plan: Plan,
+        suite_dir: Path,
+        stack: Stack,
+        counters: PowercapSource,
+        watchdog: Watchdog,
     ) -> None:
         self.block: int | None = None
         self.sha256 = ""

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from agent.marks import Counters
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import registry
 from instrumentation.sources.counter import ReadFailure, Reading, Readings, reading_document
@@ -44,7 +43,7 @@ class OtherReaders:
     Our own is read first, and last at the end, so that it encloses the others.
     """
 
-    def __init__(self, counters: Counters, openers: Openers | None = None) -> None:
+    def __init__(self, counters: PowercapSource, openers: Openers | None = None) -> None:
         self._counters = counters
         openers = registered() if openers is None else openers
         self._readers = [_Reader(name, opener) for name, opener in openers.items()]

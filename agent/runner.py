@@ -23,7 +23,6 @@ from agent.causes import CauseError
 from agent.checks import CheckContext
 from agent.checks.disks import links
 from agent.limits import Stop
-from agent.marks import Counters
 from agent.notify import Watchdog
 from agent.storage.stack import Stack
 from agent.tries import Accounts, pending
@@ -50,7 +49,7 @@ GOING_DOWN = 75
 # How long a step without a limit of its own may take before systemd is to start the agent again.
 STEP_S = 900.0
 
-Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, Counters]]]
+Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, PowercapSource]]]
 
 
 def run_suite(suite_dir: Path, secrets_path: Path) -> int:
@@ -65,7 +64,7 @@ def run_suite(suite_dir: Path, secrets_path: Path) -> int:
         limits.adopt_orphans()
 
         @contextmanager
-        def equip(waits: Waits) -> Iterator[tuple[Stack, Counters]]:
+        def equip(waits: Waits) -> Iterator[tuple[Stack, PowercapSource]]:
             own = waits.for_secrets(secrets_path)
             waits.for_disks(suite.storage.disks.values())
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
@@ -140,7 +139,7 @@ class Suite:
         except OSError as error:
             return self._fail(f"{error}: free room or repair the disk, then start the suite again.")
 
-    def _all(self, stack: Stack, counters: Counters) -> None:
+    def _all(self, stack: Stack, counters: PowercapSource) -> None:
         self.watchdog.within(STEP_S)
         self.waits.for_room(self.folder)
         self._assets = assets.check(self.plan)

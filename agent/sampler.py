@@ -9,17 +9,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from contract.files import write_lines
 from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.series import Series
-
-
-class Sampled(Protocol):
-    """What is needed of a source of counters."""
-
-    def series(self) -> Series: ...
+from instrumentation.sources.powercap import PowercapSource
 
 
 class Sampler:
@@ -30,7 +24,7 @@ class Sampler:
     tell nothing new.
     """
 
-    def __init__(self, counters: Sampled, rate_hz: float) -> None:
+    def __init__(self, counters: PowercapSource, rate_hz: float) -> None:
         self._series = counters.series()
         self._rate_hz = rate_hz
         self._due_ns: array[int] = array("q")
