@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent import confinement
 from agent.command import CommandError, run
+from agent.quiet import noted, properties
 from contract.files import write_json
 from contract.strict_json import read_object
 
@@ -36,9 +37,9 @@ def note(packages: Sequence[str], files: Sequence[str] = (), path: Path = NOTE) 
         argv = ["apt-get", "--simulate", "--no-install-recommends", "install", *packages]
         come = set(NEW.findall(run(argv).out))
     before = read_object(path)
-    packages_now = sorted({*_list(before, "packages"), *come})
-    files_now = sorted({*_list(before, "files"), *(f for f in files if not Path(f).exists())})
-    if (packages_now, files_now) == (_list(before, "packages"), _list(before, "files")):
+    packages_now = sorted({*noted(before, "packages"), *come})
+    files_now = sorted({*noted(before, "files"), *(f for f in files if not Path(f).exists())})
+    if (packages_now, files_now) == (noted(before, "packages"), noted(before, "files")):
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"packages": packages_now, "files": files_now})
@@ -53,7 +54,7 @@ def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -
     """
     run(["apt-get", *APT, "--quiet", "update"], timeout_s=LIMIT_S)
     note(packages, [str(policy)], path)
-    ours = str(policy) in _list(read_object(path), "files")
+    ours = str(policy) in noted(read_object(path), "files")
     try:
         if ours:
             policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
@@ -69,7 +70,7 @@ def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -
 def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
     """Stop the services and timers that came with these packages, and keep them from starting at
     boot: a database server draws power. Returns those that were active or enabled."""
-    packages = installed(_list(read_object(path), "packages"))
+    packages = installed(noted(read_object(path), "packages"))
     if not packages:
         return []
     units = sorted(set(UNIT.findall(run(["dpkg", "-L", *packages]).out)))
@@ -77,8 +78,7 @@ def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
         return []
     show = ["show", "--property=Id,ActiveState,UnitFileState", *units]
     found = []
-    for block in run([systemctl, *show]).out.split("\n\n"):
-        unit = dict(line.partition("=")[::2] for line in block.splitlines())
+    for unit in properties(run([systemctl, *show]).out):
         on = unit.get("ActiveState") == "active" or unit.get("UnitFileState") == "enabled"
         if on and unit["Id"] in units:
             found.append(unit["Id"])
@@ -94,7 +94,7 @@ def remove(path: Path = NOTE) -> list[str]:
     """
     before = read_object(path)
     said = confinement.revoke()
-    brought = installed(_list(before, "packages"))
+    brought = installed(noted(before, "packages"))
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else
         gone.pop()
@@ -104,7 +104,7 @@ def remove(path: Path = NOTE) -> list[str]:
         said.append(f"removed {', '.join(gone)}")
     if left := sorted(set(brought) - set(gone)):
         said.append(f"left {', '.join(left)}, which other packages need")
-    for name in _list(before, "files"):
+    for name in noted(before, "files"):
         place = Path(name)
         if place.is_dir():
             shutil.rmtree(place)
@@ -134,8 +134,3 @@ def _taken_with(*packages: str) -> set[str]:
         return set(GONE.findall(run(["apt-get", "--simulate", "purge", *packages]).out))
     except CommandError:  # apt refuses what the system cannot be without
         return {*packages, "essential"}
-
-
-def _list(document: dict[str, object], key: str) -> list[str]:
-    found = document.get(key)
-    return [str(name) for name in found] if isinstance(found, list) else []

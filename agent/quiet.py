@@ -6,7 +6,7 @@ What was stopped is remembered in memory-backed /run: after a boot all of it is 
 from __future__ import annotations
 
 import pwd
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -94,16 +94,18 @@ def disturbing(listed: str) -> dict[str, list[str]]:
 
 
 def lasting(shown: str) -> list[str]:
-    """The units that are not transient, from what `systemctl show` printed: `Key=value` lines, an
-    empty one between units.
+    """The units that are not transient, from what `systemctl show` printed.
 
     Transient units are left alone: once stopped they are gone and cannot be started again.
     """
-    units = (
-        dict(line.partition("=")[::2] for line in block.splitlines())
-        for block in shown.split("\n\n")
-    )
+    units = properties(shown)
     return sorted({u["Id"] for u in units if "Id" in u and u.get("Transient") != "yes"})
+
+
+def properties(shown: str) -> Iterator[dict[str, str]]:
+    """Of each unit what `systemctl show` printed: `Key=value` lines, an empty one between units."""
+    for block in shown.split("\n\n"):
+        yield dict(line.partition("=")[::2] for line in block.splitlines())
 
 
 def _indexers(systemctl: str, uid: str, options: Sequence[str]) -> list[str]:
@@ -143,7 +145,7 @@ def off(
         # Before they are stopped, so that an agent killed in between leaves nothing off for good.
         # Of the processor what was first: the second time it is as we have set it.
         document = {
-            "units": sorted({*_units(before), *found}),
+            "units": sorted({*noted(before, "units"), *found}),
             "processor": before.get("processor") or (processor.state() if wanted else None),
         }
         write_json(path, document)
@@ -161,7 +163,7 @@ def back(
     """Start again what `off` stopped, whoever called it, and set the processor as it was; returns
     the units. Raises CommandError where the processor could not be set, once all else is done."""
     document = read_object(path)
-    found = _units(document)
+    found = noted(document, "units")
     if found:
         _ask(systemctl, "start", found)
     if isinstance(document.get("processor"), dict):
@@ -181,6 +183,7 @@ def _ask(systemctl: str, verb: str, units: Collection[str]) -> None:
             continue  # it takes longer than anybody should wait: systemd continues with it
 
 
-def _units(document: dict[str, object]) -> list[str]:
-    found = document.get("units")
+def noted(document: Mapping[str, object], key: str) -> list[str]:
+    """The names that a note of ours has under this key; none where it has no list."""
+    found = document.get(key)
     return [str(name) for name in found] if isinstance(found, list) else []
