@@ -53,11 +53,11 @@ class Instance:
     log: Path
 
     def execute(self, statement: str) -> str:
-        """Run one SQL statement as root and return what the client prints."""
+        """Run a statement and return what the client prints."""
         return programs.run(self.client(statement))
 
     def client(self, statement: str) -> programs.Command:
-        """How the client is called for it."""
+        """How the client is called for one SQL statement, as root."""
         where = [f"--socket={self.socket_path}", "--user=root"]
         options = ["--no-defaults", *NO_TLS, *where, "--batch", "--skip-column-names"]
         return [self.binaries.client, *options, "-e", statement]

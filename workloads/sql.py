@@ -83,13 +83,16 @@ class Sql(Workload):
 
         _warm_up(context, server)
         create = server.client(f"CREATE DATABASE {DATABASE}")
-        programs.measured(context, "create", create)[0].add(queries=1)
-        programs.measured(context, "load", [*sysbench, "prepare"])[0].add(rows=rows)
+        work, _ = programs.measured(context, "create", create)
+        work.add(queries=1)
+        work, _ = programs.measured(context, "load", [*sysbench, "prepare"])
+        work.add(rows=rows)
         _warm_up(context, server)
         work, output = programs.measured(context, "query", [*sysbench, "run"])
         work.add(**counted(output, events))
         drop = server.client(f"DROP DATABASE {DATABASE}")
-        programs.measured(context, "drop", drop)[0].add(queries=1)
+        work, _ = programs.measured(context, "drop", drop)
+        work.add(queries=1)
 
     def cleanup(self, context: Context) -> None:  # noqa: ARG002
         if self._server is not None:

@@ -164,7 +164,8 @@ def _suspend_disk(context: Context) -> None:
 
 def _measure(context: Context, phase: str, commands: list[programs.Command], times: int) -> None:
     script = programs.script(context.scratch / phase, commands)
-    programs.measured(context, phase, script, name="cryptsetup")[0].add(operations=times)
+    work, _ = programs.measured(context, phase, script, name="cryptsetup")
+    work.add(operations=times)
 
 
 def _made(context: Context, way: str, tpm: str) -> Path:
