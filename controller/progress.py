@@ -80,16 +80,20 @@ def remaining_s(plan: Plan, entries: Sequence[Entry]) -> float | None:
 
 
 def void_costs_s(entries: Sequence[Entry]) -> list[float]:
-    """Seconds from `running` to `void` of every try that failed by itself, not by a power cut."""
+    """Seconds from `running` to its end of every try that is void, but not by a power cut."""
     costs: list[float] = []
-    started: dict[str, Entry] = {}
+    tries: dict[str, tuple[Entry, Entry | None]] = {}  # how the last one began and, finished, ended
     for entry in entries:
+        begin, end = tries.get(entry.run_id, (None, None))
         if entry.state == "running":
-            started[entry.run_id] = entry
-        elif entry.state == "void" and entry.cause not in INTERRUPTIONS:
-            begin = started.pop(entry.run_id, None)
-            if begin and begin.boot_id == entry.boot_id:
-                costs.append((entry.t_mono_ns - begin.t_mono_ns) / NS)
+            tries[entry.run_id] = entry, None
+        elif entry.state == "finished" and begin:
+            tries[entry.run_id] = begin, entry
+        elif entry.state == "void" and entry.cause not in INTERRUPTIONS and begin:
+            end = end or entry
+            if begin.boot_id == end.boot_id:
+                costs.append((end.t_mono_ns - begin.t_mono_ns) / NS)
+            del tries[entry.run_id]
     return costs
 
 

@@ -68,6 +68,17 @@ def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
     assert progress.void_costs_s(cut) == []
 
 
+def test_a_finished_run_that_is_repeated_hours_later_cost_what_it_took() -> None:
+    lines = [
+        (0, "running", IDS[0]),
+        (10, "finished", IDS[0]),
+        (5000, "void", IDS[0]),
+        (5001, "running", IDS[0]),
+        (5012, "finished", IDS[0]),
+    ]
+    assert progress.void_costs_s(journal(lines)) == [pytest.approx(10)]
+
+
 @pytest.mark.parametrize(
     ("state", "run_id", "cause", "detail", "told"),
     [
