@@ -11,16 +11,20 @@ has counted. The second has steps of many joules, the first follows the load lat
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.polled import Gap, PolledPower
+from instrumentation.sources.counter import (
+    ReadFailure,
+    Reading,
+    not_a_number,
+    reason,
+    stamped,
+)
+from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.series import not_a_number, reason
 
 ROOT = Path("/sys/class/power_supply")
 PERIOD_S = 0.5  # gauges renew their figures every 1 to 30 s; to ask the firmware more often costs
@@ -65,18 +69,16 @@ class _Battery:
         return self.number("charge_now"), self.number("voltage_now") * NJ_PER_UWH // 10**6
 
 
-class BatterySource:
-    """The batteries of this machine together, as one supply."""
+class BatterySource(PolledSource):
+    """The batteries of this machine together, as one supply; on mains every read fails."""
 
     name: ClassVar[str] = "battery"
 
     def __init__(self, batteries: tuple[_Battery, ...], period_s: float) -> None:
         self._batteries = batteries
         powered = all(b.has("power_now") or b.has("current_now", "voltage_now") for b in batteries)
-        self._gauged = all(
-            b.has("energy_now") or b.has("charge_now", "voltage_now") for b in batteries
-        )
-        if not powered and not self._gauged:
+        gauged = all(b.has("energy_now") or b.has("charge_now", "voltage_now") for b in batteries)
+        if not powered and not gauged:
             raise BatteryError(
                 f"{', '.join(b.folder.name for b in batteries)} shows neither power nor energy "
                 "(power_now, current_now, energy_now, charge_now): name another energy source."
@@ -85,8 +87,9 @@ class BatterySource:
         self._used_nj = 0
         self._step_nj: int | None = None
         self._turn = threading.Lock()
-        self._polled = PolledPower({POWER: self._power_uw} if powered else {}, period_s)
-        self.names: Sequence[str] = (*self._polled.names, *((GAUGE,) if self._gauged else ()))
+        powers = {POWER: self._power_uw} if powered else {}
+        gauges = {GAUGE: self._gauge} if gauged else {}
+        super().__init__(powers, gauges, period_s, (*powers, *gauges))
 
     @classmethod
     def open(cls, root: Path = ROOT, period_s: float = PERIOD_S) -> BatterySource:
@@ -108,18 +111,6 @@ class BatterySource:
         """Whether this machine has a battery."""
         return bool(_batteries(root))
 
-    @property
-    def gaps(self) -> Mapping[str, Sequence[Gap]]:
-        return {name: found.gaps for name, found in self._polled.sums.items()}
-
-    def read(self) -> dict[str, Reading | ReadFailure]:
-        """Energy since `open`; a ReadFailure as soon as the mains is plugged in."""
-        readings = self._polled.read()
-        if self._gauged:
-            with self._turn:
-                readings[GAUGE] = self._gauge()
-        return readings
-
     def limits(self) -> Sequence[str]:
         """How coarse the gauge is, in sentences."""
         found = []
@@ -137,30 +128,28 @@ class BatterySource:
             found.append(f"The battery's gauge counts in steps of {self._step_nj / 1e9:.3g} J.")
         return found
 
-    def close(self) -> None:
-        """End the polling."""
-        self._polled.close()
-
     def _power_uw(self) -> int:
         _require_discharging(self._batteries)
         return sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
 
     def _gauge(self) -> Reading | ReadFailure:
-        t_before_ns = monotonic_ns()
-        try:
-            _require_discharging(self._batteries)
-            found = [battery.count() for battery in self._batteries]
-        except OSError as error:
-            return ReadFailure(t_before_ns, reason(error))
+        with self._turn:
+            read = stamped(self._used_uj)
+        # Where the power was lost for a while, the mains may have been in between.
+        epoch = sum(len(gaps) for gaps in self.gaps.values())
+        return replace(read, epoch=epoch) if isinstance(read, Reading) else read
+
+    def _used_uj(self) -> int:
+        """What the gauge has counted down since the first look. Raises OSError."""
+        _require_discharging(self._batteries)
+        found = [battery.count() for battery in self._batteries]
         for last, (count, nj) in zip(self._counts, found, strict=False):
             step_nj = (last - count) * nj
             self._used_nj += step_nj
             if step_nj:
                 self._step_nj = min(abs(step_nj), self._step_nj or abs(step_nj))
         self._counts = [count for count, _ in found]
-        # Where the power was lost for a while, the mains may have been in between.
-        epoch = sum(len(one.gaps) for one in self._polled.sums.values())
-        return Reading(t_before_ns, monotonic_ns(), self._used_nj // 1000, epoch)
+        return self._used_nj // 1000
 
 
 def _batteries(root: Path) -> tuple[_Battery, ...]:

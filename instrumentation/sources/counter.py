@@ -15,11 +15,13 @@ shows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil
+
+from instrumentation.clock import monotonic_ns
 
 # The most that one package, die or memory zone can draw for as long as a wrap takes (a minute at
 # the least): the largest processors are sold with limits of 500 W, and a limit may be exceeded for
@@ -65,6 +67,26 @@ class ReadFailure:
 
 
 Readings = Mapping[str, Reading | ReadFailure]
+
+
+def stamped(energy_uj: Callable[[], int]) -> Reading | ReadFailure:
+    """What a counter shows now, or why it cannot be read: `energy_uj` raises OSError then."""
+    t_before_ns = monotonic_ns()
+    try:
+        found_uj = energy_uj()
+    except OSError as error:
+        return ReadFailure(t_before_ns, reason(error))
+    return Reading(t_before_ns, monotonic_ns(), found_uj)
+
+
+def not_a_number(text: bytes) -> str:
+    """What is wrong with a counter file of this content."""
+    return f"the file holds {text.decode(errors='replace')!r} in place of a number"
+
+
+def reason(error: OSError) -> str:
+    """The system's reason without numbers and paths."""
+    return error.strerror or str(error)
 
 
 def reading_document(reading: Reading | ReadFailure | None) -> dict[str, int] | None:
@@ -160,8 +182,6 @@ def total(
     is. A failed read within the series is stepped over; one at an end makes the total `lost`.
     """
     series = list(readings)
-    if not series:
-        return EnergyDifference("lost", None, (READ_FAILED,))
     good = [reading for reading in series if isinstance(reading, Reading)]
     if not good or isinstance(series[0], ReadFailure) or isinstance(series[-1], ReadFailure):
         return EnergyDifference("lost", None, (READ_FAILED,))

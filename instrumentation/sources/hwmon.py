@@ -8,17 +8,15 @@ A quantity is named by its chip and label: `amd_energy/Esocket0`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.polled import Gap, PolledPower
+from instrumentation.sources.counter import not_a_number, stamped
+from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.series import not_a_number, parse, reason
 
 ROOT = Path("/sys/class/hwmon")
 PERIOD_S = 0.2  # a chip on a bus converts for 1 to 100 ms, and a read of it takes up to 1 ms
@@ -37,16 +35,16 @@ class Sensor:
     energy: bool
 
 
-class HwmonSource:
+class HwmonSource(PolledSource):
     """All sensors of energy, and those of power that have no counter of the same name."""
 
     name: ClassVar[str] = "hwmon"
 
     def __init__(self, sensors: Sequence[Sensor], period_s: float) -> None:
-        self._counters = [sensor for sensor in sensors if sensor.energy]
-        powers = {s.name: partial(_number, s.path) for s in sensors if not s.energy}
-        self._polled = PolledPower(powers, period_s)
-        self.names: Sequence[str] = tuple(sensor.name for sensor in sensors)
+        reads = {sensor.name: partial(_number, sensor.path) for sensor in sensors}
+        counters = {s.name: partial(stamped, reads[s.name]) for s in sensors if s.energy}
+        powers = {name: read for name, read in reads.items() if name not in counters}
+        super().__init__(powers, counters, period_s, tuple(reads))
 
     @classmethod
     def open(cls, root: Path = ROOT, period_s: float = PERIOD_S) -> HwmonSource:
@@ -78,19 +76,6 @@ class HwmonSource:
     def there(cls, root: Path = ROOT) -> bool:
         """Whether this machine has such a sensor."""
         return bool(discover(root))
-
-    @property
-    def gaps(self) -> Mapping[str, Sequence[Gap]]:
-        return {name: found.gaps for name, found in self._polled.sums.items()}
-
-    def read(self) -> dict[str, Reading | ReadFailure]:
-        """Counters as they stand, polled powers as their energy since `open`, in µJ."""
-        found = self._polled.read() | {s.name: _counter(s.path) for s in self._counters}
-        return {name: found[name] for name in self.names}
-
-    def close(self) -> None:
-        """End the polling."""
-        self._polled.close()
 
 
 def discover(root: Path) -> list[Sensor]:
@@ -144,12 +129,3 @@ def _number(file: Path) -> int:
         return int(text)
     except ValueError:
         raise OSError(not_a_number(text)) from None
-
-
-def _counter(file: Path) -> Reading | ReadFailure:
-    t_before_ns = monotonic_ns()
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        return ReadFailure(t_before_ns, reason(error))
-    return parse(t_before_ns, monotonic_ns(), text, 0)

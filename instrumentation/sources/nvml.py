@@ -8,15 +8,12 @@ Volta on) is read at the caller's edges; where a card has no such counter,
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
-from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.polled import Gap, PolledPower
+from instrumentation.sources.counter import reason, stamped
+from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.series import reason
 
 LIBRARY = "libnvidia-ml.so.1"
 PERIOD_S = 0.2
@@ -25,13 +22,6 @@ _NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 
 class NvmlError(SourceError):
     """No graphics processor can be read; the message gives the way out."""
-
-
-class _CallError(OSError):
-    """A call that NVML refused, with its number."""
-
-    def __init__(self, number: int, text: str) -> None:
-        super().__init__(number, text)
 
 
 class _Library:
@@ -45,7 +35,7 @@ class _Library:
         code = int(getattr(self._nvml, function)(*arguments))
         if code:
             words = self._nvml.nvmlErrorString(code)
-            raise _CallError(code, (words or b"no reason given").decode(errors="replace"))
+            raise OSError(code, (words or b"no reason given").decode(errors="replace"))
 
     def devices(self) -> list[ctypes.c_void_p]:
         count = ctypes.c_uint()
@@ -68,15 +58,14 @@ class _Library:
         return power_mw.value * 1000
 
 
-class NvmlSource:
+class NvmlSource(PolledSource):
     """`gpu-0`, `gpu-1` … in NVML's order."""
 
     name: ClassVar[str] = "nvml"
 
     def __init__(self, library: _Library, period_s: float) -> None:
         self._library = library
-        counters: dict[str, Callable[[], int]] = {}
-        powers: dict[str, Callable[[], int]] = {}
+        counters, powers = {}, {}
         for index, device in enumerate(library.devices()):
             try:
                 library.energy_uj(device)
@@ -85,10 +74,8 @@ class NvmlSource:
                     raise
                 powers[f"gpu-{index}"] = partial(library.power_uw, device)
             else:
-                counters[f"gpu-{index}"] = partial(library.energy_uj, device)
-        self._counters = counters
-        self._polled = PolledPower(powers, period_s)
-        self.names: Sequence[str] = (*counters, *powers)
+                counters[f"gpu-{index}"] = partial(stamped, partial(library.energy_uj, device))
+        super().__init__(powers, counters, period_s, (*counters, *powers))
 
     @classmethod
     def open(cls, file: str = LIBRARY, period_s: float = PERIOD_S) -> NvmlSource:
@@ -125,24 +112,7 @@ class NvmlSource:
             return False
         return True
 
-    @property
-    def gaps(self) -> Mapping[str, Sequence[Gap]]:
-        return {name: found.gaps for name, found in self._polled.sums.items()}
-
-    def read(self) -> dict[str, Reading | ReadFailure]:
-        """Energy of every card in µJ."""
-        return {name: _counter(read) for name, read in self._counters.items()} | self._polled.read()
-
     def close(self) -> None:
         """End the polling and let go of the driver."""
-        self._polled.close()
+        super().close()
         self._library.call("nvmlShutdown")
-
-
-def _counter(energy_uj: Callable[[], int]) -> Reading | ReadFailure:
-    t_before_ns = monotonic_ns()
-    try:
-        found = energy_uj()
-    except OSError as error:
-        return ReadFailure(t_before_ns, reason(error))
-    return Reading(t_before_ns, monotonic_ns(), found)

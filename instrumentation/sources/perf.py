@@ -13,17 +13,16 @@ import os
 import platform
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.counter import ReadFailure, Reading, reason, stamped
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.series import reason
-from instrumentation.sources.zones import Zone, default_max_power_w
+from instrumentation.sources.zones import HeldZones, Zone, default_max_power_w
 
 SYS = Path("/sys")
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -58,15 +57,14 @@ class Event:
         return count * self.uj_per_count.numerator // self.uj_per_count.denominator
 
 
-class PerfSource:
+class PerfSource(HeldZones):
     """All energy counters of the `power` unit, by the names of the powercap source."""
 
     name: ClassVar[str] = "perf"
 
     def __init__(self, events: tuple[Event, ...], descriptors: tuple[int, ...]) -> None:
-        self.zones = tuple(event.zone for event in events)
+        super().__init__(tuple(event.zone for event in events), descriptors)
         self._events = events
-        self._descriptors = descriptors
 
     @classmethod
     def open(cls, root: Path = SYS) -> PerfSource:
@@ -98,40 +96,19 @@ class PerfSource:
         """Whether the kernel has the unit."""
         return (root / "bus/event_source/devices/power").exists()
 
-    @property
-    def names(self) -> Sequence[str]:
-        return [zone.name for zone in self.zones]
-
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Every counter's energy since `open` by zone name; a failed read gives the reason."""
         return {
-            event.zone.name: _read(event, descriptor)
+            event.zone.name: stamped(partial(_energy_uj, event, descriptor))
             for event, descriptor in zip(self._events, self._descriptors, strict=True)
         }
 
-    def close(self) -> None:
-        """Stop the counters. The source is not used after this."""
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-        self._descriptors = ()
 
-    def __enter__(self) -> PerfSource:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _read(event: Event, descriptor: int) -> Reading | ReadFailure:
-    t_before_ns = monotonic_ns()
-    try:
-        data = os.read(descriptor, _COUNT.size)
-    except OSError as error:
-        return ReadFailure(t_before_ns, reason(error))
-    t_after_ns = monotonic_ns()
+def _energy_uj(event: Event, descriptor: int) -> int:
+    data = os.read(descriptor, _COUNT.size)
     if len(data) != _COUNT.size:  # so the kernel says that the counter is in error
-        return ReadFailure(t_before_ns, "the counter gave no count")
-    return Reading(t_before_ns, t_after_ns, event.energy_uj(_COUNT.unpack(data)[0]))
+        raise OSError("the counter gave no count")
+    return event.energy_uj(_COUNT.unpack(data)[0])
 
 
 def _events(root: Path, unit: Path) -> Iterator[Event]:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.series import reason
+from instrumentation.sources.counter import ReadFailure, Reading, reason
 
 # A busy machine polls late; beyond this many periods the power in between is not known.
 GAP_PERIODS = 4
@@ -116,3 +115,34 @@ class PolledPower:
         if self._running.locked() and self._thread.is_alive():
             self._running.release()
             self._thread.join(STOP_LIMIT_S)
+
+
+class PolledSource:
+    """A source of polled powers, and of counters that are read at the caller's edges alone.
+
+    `names` are those of both, in the order in which `read` gives them.
+    """
+
+    def __init__(
+        self,
+        powers: Mapping[str, PowerUw],
+        counters: Mapping[str, Callable[[], Reading | ReadFailure]],
+        period_s: float,
+        names: Sequence[str],
+    ) -> None:
+        self.names = names
+        self._counters = counters
+        self._polled = PolledPower(powers, period_s)
+
+    @property
+    def gaps(self) -> Mapping[str, Sequence[Gap]]:
+        return {name: found.gaps for name, found in self._polled.sums.items()}
+
+    def read(self) -> dict[str, Reading | ReadFailure]:
+        """Counters as they stand, polled powers as their energy since `open`, in µJ."""
+        found = self._polled.read() | {name: read() for name, read in self._counters.items()}
+        return {name: found[name] for name in self.names}
+
+    def close(self) -> None:
+        """End the polling."""
+        self._polled.close()

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic, monotonic_ns
 from typing import ClassVar
 
-from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.counter import ReadFailure, Reading, not_a_number, reason
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.series import COUNTER_BYTES, Series, not_a_number, parse, reason
-from instrumentation.sources.zones import Zone, discover, mirrors
+from instrumentation.sources.zones import HeldZones, Zone, discover, mirrors
 
 ROOT = Path("/sys/class/powercap")
+COUNTER_BYTES = 32
+_SEPARATOR = ord(",")
+_FAILED = -1
 
 
 class PowercapError(SourceError):
     """No counter can be read; the message gives the command that fixes it."""
 
 
-class PowercapSource:
+class PowercapSource(HeldZones):
     """The counters of this machine, their files held open.
 
     A zone can go away in mid-run (a driver is reloaded, a processor taken offline): its reads then
@@ -34,8 +37,7 @@ class PowercapSource:
     name: ClassVar[str] = "powercap"
 
     def __init__(self, zones: tuple[Zone, ...], descriptors: tuple[int, ...]) -> None:
-        self.zones = zones
-        self.descriptors: Sequence[int] = descriptors
+        super().__init__(zones, descriptors)
         self.reopened_ns: list[list[int]] = [[] for _ in zones]
         self.away: dict[int, str] = {}
 
@@ -70,14 +72,9 @@ class PowercapSource:
                 os.close(descriptor)
             raise PowercapError(_cannot_open(zones, error)) from None
         source = cls(zones, tuple(descriptors))
-        mirrored = mirrors(zones, source.value_uj, time.monotonic() + mirror_wait_s)
+        mirrored = mirrors(zones, source.value_uj, monotonic() + mirror_wait_s)
         source.zones = tuple(replace(z, mirror_of=mirrored.get(z.name)) for z in zones)
         return source
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The zones' names, in the order of the descriptors."""
-        return [zone.name for zone in self.zones]
 
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Every counter by zone name; a zone that cannot be read gives the reason instead."""
@@ -97,14 +94,13 @@ class PowercapSource:
     def _read(self, index: int) -> Reading | ReadFailure:
         t_before_ns = monotonic_ns()
         try:
-            data = os.pread(self.descriptors[index], COUNTER_BYTES, 0)
+            data = os.pread(self._descriptors[index], COUNTER_BYTES, 0)
             if not data:
                 raise OSError(not_a_number(data))
         except OSError as error:
             self.away[index] = reason(error)
             return ReadFailure(t_before_ns, reason(error))
-        t_after_ns = monotonic_ns()
-        return parse(t_before_ns, t_after_ns, data, len(self.reopened_ns[index]))
+        return _reading(t_before_ns, monotonic_ns(), data, len(self.reopened_ns[index]))
 
     def reopen(self) -> None:
         """Try to open what is away. The reading after it belongs to a new epoch."""
@@ -115,21 +111,80 @@ class PowercapSource:
                 continue
             # The epoch first: no thread may take the new file's number for one of the old epoch.
             self.reopened_ns[index].append(monotonic_ns())
-            os.dup2(fresh, self.descriptors[index], inheritable=False)
+            os.dup2(fresh, self._descriptors[index], inheritable=False)
             os.close(fresh)
             self.away.pop(index, None)
 
-    def close(self) -> None:
-        """Close the files. The source is not used after this."""
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-        self.descriptors = ()
 
-    def __enter__(self) -> PowercapSource:
-        return self
+@dataclass
+class _Column:
+    """One counter's samples: two stamps each, and the texts read, separated by commas. Arrays,
+    because a million small objects would cost memory and the collector's time during a run."""
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    stamps_ns: array[int] = field(default_factory=lambda: array("q"))
+    text: bytearray = field(default_factory=bytearray)
+
+
+class Series:
+    """Samples of all counters of a source. `take` is the hot path, the rest is for afterwards."""
+
+    def __init__(self, files: PowercapSource) -> None:
+        self._files = files
+        self._names = tuple(files.names)
+        self._columns = [_Column() for _ in self._names]
+        self._errors: dict[tuple[int, int], str] = {}
+        self._slots = [
+            (index, descriptor, column.stamps_ns, column.text)
+            for index, (descriptor, column) in enumerate(
+                zip(files._descriptors, self._columns, strict=True)
+            )
+        ]
+
+    def take(self) -> None:
+        """Read every counter once."""
+        if self._files.away:
+            self._files.reopen()
+        # The stamp after one read is the stamp before the next: a call fewer a counter.
+        t_before_ns = monotonic_ns()
+        for index, descriptor, stamps_ns, text in self._slots:
+            stamps_ns.append(t_before_ns)
+            try:
+                data = os.pread(descriptor, COUNTER_BYTES, 0)
+                if not data:
+                    raise OSError(not_a_number(data))
+            except OSError as error:
+                self._errors[index, len(stamps_ns)] = reason(error)
+                self._files.away[index] = reason(error)
+                t_before_ns = monotonic_ns()
+                stamps_ns.append(_FAILED)
+            else:
+                t_before_ns = monotonic_ns()
+                stamps_ns.append(t_before_ns)
+                text.extend(data)
+            text.append(_SEPARATOR)
+
+    def readings(self) -> dict[str, list[Reading | ReadFailure]]:
+        """Every sample by counter, in order of time."""
+        return {name: list(self._parsed(n)) for n, name in enumerate(self._names)}
+
+    def _parsed(self, index: int) -> Iterator[Reading | ReadFailure]:
+        column, reopened_ns = self._columns[index], self._files.reopened_ns[index]
+        stamps_ns = column.stamps_ns
+        for n, text in enumerate(bytes(column.text).split(b",")[:-1]):
+            before_ns, after_ns = stamps_ns[2 * n], stamps_ns[2 * n + 1]
+            if after_ns == _FAILED:
+                yield ReadFailure(before_ns, self._errors[index, 2 * n + 1])
+            else:
+                epoch = bisect_right(reopened_ns, after_ns)
+                yield _reading(before_ns, after_ns, text, epoch)
+
+
+def _reading(t_before_ns: int, t_after_ns: int, text: bytes, epoch: int) -> Reading | ReadFailure:
+    """The reading that a counter file's text stands for."""
+    try:
+        return Reading(t_before_ns, t_after_ns, int(text), epoch)
+    except ValueError:
+        return ReadFailure(t_before_ns, not_a_number(text))
 
 
 def _open(zone: Zone) -> int:

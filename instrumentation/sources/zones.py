@@ -8,12 +8,14 @@ zones are used only where `intel-rapl` has none of that name.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from instrumentation.sources.counter import MAX_POWER_W, PLATFORM_MAX_POWER_W
 
@@ -50,6 +52,31 @@ class Zone:
         """The package that it belongs to, without the die: package-0."""
         found = _PACKAGE.match(self.parent or self.name)
         return found[1] if found else None
+
+
+class HeldZones:
+    """Counters whose files are held open, a descriptor a zone; a context that closes them."""
+
+    def __init__(self, zones: tuple[Zone, ...], descriptors: tuple[int, ...]) -> None:
+        self.zones = zones
+        self._descriptors = descriptors
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The zones' names, in the order of the descriptors."""
+        return [zone.name for zone in self.zones]
+
+    def close(self) -> None:
+        """Close the files. The source is not used after this."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def kind_of(name: str) -> str:
