@@ -21,12 +21,13 @@ from typing import Any
 from contract.interrupts import noted_signals
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
-from instrumentation.meters.ranges import Extremes, Ranged
+from instrumentation.meters.yokogawa import VOLTAGE_RANGES_V, Extremes, Yokogawa
 from instrumentation.ports import Lookup
 from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
 from instrumentation.transports import Transport, open_meter
 
 SPARE = 1.1  # a range holds so much more than was seen
+PEAK_FACTOR = 3.0  # a range takes peaks up to so many times itself
 VOLTAGE_CREST = 1.6  # peak by rms value: a sine has 1.41
 CURRENT_CREST = 4.0  # a supply without power factor correction at part load
 _WAIT_S = 0.2
@@ -39,13 +40,10 @@ class RangingError(Exception):
 
 @dataclass(frozen=True)
 class Needs:
-    """How much a range must hold beyond the rms value that was seen: crest factors of voltage and
-    current, and what is to spare on top.
-    """
+    """Crest factors of voltage and current: a range must hold more than the rms value."""
 
     voltage_crest: float = VOLTAGE_CREST
     current_crest: float = CURRENT_CREST
-    spare: float = SPARE
 
 
 def smallest(
@@ -64,17 +62,19 @@ def smallest(
     )
 
 
-def advised(meter: Ranged, seen: Extremes, needs: Needs) -> dict[str, float]:
+def advised(meter: Yokogawa, seen: Extremes, needs: Needs) -> dict[str, float]:
     """The settings to fix. Raises RangingError."""
     if not seen.readings:
         raise RangingError("Not one reading came: is the machine at the meter switched on?")
-    spare, factor = needs.spare, meter.peak_factor
-    volts = smallest(meter.voltage_ranges_v, seen.voltage_v, needs.voltage_crest, factor, spare)
-    amperes = smallest(meter.current_ranges_a, seen.current_a, needs.current_crest, factor, spare)
-    return {"voltage_range_v": volts, "current_range_a": amperes}
+    volts = VOLTAGE_RANGES_V, seen.voltage_v, needs.voltage_crest
+    amperes = meter.settings.current_ranges_a, seen.current_a, needs.current_crest
+    return {
+        "voltage_range_v": smallest(*volts, PEAK_FACTOR, SPARE),
+        "current_range_a": smallest(*amperes, PEAK_FACTOR, SPARE),
+    }
 
 
-def report(config: MeterConfig, meter: Ranged, needs: Needs) -> str:
+def report(config: MeterConfig, meter: Yokogawa, needs: Needs) -> str:
     """What was seen and what to set, for people. Raises RangingError."""
     seen = meter.extremes
     ranges = advised(meter, seen, needs)
@@ -84,7 +84,7 @@ def report(config: MeterConfig, meter: Ranged, needs: Needs) -> str:
     lines = [
         f"{config.name}: seen in {seen.readings} readings, at most: {seen.voltage_v:.4g} V, "
         f"{seen.current_a:.4g} A, {seen.power_w:.4g} W.",
-        f"The smallest ranges that hold it with {100 * (needs.spare - 1):.3g} % to spare and peaks "
+        f"The smallest ranges that hold it with {100 * (SPARE - 1):.3g} % to spare and peaks "
         f"of {needs.voltage_crest:g} (voltage) and {needs.current_crest:g} (current) times the rms "
         "value:",
         f"  settings: {json.dumps(settings)}",
@@ -125,11 +125,11 @@ def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> b
 
 def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> str:
     """A ranging run, for people. Raises RangingError and RecorderError."""
-    if not isinstance(config.driver(), Ranged):
+    if not isinstance(config.driver(), Yokogawa):
         return f"{config.name}: a {config.kind} has no ranges; there is nothing to set."
     auto: dict[str, Any] = config.settings | _AUTO
     meter = replace(config, settings=auto).driver()
-    assert isinstance(meter, Ranged)
+    assert isinstance(meter, Yokogawa)
     start_ns, device = monotonic_ns(), ""
     try:
         device = Lookup(config.port, meter.usb_ids).device()

@@ -31,15 +31,10 @@ class WT210(Yokogawa):
     _line_pattern: ClassVar[re.Pattern[str]] = re.compile(
         "{U},{I},{P};(?P=U),(?P=I),(?P=P);{URANGE};{IRANGE};{C}".format(**FIELDS)
     )
-
-    @property
-    def _query(self) -> str:
-        return ":MEAS:VAL?;:MEAS:VAL?;:CONF:VOLT:RANG?;:CONF:CURR:RANG?;:STAT:COND?"
-
-    @property
-    def _limits(self) -> Limits:
-        source = "as the WT310 that followed it (Yokogawa IM WT310-02EN, 7.3.2); unverified"
-        return Limits(0.001, None, source)
+    _query = ":MEAS:VAL?;:MEAS:VAL?;:CONF:VOLT:RANG?;:CONF:CURR:RANG?;:STAT:COND?"
+    _limits = Limits(
+        0.001, None, "as the WT310 that followed it (Yokogawa IM WT310-02EN, 7.3.2); unverified"
+    )
 
     def _commands(self) -> list[str]:
         return [

@@ -50,10 +50,7 @@ class WT310(Yokogawa):
     _line_pattern: ClassVar[re.Pattern[str]] = re.compile(
         "{P},{U},{I},{URANGE},{IRANGE},(?P=P);{C}".format(**FIELDS)
     )
-
-    @property
-    def _query(self) -> str:
-        return ":NUM:NORM:VAL?;:STAT:COND?"
+    _query = ":NUM:NORM:VAL?;:STAT:COND?"
 
     @property
     def _limits(self) -> Limits:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from instrumentation.accuracy import NOT_STATED, Accuracy, ErrorTerm
 from instrumentation.meters.base import Meter
-from instrumentation.meters.ranges import Extremes
 from instrumentation.meters.rows import (
     COMMON_WORDS,
     GAP,
@@ -74,23 +72,6 @@ class Limits:
     source: str
 
 
-def accuracy_of(settings: RangeSettings, limits: Limits) -> Accuracy:
-    """±(0.1 % of reading + part of the power range): voltage range times current range.
-
-    Of the reading it is also tan φ times what it is of the apparent power at a power factor of 0.
-    """
-    set_v, set_a = settings.voltage_range_v, settings.current_range_a
-    range_w = (set_v or VOLTAGE_RANGES_V[-1]) * (set_a or settings.current_ranges_a[-1])
-    how = "fixed" if set_v and set_a else "a range is left to the meter: its largest"
-    return Accuracy(
-        relative_limit=0.001,
-        absolute_limit_w=limits.range_part * range_w,
-        source=f"{limits.source}; ±(0.1 % of reading + {limits.range_part * 100:g} % of range), "
-        f"range {range_w:g} W ({how}); at power factor 1 and crest factor 3",
-        more=(_power_factor(settings.power_factor, limits),),
-    )
-
-
 def _power_factor(power_factor: float | None, limits: Limits) -> ErrorTerm:
     if limits.apparent_part is None:
         return ErrorTerm("power_factor", None, NOT_STATED)
@@ -100,6 +81,35 @@ def _power_factor(power_factor: float | None, limits: Limits) -> ErrorTerm:
     tangent = math.sqrt(1 - power_factor**2) / power_factor
     source = f"{influence}, at a power factor of {power_factor:g}"
     return ErrorTerm("power_factor", limits.apparent_part * tangent, source)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The highest that was read so far (rms in V and A, mean power in W), the highest ranges that
+    were in use, and how many readings were beyond them.
+    """
+
+    readings: int = 0
+    voltage_v: float = 0.0
+    current_a: float = 0.0
+    power_w: float = 0.0
+    voltage_range_v: float = 0.0
+    current_range_a: float = 0.0
+    over_range: int = 0
+
+    def including(
+        self, voltage_v: float, current_a: float, power_w: float, ranges: tuple[float, float]
+    ) -> Extremes:
+        """With one more reading, taken in these ranges (V, A)."""
+        return replace(
+            self,
+            readings=self.readings + 1,
+            voltage_v=max(self.voltage_v, abs(voltage_v)),
+            current_a=max(self.current_a, abs(current_a)),
+            power_w=max(self.power_w, abs(power_w)),
+            voltage_range_v=max(self.voltage_range_v, ranges[0]),
+            current_range_a=max(self.current_range_a, ranges[1]),
+        )
 
 
 class Reading(NamedTuple):
@@ -158,26 +168,12 @@ class Yokogawa(Meter):
     # The maker states none. The meter keeps up with its shortest interval, so it cannot be more.
     arrival_delay_limit_s: float = 0.1
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "auto-range", "range-changed")
-    peak_factor: float = 3.0
-    voltage_ranges_v: tuple[float, ...] = VOLTAGE_RANGES_V
-    _line_pattern: ClassVar[re.Pattern[str]]
-
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(channels, settings)
-        self.extremes = Extremes()
-        commands = ["\n*CLS", *self._commands()]
-        setup = [message for command in commands for message in (command, _ERROR)]
-        self._loop_step = len(setup) + 1
-        self._messages = [*setup, _IDENTITY, _EVENT, _WAIT, self._query]
+    extremes = Extremes()
 
     # What one meter has of its own
 
-    @property
-    @abstractmethod
-    def _query(self) -> str:
-        """Asks for one line of measured data."""
+    _query: ClassVar[str]  # asks for one line of measured data
+    _line_pattern: ClassVar[re.Pattern[str]]
 
     @property
     @abstractmethod
@@ -194,7 +190,7 @@ class Yokogawa(Meter):
         if match is None:
             return None
         power_w, volts, amperes, range_v, range_a = (number(match[name]) for name in _NUMBERS)
-        known = range_v in self.voltage_ranges_v and range_a in self.current_ranges_a
+        known = range_v in VOLTAGE_RANGES_V and range_a in self.settings.current_ranges_a
         if not known or not plausible(power_w, volts, amperes, range_v * range_a):
             return None
         return Reading(power_w, volts, amperes, (range_v, range_a), int(match["C"]))
@@ -215,19 +211,32 @@ class Yokogawa(Meter):
 
     @property
     def accuracy(self) -> Accuracy:
-        """See `Meter.accuracy`. A range that is left to the meter may be its largest."""
-        return accuracy_of(self.settings, self._limits)
+        """±(0.1 % of reading + part of the power range): voltage range times current range.
+
+        A range that is left to the meter may be its largest. Of the reading it is also tan φ times
+        what it is of the apparent power at a power factor of 0.
+        """
+        settings, limits = self.settings, self._limits
+        set_v, set_a = settings.voltage_range_v, settings.current_range_a
+        range_w = (set_v or VOLTAGE_RANGES_V[-1]) * (set_a or settings.current_ranges_a[-1])
+        how = "fixed" if set_v and set_a else "a range is left to the meter: its largest"
+        return Accuracy(
+            relative_limit=0.001,
+            absolute_limit_w=limits.range_part * range_w,
+            source=f"{limits.source}; ±(0.1 % of reading + {limits.range_part * 100:g} % of range),"
+            f" range {range_w:g} W ({how}); at power factor 1 and crest factor 3",
+            more=(_power_factor(settings.power_factor, limits),),
+        )
 
     @property
     def period_s(self) -> float:
         return float(self.settings.rate_s)
 
-    @property
-    def current_ranges_a(self) -> tuple[float, ...]:
-        ranges: tuple[float, ...] = self.settings.current_ranges_a
-        return ranges
-
     def _forget(self) -> None:
+        commands = ["\n*CLS", *self._commands()]
+        setup = [message for command in commands for message in (command, _ERROR)]
+        self._loop_step = len(setup) + 1
+        self._messages = [*setup, _IDENTITY, _EVENT, _WAIT, self._query]
         self._inbox = Inbox(_MOST_BYTES)
         self._heard_ns = 0
         self._line_end = b""
