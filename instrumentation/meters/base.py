@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from instrumentation.accuracy import Accuracy, ErrorTerm, calibration
-from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, joined
+from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, RowBuilder, joined
 from instrumentation.trace import Pieces
 
 
@@ -81,7 +81,7 @@ class Meter(ABC):
             raise MeterError(f"Two channels of the {self.kind} have one name in the inventory.")
         self.channels = dict(channels)
         self.epoch = 0
-        self._forget()
+        self._begin()
 
     @property
     @abstractmethod
@@ -105,7 +105,11 @@ class Meter(ABC):
     def opened(self) -> None:
         """The port was opened (again): what came before is not continued. Call before `feed`."""
         self.epoch += 1
+        self._begin()
+
+    def _begin(self) -> None:
         self._forget()
+        self._out = RowBuilder(len(self.channels), self.has_energy)  # for what `feed` gives next
 
     def request(self, t_ns: int) -> bytes:
         """What to send to the meter at `t_ns`; empty if nothing is due. Changes nothing."""
@@ -134,6 +138,15 @@ class Meter(ABC):
         For recordings: drivers of fast meters do better than piece by piece.
         """
         return joined([self.feed(piece.data, piece.t_mono_ns) for piece in pieces])
+
+    def _fault(self, t_ns: int, kind: str, detail: str) -> None:
+        """Something that was no good record, for what `feed` gives next."""
+        self._out.fault(t_ns, kind, detail)
+
+    def _taken(self) -> ParseResult:
+        """The records and faults since the last time."""
+        taken, self._out = self._out.take(), RowBuilder(len(self.channels), self.has_energy)
+        return taken
 
     @abstractmethod
     def _forget(self) -> None:

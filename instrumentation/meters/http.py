@@ -127,8 +127,8 @@ class HttpMeter(Networked):
         self._usual_resolution_w = self._device.resolution_w
         self._poll = f"GET {self._device.path}\n".encode("ascii")
         self.login = self._device.login
-        counted = self._device.places.energy
-        self.has_energy = self.settings.counter and all(own in counted for own in self.channels)
+        counted = self._device.places.energy.keys()
+        self.has_energy = self.settings.counter and self.channels.keys() <= counted
 
     def available_channels(self) -> tuple[str, ...]:
         return tuple(self.settings.device.places.power)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.line_pattern import Layout, Value, layout
-from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult, RowBuilder
+from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult
 
 _MOST_LINE_BYTES = 1024
 
@@ -111,15 +111,6 @@ class LineMeter(Meter):
     arrival_delay_limit_s: float = 1.0
     Settings: ClassVar[type[Any]] = Settings
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(channels, settings)
-        self._columns = [self._layout.channels[own] for own in self.channels]
-        self.arrival_delay_limit_s = self.settings.arrival_delay_limit_s or self.period_s
-        self.has_energy = any("energy" in column for column in self._columns)
-        self.timing = "device" if self._layout.time else "index"
-
     @property
     def _layout(self) -> Layout:
         return layout(self.settings.pattern)
@@ -140,11 +131,15 @@ class LineMeter(Meter):
         return tuple(self._layout.channels)
 
     def _forget(self) -> None:
+        self._shape = self._layout
+        self._columns = [self._shape.channels[own] for own in self.channels]
+        self.arrival_delay_limit_s = self.settings.arrival_delay_limit_s or self.period_s
+        self.has_energy = any("energy" in column for column in self._columns)
+        self.timing = "device" if self._shape.time else "index"
         self._inbox = Inbox()
         start = (self.settings.start.encode(),) if self.settings.start else ()
         silence_s = max(_SHORTEST_SILENCE_S, _SILENT_PERIODS * self.period_s)
         self._opening = Opening(start, 0.0, silence_s)
-        self._shape = self._layout
         self._skipping = True  # until a line's end is seen
         self._last: _Line | None = None
         self._before_last: _Line | None = None
@@ -158,27 +153,26 @@ class LineMeter(Meter):
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
         self._inbox.add(data, t_ns)
-        out = RowBuilder(len(self.channels), self.has_energy)
         while end := _LINE_END.search(self._inbox.data):
             line = self._inbox.data[: end.start()]
             skipped, self._skipping = self._skipping, False
             if line and not skipped:
-                self._read(line, self._inbox.arrival_ns(0), out)
+                self._read(line, self._inbox.arrival_ns(0))
             self._inbox.drop(end.end())
         if len(self._inbox.data) > self.settings.max_line_bytes:
             if not self._skipping:
-                self._refuse(self._inbox.data, self._inbox.arrival_ns(0), out)
+                self._refuse(self._inbox.data, self._inbox.arrival_ns(0))
             self._skipping = True
             self._inbox.drop(len(self._inbox.data))
-        return out.take()
+        return self._taken()
 
-    def _refuse(self, line: bytes, t_ns: int, out: RowBuilder) -> None:
-        out.fault(t_ns, "framing", f"a line that the pattern does not fit: {line[:40]!r}")
+    def _refuse(self, line: bytes, t_ns: int) -> None:
+        self._fault(t_ns, "framing", f"a line that the pattern does not fit: {line[:40]!r}")
 
-    def _read(self, line: bytes, t_ns: int, out: RowBuilder) -> None:
+    def _read(self, line: bytes, t_ns: int) -> None:
         parsed = self._parsed(line, t_ns)
         if parsed is None:
-            self._refuse(line, t_ns, out)
+            self._refuse(line, t_ns)
             return
         self._opening.on_record(t_ns)
         last = self._last
@@ -186,20 +180,17 @@ class LineMeter(Meter):
             self._last = parsed
             self._t_device_us = parsed.t_us or 0
             if self._shape.time is None:
-                self._add(parsed, self.period_s, 0, out)
+                self._add(parsed, self.period_s, 0)
             return
         doubtful, self._doubtful = self._doubtful, None
         if self._follows(last, parsed):
-            self._go_on(last, parsed, out)
+            self._go_on(last, parsed)
         elif doubtful is not None and self._follows(doubtful, parsed):
-            self._start_anew(last, doubtful, parsed, out)
+            self._start_anew(last, doubtful, parsed)
         else:
             self._doubtful = parsed
-            out.fault(
-                t_ns,
-                "inconsistent",
-                "the meter's time or counter does not continue from the record before",
-            )
+            detail = "the meter's time or counter does not continue from the record before"
+            self._fault(t_ns, "inconsistent", detail)
             return
         self._before_last, self._last = last, parsed
 
@@ -239,18 +230,18 @@ class LineMeter(Meter):
         pairs = zip(before.energy_j, now.energy_j, strict=True)
         return not any(new < old for old, new in pairs)
 
-    def _go_on(self, last: _Line, now: _Line, out: RowBuilder) -> None:
+    def _go_on(self, last: _Line, now: _Line) -> None:
         step_us = self._step_us(last, now)
         elapsed_s = (now.t_ns - last.t_ns) / 1e9 if step_us is None else step_us / 1e6
         self._t_device_us += step_us or 0
         gap = elapsed_s >= _GAP_PERIODS * self.period_s
         if gap:
             missing_s = elapsed_s - self.period_s
-            out.fault(now.t_ns, "gap", f"lines of {missing_s:.3g} s are missing")
+            self._fault(now.t_ns, "gap", f"lines of {missing_s:.3g} s are missing")
         known = step_us is not None and not gap
-        self._add(now, elapsed_s if known else self.period_s, GAP * gap, out)
+        self._add(now, elapsed_s if known else self.period_s, GAP * gap)
 
-    def _start_anew(self, last: _Line, first: _Line, now: _Line, out: RowBuilder) -> None:
+    def _start_anew(self, last: _Line, first: _Line, now: _Line) -> None:
         """Two lines agree that the meter's time or counter restarted, or jumped."""
         self._t_device_us = now.t_us or 0
         sound = self._before_last
@@ -258,12 +249,12 @@ class LineMeter(Meter):
             # Back to where it was: not the counter began again, but its last reading was wrong.
             went_back = sound is not None and new >= sound.energy_j[n]
             self._base_j[n] += old if new < old and not went_back else 0.0
-        out.fault(now.t_ns, "restart", "the meter's time or counter restarted")
-        self._add(now, self.period_s, GAP | RESTART, out)
+        self._fault(now.t_ns, "restart", "the meter's time or counter restarted")
+        self._add(now, self.period_s, GAP | RESTART)
 
-    def _add(self, line: _Line, window_s: float, flags: int, out: RowBuilder) -> None:
+    def _add(self, line: _Line, window_s: float, flags: int) -> None:
         sums = zip(self._base_j, line.energy_j, strict=True)
-        out.add(
+        self._out.add(
             line.t_ns,
             None if line.t_us is None else self._t_device_us,
             window_s,

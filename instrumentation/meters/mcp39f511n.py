@@ -37,7 +37,7 @@ from instrumentation.meters.mcp39f511n_frames import (
     read_request,
     write_request,
 )
-from instrumentation.meters.rows import COMMON_WORDS, GAP, Inbox, ParseResult, RowBuilder
+from instrumentation.meters.rows import COMMON_WORDS, GAP, Inbox, ParseResult
 
 _LATE = 8
 _MOST_BYTES = 1 << 14  # far more than any answer
@@ -112,7 +112,6 @@ class Mcp39f511n(Meter):
         self._timeouts = 0
         self._asked_count = 0
         self._stray_bytes = 0
-        self._pending_faults: list[tuple[int, str, str]] = []  # for the next call of feed
         self._last_ns: int | None = None  # when the newest record came
         self._start_over()
 
@@ -146,7 +145,7 @@ class Mcp39f511n(Meter):
         if self._pending is not None:
             self._timeouts += 1
             ms = (t_ns - self._pending[1]) / 1e6
-            self._pending_faults.append((t_ns, "timeout", f"no whole answer in {ms:.0f} ms"))
+            self._fault(t_ns, "timeout", f"no whole answer in {ms:.0f} ms")
             if self._timeouts >= _LOST_ANSWERS:
                 self._start_over()
         self._inbox.clear()
@@ -166,32 +165,28 @@ class Mcp39f511n(Meter):
     # Listening
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        out = RowBuilder(len(self.channels))
-        for fault in self._pending_faults:
-            out.fault(*fault)
-        self._pending_faults.clear()
         self._inbox.add(data, t_ns)
         if self._pending is None:
             self._stray_bytes += len(self._inbox)
             self._inbox.clear()
-            return out.take()
+            return self._taken()
         request, asked_ns = self._pending
         answer = find_answer(self._inbox.data, request)
         if answer is not None:
             answer_ns = self._inbox.arrival_ns(answer.start)
             stray = self._stray_bytes + answer.start
             if stray:
-                out.fault(answer_ns, "framing", f"{stray} bytes before this answer are none")
+                self._fault(answer_ns, "framing", f"{stray} bytes before this answer are none")
             self._answered(len(self._inbox) - answer.end, asked_ns)
             self._timeouts = 0
-            self._take(request, answer.data, (asked_ns, answer_ns), out)
+            self._take(request, answer.data, (asked_ns, answer_ns))
         elif len(self._inbox) == 1 and self._inbox.data[0] in REFUSALS:
-            out.fault(t_ns, "refused", f"the meter says: {REFUSALS[self._inbox.data[0]]}")
+            self._fault(t_ns, "refused", f"the meter says: {REFUSALS[self._inbox.data[0]]}")
             self._answered(0, asked_ns)
         elif is_damaged(self._inbox.data, request):
-            out.fault(t_ns, "checksum", f"{len(self._inbox)} bytes are not a valid answer")
+            self._fault(t_ns, "checksum", f"{len(self._inbox)} bytes are not a valid answer")
             self._answered(0, asked_ns)
-        return out.take()
+        return self._taken()
 
     def _answered(self, stray_bytes: int, asked_ns: int) -> None:
         self._stray_bytes = stray_bytes
@@ -199,54 +194,54 @@ class Mcp39f511n(Meter):
         self._pending = None
         self._due_ns = asked_ns + _STEP_NS
 
-    def _take(self, request: Request, data: bytes, seen: tuple[int, int], out: RowBuilder) -> None:
+    def _take(self, request: Request, data: bytes, seen: tuple[int, int]) -> None:
         if request.address == OUTPUTS and len(self._setup) == 2 * len(_SETUP):
-            self._look(Look(Outputs.of(data), *seen), out)
+            self._look(Look(Outputs.of(data), *seen))
         elif not request.size:
             self._written, self._setup, self._due_ns = True, [], 0
             self._exponent_now = self._wanted_exponent
         elif len(self._setup) < 2 * len(_SETUP):
             expected = _SETUP[len(self._setup) % len(_SETUP)]
             if request == expected:
-                self._take_setup(int.from_bytes(data[:4], "little"), seen[1], out)
+                self._take_setup(int.from_bytes(data[:4], "little"), seen[1])
 
-    def _take_setup(self, value: int, t_ns: int, out: RowBuilder) -> None:
+    def _take_setup(self, value: int, t_ns: int) -> None:
         self._setup.append(value)
         self._due_ns = 0
         if len(self._setup) < 2 * len(_SETUP):
             return
         exponent = self._setup[0]
         if self._setup[: len(_SETUP)] != self._setup[len(_SETUP) :] or exponent > _MAX_EXPONENT:
-            out.fault(t_ns, "setup", "the meter's registers do not read the same twice")
+            self._fault(t_ns, "setup", "the meter's registers do not read the same twice")
             self._setup = []
             return
         self._exponent_now = exponent
         if self._found_exponent is None:
             self._found_exponent = exponent
         if self._written and exponent != self._wanted_exponent:
-            out.fault(t_ns, "setup", f"the meter stays at windows of {1 << exponent} cycles")
+            self._fault(t_ns, "setup", f"the meter stays at windows of {1 << exponent} cycles")
 
-    def _look(self, look: Look, out: RowBuilder) -> None:
+    def _look(self, look: Look) -> None:
         """One more look at the outputs."""
         before, self._candidate = self._candidate, None
         if before is not None:
             if look.outputs.measured == before.outputs.measured:
-                self._confirm(before, look, out)
+                self._confirm(before, look)
                 return
             if self._last is not None:  # before that, a window may have ended between the two
-                out.fault(look.t_ns, "unconfirmed", "a reading did not come a second time")
+                self._fault(look.t_ns, "unconfirmed", "a reading did not come a second time")
         if self._last is not None and look.outputs.measured == self._last.measured:
             self._unchanged_ns = look.asked_ns
-            self._tell_stale(look.t_ns, out)
+            self._tell_stale(look.t_ns)
         else:
             self._candidate = look
 
-    def _confirm(self, first: Look, second: Look, out: RowBuilder) -> None:
+    def _confirm(self, first: Look, second: Look) -> None:
         """A new window was seen twice. The first one of all has ended nobody knows when."""
         window_s = self._window_s(first.outputs, second.outputs)
         if self._last is not None:
-            flags = self._flags(first, window_s, out)
-            out.add(first.t_ns, None, window_s, self._powers_w(first.outputs), flags=flags)
+            flags = self._flags(first, window_s)
+            self._out.add(first.t_ns, None, window_s, self._powers_w(first.outputs), flags=flags)
             self._last_ns = first.t_ns
             # The window ended after the last look that did not show it; so the next one will.
             next_ns = self._unchanged_ns + round(window_s * 1e9) - _LEAD_NS
@@ -255,7 +250,7 @@ class Mcp39f511n(Meter):
         self._unchanged_ns = second.asked_ns
         self._stale_told = False
 
-    def _flags(self, look: Look, window_s: float, out: RowBuilder) -> int:
+    def _flags(self, look: Look, window_s: float) -> int:
         flags = 0
         if look.t_ns - self._unchanged_ns > self.arrival_delay_limit_s * 1e9:
             flags |= _LATE
@@ -263,16 +258,16 @@ class Mcp39f511n(Meter):
         if passed_s > _GAP_WINDOWS * window_s:
             flags |= GAP
             missing = round(passed_s / window_s) - 1
-            out.fault(look.t_ns, "gap", f"{missing} windows are missing or were alike")
+            self._fault(look.t_ns, "gap", f"{missing} windows are missing or were alike")
         return flags
 
-    def _tell_stale(self, t_ns: int, out: RowBuilder) -> None:
+    def _tell_stale(self, t_ns: int) -> None:
         if self._last_ns is None or self._stale_told:
             return
         passed_s = (t_ns - self._last_ns) / 1e9
         if passed_s > _STALE_WINDOWS * (1 << self._setup[0]) / self.settings.line_hz:
             self._stale_told = True
-            out.fault(t_ns, "stale", f"the meter has shown the same values for {passed_s:.1f} s")
+            self._fault(t_ns, "stale", f"the meter has shown the same values for {passed_s:.1f} s")
 
     def _window_s(self, first: Outputs, second: Outputs) -> float:
         line_hz = first.line_mhz / 1000

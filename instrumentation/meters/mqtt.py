@@ -67,8 +67,8 @@ class MqttMeter(Networked):
         self._start = f"SUBSCRIBE {wanted}\n".encode()
         if self.settings.profile == "tasmota":
             self._poll = f"PUBLISH cmnd/{device}/Status 8\n".encode()
-        counted = self._places.energy
-        self.has_energy = self.settings.counter and all(own in counted for own in self.channels)
+        counted = self._places.energy.keys()
+        self.has_energy = self.settings.counter and self.channels.keys() <= counted
 
     @property
     def _places(self) -> Places:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,7 +25,7 @@ from instrumentation.accuracy import (
 )
 from instrumentation.meters.answers import Answer, Answers, Damage
 from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import COMMON_WORDS, GAP, RESTART, ParseResult, RowBuilder
+from instrumentation.meters.rows import COMMON_WORDS, GAP, RESTART, ParseResult
 
 LATE = 8
 PROMPT_S = 0.5  # an answer that takes longer is flagged
@@ -155,13 +154,6 @@ class Networked(Meter):
     _start: bytes = b""  # what is sent once the connection is there
     _poll: bytes = b""  # what is sent each period; empty for a meter that is only listened to
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(channels, settings)
-        refresh_s = self.settings.refresh_s or self.period_s
-        self.arrival_delay_limit_s = refresh_s + PROMPT_S
-
     @property
     def period_s(self) -> float:
         return float(self.settings.period_s or self._usual_period_s)
@@ -190,12 +182,12 @@ class Networked(Meter):
         """What an answer says; None where that is nothing to be told. Raises AnswerError."""
 
     def _forget(self) -> None:
+        self.arrival_delay_limit_s = (self.settings.refresh_s or self.period_s) + PROMPT_S
         self._answers = Answers()
         self._due_ns: int | None = 0
         self._started = False
         self._asked_ns: int | None = None
         self._answered = True
-        self._pending_faults: list[tuple[int, str, str]] = []  # for the next call of feed
         self._last_ns: int | None = None
         self._stamp = ""
         self._counted: tuple[float, ...] = ()
@@ -220,39 +212,36 @@ class Networked(Meter):
         self._due_ns = t_ns + round(self.period_s * 1e9) if self._poll else None
         if not self._poll:
             return
-        damaged = [(d.t_ns, "framing", d.detail) for d in self._answers.rest()]
-        self._pending_faults += damaged
+        damaged = list(self._answers.rest())
+        for damage in damaged:
+            self._fault(damage.t_ns, "framing", damage.detail)
         if not self._answered and not damaged and self._asked_ns is not None:
             waited_s = (t_ns - self._asked_ns) / 1e9
-            self._pending_faults.append((t_ns, "timeout", f"no answer in {waited_s:.1f} s"))
+            self._fault(t_ns, "timeout", f"no answer in {waited_s:.1f} s")
         self._asked_ns, self._answered = t_ns, False
 
     # Listening
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        out = RowBuilder(len(self.channels), self.has_energy)
-        for fault in self._pending_faults:
-            out.fault(*fault)
-        self._pending_faults.clear()
         for answer in self._answers.add(data, t_ns):
             self._answered = True
             if isinstance(answer, Damage):
-                out.fault(answer.t_ns, "framing", answer.detail)
+                self._fault(answer.t_ns, "framing", answer.detail)
                 continue
             try:
                 reading = self._reading(answer)
             except AnswerError as error:
-                out.fault(answer.t_ns, error.kind, str(error))
+                self._fault(answer.t_ns, error.kind, str(error))
                 continue
             if reading is None:
                 continue
             if not all(abs(power_w) <= _MOST_W for power_w in reading.power_w):
-                out.fault(answer.t_ns, "no-data", f"{max(reading.power_w):g} W cannot be")
+                self._fault(answer.t_ns, "no-data", f"{max(reading.power_w):g} W cannot be")
                 continue
-            self._record(reading, answer.t_ns, out)
-        return out.take()
+            self._record(reading, answer.t_ns)
+        return self._taken()
 
-    def _record(self, reading: Reading, t_ns: int, out: RowBuilder) -> None:
+    def _record(self, reading: Reading, t_ns: int) -> None:
         if reading.stamp and reading.stamp == self._stamp:
             return  # the same reading again
         self._stamp = reading.stamp
@@ -263,14 +252,14 @@ class Networked(Meter):
             return
         if restarted:
             flags |= RESTART
-            out.fault(t_ns, "restart", "the meter's own counter began again")
+            self._fault(t_ns, "restart", "the meter's own counter began again")
         passed = (t_ns - last_ns) / (self.period_s * 1e9)
         if passed > _GAP_PERIODS:
             flags |= GAP
-            out.fault(t_ns, "gap", f"{max(1, round(passed) - 1)} readings are missing")
+            self._fault(t_ns, "gap", f"{max(1, round(passed) - 1)} readings are missing")
         if self._asked_ns is not None and t_ns - self._asked_ns > PROMPT_S * 1e9:
             flags |= LATE
-        out.add(t_ns, None, self.period_s, reading.power_w, energy_j=energy_j, flags=flags)
+        self._out.add(t_ns, None, self.period_s, reading.power_w, energy_j=energy_j, flags=flags)
 
     def _counters(self, now_j: tuple[float, ...]) -> tuple[list[float] | None, bool]:
         """Counters that continue over restarts, where they have just moved, else NaN."""

@@ -42,7 +42,6 @@ from instrumentation.meters.rows import (
     Floats,
     Ints,
     ParseResult,
-    RowBuilder,
     Rows,
     joined,
 )
@@ -170,10 +169,9 @@ class PowerSensor3(Meter):
         """See `Meter.feed`. Whatever was corrupted, the next whole frame is read again."""
         if self._talk.streaming:
             return self._fed(Pieces([t_ns], [len(data)], data))
-        out = RowBuilder(len(self.channels))
         if wrong := self._talk.hear(data, t_ns):
-            out.fault(t_ns, "configuration", wrong)
-        return out.take()
+            self._fault(t_ns, "configuration", wrong)
+        return self._taken()
 
     def feed_all(self, pieces: Pieces) -> ParseResult:
         """See `Meter.feed_all`. Where nothing is missing all is taken at once."""

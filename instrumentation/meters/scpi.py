@@ -75,9 +75,7 @@ class ScpiMeter(Networked):
     def _forget(self) -> None:
         super()._forget()
         settings = self.settings
-        self.has_energy = bool(settings.energy_fields) and all(
-            own in settings.energy_fields for own in self.channels
-        )
+        self.has_energy = self.channels.keys() <= settings.energy_fields.keys()
         self._start = b"".join(line.encode("ascii") + b"\n" for line in settings.start.splitlines())
         self._poll = settings.query.encode("ascii") + b"\n"
 

@@ -30,7 +30,6 @@ from instrumentation.meters.rows import (
     Flags,
     Ints,
     ParseResult,
-    RowBuilder,
     Rows,
     joined,
 )
@@ -132,7 +131,7 @@ class SmartPower3(Meter):
         self._offsets = np.concatenate([self._offsets, np.cumsum(sizes)])
         self._times = np.concatenate([self._times, np.array(pieces.t_mono_ns, np.int64)])
         self._buffer += pieces.data
-        out = [RowBuilder(len(self.channels)).take()]
+        out = [self._taken()]
         done = self._used
         while (end := self._stretch(done, out) or self._line(done, out)) is not None:
             done = end
@@ -148,9 +147,9 @@ class SmartPower3(Meter):
             delta_ms, t_ms = self._time.even(lines.t_ms)
             if len(t_ms):
                 t_ns = self._arrivals_ns(at, len(t_ms))
-                rows = RowBuilder(len(self.channels))
-                self._report_junk(int(t_ns[0]), rows)
-                out += [rows.take(), ParseResult(self._rows(lines, delta_ms, t_ms, t_ns))]
+                self._report_junk(int(t_ns[0]))
+                rows = self._rows(lines, delta_ms, t_ms, t_ns)
+                out += [self._taken(), ParseResult(rows)]
                 at += len(t_ms) * LINE_BYTES
             if len(t_ms) < look:
                 break
@@ -188,10 +187,9 @@ class SmartPower3(Meter):
                 continue
             self._skip(self._buffer[done : match.start()])
             t_line_ns = int(self._arrivals_ns(match.start(), 1)[0])
-            rows = RowBuilder(len(self.channels))
-            self._report_junk(t_line_ns, rows)
-            self._add_record(match, t_line_ns, rows)
-            out.append(rows.take())
+            self._report_junk(t_line_ns)
+            self._add_record(match, t_line_ns)
+            out.append(self._taken())
             self._in_step = True
             return match.end()
         return None
@@ -214,25 +212,25 @@ class SmartPower3(Meter):
         places = at + LINE_BYTES * np.arange(count)
         return np.asarray(self._times[np.searchsorted(self._offsets, places, "right") - 1])
 
-    def _report_junk(self, t_ns: int, out: RowBuilder) -> None:
+    def _report_junk(self, t_ns: int) -> None:
         junk, self._junk_bytes = self._junk_bytes, 0
         bad_checksum, self._bad_checksum = self._bad_checksum, False
         if not junk or (not self._in_step and junk < LINE_BYTES):
             return  # a port opened in mid-line starts with the rest of that line
         if bad_checksum:
-            out.fault(t_ns, "checksum", f"{junk} bytes before this were corrupted")
+            self._fault(t_ns, "checksum", f"{junk} bytes before this were corrupted")
         else:
-            out.fault(t_ns, "framing", f"{junk} bytes before this are no SmartPower3 line")
+            self._fault(t_ns, "framing", f"{junk} bytes before this are no SmartPower3 line")
 
-    def _add_record(self, match: re.Match[bytes], t_ns: int, out: RowBuilder) -> None:
+    def _add_record(self, match: re.Match[bytes], t_ns: int) -> None:
         step = self._time.step(int(match[1]))
         if step.restarted:
-            out.fault(t_ns, "restart", "the meter's own time restarted")
+            self._fault(t_ns, "restart", "the meter's own time restarted")
         if step.missing_ms:
-            out.fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing")
+            self._fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing")
         if step.window_ms is None:
             return  # without a time before it, nobody knows what this is the mean of
-        out.add(
+        self._out.add(
             t_ns,
             step.t_device_ms * 1000,
             step.window_ms / 1000,

@@ -76,7 +76,7 @@ class SnmpMeter(Networked):
             unit_w = float(settings.power_unit_w)
             self._power = {str(own): (oid, unit_w) for own, oid in settings.power.items()}
         self._usual_resolution_w = max(self._power[own][1] for own in self.channels)
-        self.has_energy = bool(settings.energy) and all(o in settings.energy for o in self.channels)
+        self.has_energy = self.channels.keys() <= settings.energy.keys()
         self._oids = [self._power[own][0] for own in self.channels]
         if self.has_energy:
             self._oids += [settings.energy[own] for own in self.channels]

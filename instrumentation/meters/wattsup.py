@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult, RowBuilder
+from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult
 
 Readings = Mapping[str, int | None]
 
@@ -240,77 +240,78 @@ class WattsUp(Meter):
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole packet is read again."""
         self._inbox.add(data, t_ns)
-        out = RowBuilder(len(self.channels), self.has_energy)
         while (end := self._inbox.data.find(b";")) >= 0:
             start = max(0, self._inbox.data.rfind(b"#", 0, end))
-            self._report_junk(self._inbox.data[:start], self._inbox.arrival_ns(0), out)
+            self._report_junk(self._inbox.data[:start], self._inbox.arrival_ns(0))
             packet = self._inbox.data[start:end]
-            self._read_packet(packet, self._inbox.arrival_ns(start), out)
+            self._read_packet(packet, self._inbox.arrival_ns(start))
             self._inbox.drop(end + 1)
         if len(self._inbox.data) > _MOST_BYTES:
-            self._report_junk(self._inbox.data, self._inbox.arrival_ns(0), out)
+            self._report_junk(self._inbox.data, self._inbox.arrival_ns(0))
             self._inbox.drop(len(self._inbox.data))
-        return out.take()
+        return self._taken()
 
-    def _report_junk(self, junk: bytes, t_ns: int, out: RowBuilder) -> None:
+    def _report_junk(self, junk: bytes, t_ns: int) -> None:
         junk = junk.strip(_IGNORED)
         # A port opened in mid-packet starts with the rest of that packet.
         if junk and (self._in_step or len(junk) > _MOST_BYTES // 2):
-            out.fault(t_ns, "framing", f"{len(junk)} bytes belong to no packet: {junk[:40]!r}")
+            self._fault(t_ns, "framing", f"{len(junk)} bytes belong to no packet: {junk[:40]!r}")
 
-    def _read_packet(self, packet: bytes, t_ns: int, out: RowBuilder) -> None:
+    def _read_packet(self, packet: bytes, t_ns: int) -> None:
         """`packet` is without its semicolon."""
         head, *values = _SEPARATOR.split(packet)
         whole = len(values) >= 2 and values[0] == b"-" and values[1] == b"%d" % (len(values) - 2)
         if not whole:
-            self._report_junk(packet + b";", t_ns, out)
+            self._report_junk(packet + b";", t_ns)
             return
         self._in_step = True
         if head == b"#d":
-            self._read_data(values[2:], t_ns, out)
+            self._read_data(values[2:], t_ns)
         elif head == b"#v":
-            self._read_version(values[2:], t_ns, out)
+            self._read_version(values[2:], t_ns)
         elif head == b"#h":
-            self._read_header(values[2:], t_ns, out)
+            self._read_header(values[2:], t_ns)
         else:
-            out.fault(t_ns, "framing", f"an unrequested packet: {packet[:40]!r}")
+            self._fault(t_ns, "framing", f"an unrequested packet: {packet[:40]!r}")
 
-    def _read_version(self, values: list[bytes], t_ns: int, out: RowBuilder) -> None:
+    def _read_version(self, values: list[bytes], t_ns: int) -> None:
         if self._asked_version_ns is not None and t_ns - self._asked_version_ns <= _ANSWER_NS:
             return
         version = b",".join(values).decode("ascii", "backslashreplace")
-        out.fault(t_ns, "banner", f"the meter was switched on, it is {version}")
+        self._fault(t_ns, "banner", f"the meter was switched on, it is {version}")
         self._switched_on = True
         self._opening.again()
 
-    def _read_header(self, values: list[bytes], t_ns: int, out: RowBuilder) -> None:
+    def _read_header(self, values: list[bytes], t_ns: int) -> None:
         names = tuple(value.decode("ascii", "replace") for value in values)
         if "W" in names and set(names) <= set(FIELDS) and len(set(names)) == len(names):
             self._layout = names
         else:
-            out.fault(t_ns, "framing", f"unknown field names: {', '.join(names)[:80]}")
+            self._fault(t_ns, "framing", f"unknown field names: {', '.join(names)[:80]}")
 
-    def _read_data(self, values: list[bytes], t_ns: int, out: RowBuilder) -> None:
+    def _read_data(self, values: list[bytes], t_ns: int) -> None:
         layout = self._layout or _LAYOUTS.get(len(values))
         if layout is None or len(layout) != len(values):
-            out.fault(t_ns, "framing", f"a record of {len(values)} readings")
+            self._fault(t_ns, "framing", f"a record of {len(values)} readings")
             return
         if any(value != b"_" and not _NUMBER.fullmatch(value) for value in values):
-            out.fault(t_ns, "framing", f"readings that are not numbers: {b','.join(values)[:80]!r}")
+            shown = b",".join(values)[:80]
+            self._fault(t_ns, "framing", f"readings that are not numbers: {shown!r}")
             return
         self._opening.on_record(t_ns)
         numbers = [None if value == b"_" else int(value) for value in values]
         record = _Record(t_ns, dict(zip(layout, numbers, strict=True)))
         if record.readings["W"] is None:
-            out.fault(t_ns, "framing", "the meter does not log watts; switch that on at the meter")
+            detail = "the meter does not log watts; switch that on at the meter"
+            self._fault(t_ns, "framing", detail)
         elif broken := self._trust.broken(incoherent(record.readings)):
-            out.fault(t_ns, "inconsistent", f"does not hold: {', '.join(broken)}")
+            self._fault(t_ns, "inconsistent", f"does not hold: {', '.join(broken)}")
         else:
-            self._take(record, out)
+            self._take(record)
         for relation in self._trust.newly_dropped():
-            out.fault(t_ns, "distrust", f"this meter does not keep to {relation}; no longer used")
+            self._fault(t_ns, "distrust", f"this meter does not keep to {relation}; no longer used")
 
-    def _take(self, record: _Record, out: RowBuilder) -> None:
+    def _take(self, record: _Record) -> None:
         """A record that is sound in itself: does it follow from what came before?"""
         last = self._last
         if last is None:
@@ -324,11 +325,11 @@ class WattsUp(Meter):
             if not confirmed and not self._switched_on:
                 self._doubtful = record
                 detail = f"does not follow from the record before: {', '.join(broken)}"
-                out.fault(record.t_ns, "inconsistent", detail)
+                self._fault(record.t_ns, "inconsistent", detail)
                 return
-            restart = self._restarted(last, record, out)
+            restart = self._restarted(last, record)
         self._switched_on = False
-        self._add(last, record, restart, out)
+        self._add(last, record, restart)
         self._last = record
 
     def _relations(self, before: _Record, now: _Record) -> dict[str, bool]:
@@ -341,24 +342,24 @@ class WattsUp(Meter):
         fails = self._relations(before, now)
         return any(fails[name] and self._trust.trusts(name) for name in fails)
 
-    def _restarted(self, last: _Record, record: _Record, out: RowBuilder) -> bool:
+    def _restarted(self, last: _Record, record: _Record) -> bool:
         """Whether the counter began again; then continues from where it was."""
         before, now = last.readings.get("WH"), record.readings.get("WH")
         if before is None or now is None or now >= before:
             return False
         self._base_counts += before
-        out.fault(record.t_ns, "restart", "the meter's energy counter was reset")
+        self._fault(record.t_ns, "restart", "the meter's energy counter was reset")
         return True
 
-    def _add(self, last: _Record, record: _Record, restart: bool, out: RowBuilder) -> None:
+    def _add(self, last: _Record, record: _Record, restart: bool) -> None:
         missing_s = (record.t_ns - last.t_ns) / 1e9 - _PERIOD_S
         gap = missing_s >= (_GAP_PERIODS - 1) * _PERIOD_S
         if gap:
-            out.fault(record.t_ns, "gap", f"records of some {missing_s:.1f} s are missing")
+            self._fault(record.t_ns, "gap", f"records of some {missing_s:.1f} s are missing")
         counts = record.readings.get("WH")
         usable = counts is not None and self._trust.trusts("WH after WH")
         energy_j = (self._base_counts + (counts or 0)) * _JOULES_PER_COUNT
-        out.add(
+        self._out.add(
             record.t_ns,
             None,
             _PERIOD_S,

@@ -16,7 +16,6 @@ from instrumentation.meters.rows import (
     OVER_RANGE,
     Inbox,
     ParseResult,
-    RowBuilder,
 )
 
 RATES_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
@@ -244,7 +243,6 @@ class Yokogawa(Meter):
         self._asked_ns: int | None = None  # when the pending query was sent
         self._nonsense_ns: int | None = None  # when a line came instead of its answer
         self._timeouts = 0
-        self._pending_faults: list[tuple[int, str, str]] = []  # for the next call of feed
         self._last_ns: int | None = None
         self._start_over()
 
@@ -283,10 +281,10 @@ class Yokogawa(Meter):
         """An answer that has not come by now is given up."""
         if self._inbox:
             part = self._inbox.data[:_SHOWN_BYTES]
-            self._pending_faults.append((t_ns, "framing", f"{part!r} is not a whole line"))
+            self._fault(t_ns, "framing", f"{part!r} is not a whole line")
         elif self._asked_ns is not None and self._nonsense_ns is None:
             ms = (t_ns - self._asked_ns) / 1e6
-            self._pending_faults.append((t_ns, "timeout", f"no answer in {ms:.0f} ms"))
+            self._fault(t_ns, "timeout", f"no answer in {ms:.0f} ms")
         self._timeouts += self._asked_ns is not None
         self._inbox.clear()
         message = data[:-2].decode("ascii", "replace")
@@ -310,32 +308,24 @@ class Yokogawa(Meter):
     # Listening
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        out = RowBuilder(len(self.channels))
-        for fault in self._pending_faults:
-            out.fault(*fault)
-        self._pending_faults.clear()
         self._inbox.add(data, t_ns)
         self._heard_ns = t_ns
         while (end := self._inbox.data.find(b"\n")) >= 0:
             line, line_ns = self._inbox.data[: end + 1], self._inbox.arrival_ns(0)
             self._inbox.drop(end + 1)
-            self._line(line, line_ns, out)
-        return out.take()
+            self._line(line, line_ns)
+        return self._taken()
 
-    def _line(self, line: bytes, t_ns: int, out: RowBuilder) -> None:
+    def _line(self, line: bytes, t_ns: int) -> None:
         ending = b"\r\n" if line.endswith(b"\r\n") else b"\n"
         self._line_end = self._line_end or ending
         text = line[: -len(ending)].decode("ascii", "replace")
-        if (
-            self._asked_ns is not None
-            and ending == self._line_end
-            and self._answered(text, t_ns, out)
-        ):
+        if self._asked_ns is not None and ending == self._line_end and self._answered(text, t_ns):
             return
-        out.fault(t_ns, "framing", f"{line[:_SHOWN_BYTES]!r} is not an answer to the request")
+        self._fault(t_ns, "framing", f"{line[:_SHOWN_BYTES]!r} is not an answer to the request")
         self._nonsense_ns = t_ns
 
-    def _answered(self, text: str, t_ns: int, out: RowBuilder) -> bool:
+    def _answered(self, text: str, t_ns: int) -> bool:
         """Whether this is the answer to what was asked; then it is done."""
         message = self._messages[self._step]
         if message == self._query:
@@ -344,7 +334,7 @@ class Yokogawa(Meter):
                 return False
             self._done()
             self._step = self._loop_step
-            self._record(reading, t_ns, out)
+            self._record(reading, t_ns)
             return True
         if message == _ERROR:
             error = re.fullmatch(r'(\d+),"(.*)"', text)
@@ -352,12 +342,12 @@ class Yokogawa(Meter):
                 return False
             if int(error[1]):
                 refused = self._messages[self._step - 1].strip()
-                out.fault(t_ns, "refused", f"{refused}: the meter says {error[2]} ({error[1]})")
+                self._fault(t_ns, "refused", f"{refused}: the meter says {error[2]} ({error[1]})")
         elif message == _IDENTITY:
             if text.count(",") < 2:
                 return False
             if not self._is_identity(text):
-                out.fault(t_ns, "identity", f"{text[:_SHOWN_BYTES]} is not the meter as set")
+                self._fault(t_ns, "identity", f"{text[:_SHOWN_BYTES]} is not the meter as set")
         elif text not in ("0", "1"):  # only bit 0 is let into the events
             return False
         self._done()
@@ -368,51 +358,53 @@ class Yokogawa(Meter):
         self._asked_ns = self._nonsense_ns = None
         self._timeouts = 0
 
-    def _record(self, reading: Reading, t_ns: int, out: RowBuilder) -> None:
+    def _record(self, reading: Reading, t_ns: int) -> None:
         """The first update after setting up began before it, and is not used."""
         if not self._settled:
             self._settled = True
             return
         values = (reading.power_w, reading.voltage_v, reading.current_a)
         if not all(math.isfinite(value) for value in values):
-            self._without_value(reading.power_w, t_ns, out)
+            self._without_value(reading.power_w, t_ns)
             return
         self.extremes = self.extremes.including(
             reading.voltage_v, reading.current_a, reading.power_w, reading.ranges
         )
-        flags = self._flags(reading, t_ns, out)
+        flags = self._flags(reading, t_ns)
         self._last_ns = t_ns
-        out.add(t_ns, None, self.period_s, [reading.power_w] * len(self.channels), flags=flags)
+        powers_w = [reading.power_w] * len(self.channels)
+        self._out.add(t_ns, None, self.period_s, powers_w, flags=flags)
 
-    def _without_value(self, power_w: float, t_ns: int, out: RowBuilder) -> None:
+    def _without_value(self, power_w: float, t_ns: int) -> None:
         if math.isnan(power_w):
-            out.fault(t_ns, "no-data", "the meter has no data for this update")
+            self._fault(t_ns, "no-data", "the meter has no data for this update")
             return
         self.extremes = replace(self.extremes, over_range=self.extremes.over_range + 1)
-        out.fault(t_ns, "over-range", "the input is beyond the meter's range: there is no reading")
+        detail = "the input is beyond the meter's range: there is no reading"
+        self._fault(t_ns, "over-range", detail)
 
-    def _flags(self, reading: Reading, t_ns: int, out: RowBuilder) -> int:
-        flags = self._range_flags(reading.ranges, t_ns, out)
+    def _flags(self, reading: Reading, t_ns: int) -> int:
+        flags = self._range_flags(reading.ranges, t_ns)
         over = bool(reading.condition & _OVER_BITS)
         if over:
             flags |= OVER_RANGE
             self.extremes = replace(self.extremes, over_range=self.extremes.over_range + 1)
             if not self._was_over:
-                out.fault(t_ns, "over-range", "voltage, current or a peak is beyond the range")
+                self._fault(t_ns, "over-range", "voltage, current or a peak is beyond the range")
         self._was_over = over
         if self._last_ns is not None:
             passed = (t_ns - self._last_ns) / (self.period_s * _SECOND_NS)
             if passed > _GAP_WINDOWS:
                 flags |= GAP
-                out.fault(t_ns, "gap", f"{round(passed) - 1} updates are missing")
+                self._fault(t_ns, "gap", f"{round(passed) - 1} updates are missing")
         return flags
 
-    def _range_flags(self, ranges: tuple[float, float], t_ns: int, out: RowBuilder) -> int:
+    def _range_flags(self, ranges: tuple[float, float], t_ns: int) -> int:
         fixed = (self.settings.voltage_range_v, self.settings.current_range_a)
         before, self._ranges = self._ranges or ranges, ranges
         wrong = any(should not in (None, now) for should, now in zip(fixed, ranges, strict=True))
         if wrong and (ranges != before or self._last_ns is None):
             actual = f"{ranges[0]:g} V, {ranges[1]:g} A"
-            out.fault(t_ns, "range", f"the meter is at {actual}, not as set")
+            self._fault(t_ns, "range", f"the meter is at {actual}, not as set")
         auto = _AUTO_RANGE * (None in fixed)
         return auto | _RANGE_CHANGED * (wrong or ranges != before)
