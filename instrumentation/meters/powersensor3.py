@@ -219,7 +219,9 @@ class PowerSensor3(Meter):
             self._power_w(level[:-1]),
             self._flags(level[:-1], timed) | _MARKER * marked(words[:-1]).astype(np.uint16),
         )
-        return ParseResult(self._rows(_sound(samples, timed)), tuple(faults))
+        if not timed.sound.all():
+            samples = samples.at(timed.sound)
+        return ParseResult(self._rows(samples), tuple(faults))
 
     def _rows(self, samples: Samples) -> Rows:
         rows, self._open = gathered(self._open.then(samples), self.settings.frames)
@@ -266,14 +268,6 @@ class PowerSensor3(Meter):
             over = (current == 0) | (current == MAX_LEVEL) | (voltage == MAX_LEVEL)
             flags |= OVER_RANGE * over
         return flags.astype(np.uint16)
-
-
-def _sound(samples: Samples, timed: Timed) -> Samples:
-    """The frames whose own time can be."""
-    if timed.sound.all():
-        return samples
-    s, good = samples, timed.sound
-    return Samples(s.t_ns[good], s.t_us[good], s.step_us[good], s.power_w[good], s.flags[good])
 
 
 def _time_faults(timed: Timed, t_ns: Ints) -> list[Fault]:

@@ -261,14 +261,14 @@ class Samples:
         empty = np.zeros(0, np.int64)
         return cls(empty, empty, empty, np.zeros((0, channels)), np.zeros(0, np.uint16))
 
-    def from_(self, start: int) -> Samples:
-        """The frames from one on."""
+    def at(self, frames: slice | NDArray[np.bool_]) -> Samples:
+        """Some of the frames."""
         return Samples(
-            self.t_ns[start:],
-            self.t_us[start:],
-            self.step_us[start:],
-            self.power_w[start:],
-            self.flags[start:],
+            self.t_ns[frames],
+            self.t_us[frames],
+            self.step_us[frames],
+            self.power_w[frames],
+            self.flags[frames],
         )
 
     def then(self, more: Samples) -> Samples:
@@ -303,14 +303,7 @@ def gathered(samples: Samples, size: int) -> tuple[Rows, Samples]:
     whole = int(starts[-1]) if count and count - int(starts[-1]) < size else count
     if whole < count:
         starts = starts[:-1]
-    done = Samples(
-        samples.t_ns[:whole],
-        samples.t_us[:whole],
-        samples.step_us[:whole],
-        samples.power_w[:whole],
-        samples.flags[:whole],
-    )
-    return _means(done, starts), samples.from_(whole)
+    return _means(samples.at(slice(whole)), starts), samples.at(slice(whole, None))
 
 
 def _means(done: Samples, starts: Ints) -> Rows:

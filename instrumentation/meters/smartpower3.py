@@ -16,6 +16,7 @@ steady.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,7 +28,6 @@ from instrumentation.meters.rows import (
     COMMON_WORDS,
     GAP,
     RESTART,
-    Flags,
     Ints,
     ParseResult,
     Rows,
@@ -43,7 +43,6 @@ from instrumentation.meters.smartpower3_lines import (
     MATCHED_BYTES,
     DeviceTime,
     Lines,
-    Step,
     clean_lines,
     fits,
     sound,
@@ -131,12 +130,12 @@ class SmartPower3(Meter):
         self._offsets = np.concatenate([self._offsets, np.cumsum(sizes)])
         self._times = np.concatenate([self._times, np.array(pieces.t_mono_ns, np.int64)])
         self._buffer += pieces.data
-        out = [self._taken()]
+        out: list[ParseResult] = []
         done = self._used
-        while (end := self._stretch(done, out) or self._line(done, out)) is not None:
+        while (end := self._stretch(done, out) or self._line(done)) is not None:
             done = end
         self._drop(max(done, len(self._buffer) - MATCHED_BYTES), done)  # one byte before a line
-        return joined(out)
+        return joined([*out, self._taken()])
 
     def _stretch(self, done: int, out: list[ParseResult]) -> int | None:
         """Read the clean lines behind `done` whose time continues evenly; where they end."""
@@ -159,14 +158,6 @@ class SmartPower3(Meter):
     def _rows(self, lines: Lines, delta_ms: Ints, t_ms: Ints, t_ns: Ints) -> Rows:
         """Records of the first lines, of as many as there are times."""
         count = len(t_ms)
-        flags: Flags = np.zeros(count, np.uint16)
-        for group in GROUPS:
-            millivolt, milliampere, milliwatt, state = (f[:count] for f in lines.groups[group])
-            doubtful = ~fits(millivolt, milliampere, milliwatt)
-            flags |= (_DOUBTFUL * doubtful).astype(np.uint16)
-            if group in self.channels and group != "input":
-                flags |= (_OFF[group] * (state == 0)).astype(np.uint16)
-                flags |= (_TRIPPED[group] * lines.tripped[group][:count]).astype(np.uint16)
         power_w = [lines.groups[own][2][:count] / 1000 for own in self.channels]
         return Rows(
             t_mono_ns=t_ns,
@@ -174,10 +165,10 @@ class SmartPower3(Meter):
             window_s=delta_ms / 1000,
             power_w=np.stack(power_w, axis=1),
             energy_j=None,
-            flags=flags,
+            flags=self._flags(lines.groups, lines.tripped)[:count].astype(np.uint16),
         )
 
-    def _line(self, done: int, out: list[ParseResult]) -> int | None:
+    def _line(self, done: int) -> int | None:
         """Read the next sound line behind `done`; where it ends, None where there is none."""
         search_from = done
         while match := LINE.search(self._buffer, search_from):
@@ -189,7 +180,6 @@ class SmartPower3(Meter):
             t_line_ns = int(self._arrivals_ns(match.start(), 1)[0])
             self._report_junk(t_line_ns)
             self._add_record(match, t_line_ns)
-            out.append(self._taken())
             self._in_step = True
             return match.end()
         return None
@@ -230,20 +220,22 @@ class SmartPower3(Meter):
             self._fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing")
         if step.window_ms is None:
             return  # without a time before it, nobody knows what this is the mean of
+        groups = {group: [int(match[n]) for n in FIELDS[group]] for group in GROUPS}
+        tripped = {own: match[FIELDS[own][3] + 1] != b"00" for own in _TRIPPED}
+        flags = GAP * bool(step.missing_ms) | RESTART * step.restarted
         self._out.add(
             t_ns,
             step.t_device_ms * 1000,
             step.window_ms / 1000,
-            [int(match[FIELDS[own][2]]) / 1000 for own in self.channels],
-            flags=self._flags(match, step),
+            [groups[own][2] / 1000 for own in self.channels],
+            flags=flags | int(self._flags(groups, tripped)),
         )
 
-    def _flags(self, match: re.Match[bytes], step: Step) -> int:
-        flags = GAP * bool(step.missing_ms) | RESTART * step.restarted
-        for group in GROUPS:
-            millivolt, milliampere, milliwatt, state = (int(match[n]) for n in FIELDS[group])
-            flags |= _DOUBTFUL * (not fits(millivolt, milliampere, milliwatt))
-            if group in self.channels and group != "input":
-                flags |= _OFF[group] * (state == 0)
-                flags |= _TRIPPED[group] * (match[FIELDS[group][3] + 1] != b"00")
+    def _flags(self, groups: Mapping[str, Sequence[Any]], tripped: Mapping[str, Any]) -> Any:
+        """Flags of one line or of n, by their figures: see `Lines`."""
+        flags: Any = 0
+        for group, (millivolt, milliampere, milliwatt, state) in groups.items():
+            flags |= _DOUBTFUL * np.logical_not(fits(millivolt, milliampere, milliwatt))
+            if group in self.channels and group in _OFF:
+                flags |= _OFF[group] * (state == 0) | _TRIPPED[group] * tripped[group]
         return flags
