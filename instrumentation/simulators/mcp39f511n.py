@@ -1,5 +1,5 @@
 """The Microchip MCP39F511N's side of the wire: registers behind a request/answer protocol, which is
-described in `meters.mcp39f511n_frames`.
+described in `meters.mcp39f511n`.
 """
 
 from __future__ import annotations

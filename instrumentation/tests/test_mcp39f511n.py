@@ -7,8 +7,8 @@ import pytest
 
 from instrumentation.decode import decode_frames
 from instrumentation.meters.base import MeterError
-from instrumentation.meters.mcp39f511n import Mcp39f511n
-from instrumentation.meters.mcp39f511n_frames import (
+from instrumentation.meters.mcp39f511n import (
+    Mcp39f511n,
     Outputs,
     Request,
     find_answer,

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instrumentation.meters.rows import ParseResult, joined
-from instrumentation.meters.smartpower3 import SmartPower3
-from instrumentation.meters.smartpower3_lines import LINE, checksums, clean_lines, fits
+from instrumentation.meters.smartpower3 import LINE, SmartPower3, checksums, clean_lines, fits
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
 from instrumentation.tests.meter_helpers import flag_words, kinds
 from instrumentation.trace import Frame, Pieces

@@ -23,7 +23,7 @@ import numpy as np
 from contract.errors import LabError
 from instrumentation.clock import monotonic_ns
 from instrumentation.decode import decode
-from instrumentation.meters.smartpower3_lines import LINE_BYTES
+from instrumentation.meters.smartpower3 import LINE_BYTES
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from validation.bench import Figure, at_most
