@@ -21,7 +21,7 @@ import socket
 import ssl
 import threading
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import quote, urlsplit
 from urllib.request import parse_http_list, parse_keqv_list
 
@@ -98,6 +98,8 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
 class HttpTransport(QueryTransport):
     """One request, one connection: small devices have few."""
 
+    _answers_all: ClassVar[bool] = True
+
     def __init__(self, host: str, port: int, *, tls: bool, login: str, secret: str) -> None:
         super().__init__()
         self._host, self._port = host, port
@@ -107,9 +109,6 @@ class HttpTransport(QueryTransport):
         with socket.create_connection((host, port), ANSWER_LIMIT_S) as connection:
             if self._tls is not None:  # a certificate that does not fit is found here
                 self._tls.wrap_socket(connection, server_hostname=host).close()
-
-    def _has_answer(self, message: bytes) -> bool:  # noqa: ARG002 - each has one
-        return True
 
     def _put(self, message: bytes) -> None:
         self._path = message.decode("ascii").strip().removeprefix("GET ")
@@ -242,6 +241,8 @@ class MqttTransport:
 class SnmpTransport(QueryTransport):
     """GET requests of SNMP version 2c; an answer is a JSON list of `[OID, type, value]`."""
 
+    _answers_all: ClassVar[bool] = True
+
     def __init__(self, host: str, port: int, *, community: str) -> None:
         super().__init__()
         from pysnmp.hlapi.v3arch import asyncio as snmp
@@ -256,9 +257,6 @@ class SnmpTransport(QueryTransport):
         self._target = self._loop.run_until_complete(
             kind.create((host, port), timeout=ANSWER_LIMIT_S, retries=0)
         )
-
-    def _has_answer(self, message: bytes) -> bool:  # noqa: ARG002 - each has one
-        return True
 
     def _put(self, message: bytes) -> None:
         self._oids = message.decode("ascii").split()[1:]

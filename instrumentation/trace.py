@@ -94,51 +94,51 @@ def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
     return Frame(t_mono_ns, data[body : body + length], bool(word & _SENT))
 
 
-def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, int]]:
-    """Frames of a stream and the offset at which each ends; stops before a cut-off one."""
+def _parts(file: BinaryIO) -> Iterator[Frame | Pieces]:
+    """What a stream holds, as far as its frames are whole: see `read_pieces`."""
     data, start = b"", 0  # what is not used up yet, and where in the file it lies
     while piece := file.read(_READ_BYTES):
         data += piece
         offset = 0
-        while (frame := _frame_at(data, offset, start)) is not None:
-            offset += _HEADER.size + len(frame.data)
-            yield frame, start + offset
+        while True:
+            times, bodies, offset = _received(data, offset)
+            if times:
+                yield Pieces(times, [*map(len, bodies)], b"".join(bodies))
+            other = _frame_at(data, offset, start)
+            if other is None:
+                break
+            yield other
+            offset += _HEADER.size + len(other.data)
         data, start = data[offset:], start + offset
+
+
+def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, int]]:
+    """Frames of a stream and the offset at which each ends; stops before a cut-off one."""
+    end = 0
+    for part in _parts(file):
+        for frame in part if isinstance(part, Pieces) else (part,):
+            end += _HEADER.size + len(frame.data)
+            yield frame, end
 
 
 def read_frames(path: Path) -> Iterator[Frame]:
     """The whole frames of a stream, in order. Raises StreamError where the file is not a stream."""
-    with _named(path), path.open("rb") as file:
-        for frame, _ in _whole_frames(file):
-            yield frame
+    with _named(path) as file:
+        yield from (frame for frame, _ in _whole_frames(file))
 
 
 def frame_spans(path: Path) -> Iterator[tuple[int, int]]:
     """Where in the file the bytes of each whole frame begin and end. Raises as `read_frames`."""
-    with _named(path), path.open("rb") as file:
-        for frame, end in _whole_frames(file):
-            yield end - len(frame.data), end
+    with _named(path) as file:
+        yield from ((end - len(frame.data), end) for frame, end in _whole_frames(file))
 
 
 def read_pieces(path: Path) -> Iterator[Frame | Pieces]:
     """The same as `read_frames`, what was received some megabytes at a time: a fast meter leaves
     millions of frames.
     """
-    with _named(path), path.open("rb") as file:
-        data, start = b"", 0
-        while piece := file.read(_READ_BYTES):
-            data += piece
-            offset = 0
-            while True:
-                times, bodies, offset = _received(data, offset)
-                if times:
-                    yield Pieces(times, [*map(len, bodies)], b"".join(bodies))
-                other = _frame_at(data, offset, start)
-                if other is None:
-                    break
-                yield other
-                offset += _HEADER.size + len(other.data)
-            data, start = data[offset:], start + offset
+    with _named(path) as file:
+        yield from _parts(file)
 
 
 def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
@@ -174,9 +174,11 @@ def _frames_of(length: int) -> struct.Struct:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _named(path: Path) -> Iterator[BinaryIO]:
+    """The file, open, and named where it is no stream."""
     try:
-        yield
+        with path.open("rb") as file:
+            yield file
     except StreamError as error:
         raise StreamError(
             f"{path} is not a raw meter stream ({error}); restore it from where it was copied."

@@ -13,7 +13,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import serial
 
@@ -112,6 +112,8 @@ class QueryTransport(ABC):
     what is written meanwhile waits. The time of a read is that of the whole answer.
     """
 
+    _answers_all: ClassVar[bool] = False  # or the queries alone, which end in `?`
+
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
         self._asked = False
@@ -123,10 +125,6 @@ class QueryTransport(ABC):
     @abstractmethod
     def _get(self) -> bytes:
         """The answer. Raises TimeoutError where it does not come."""
-
-    def _has_answer(self, message: bytes) -> bool:
-        """Whether one will come."""
-        return message.rstrip().endswith(b"?")
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
         """See `Transport`."""
@@ -150,7 +148,7 @@ class QueryTransport(ABC):
         while self._waiting and not self._asked:
             message = self._waiting.pop(0)
             self._put(message)
-            self._asked = self._has_answer(message)
+            self._asked = self._answers_all or message.rstrip().endswith(b"?")
 
 
 class UsbtmcTransport(QueryTransport):

@@ -19,7 +19,6 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO
 
 # A chip is no shorter than this, so that a slow machine's scheduler can follow.
 SHORTEST_CHIP_S = 0.2
@@ -110,7 +109,8 @@ def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = Non
             child.wait()
             for pipe in (child.stdin, child.stdout):
                 if pipe is not None:
-                    _close(pipe)
+                    with suppress(BrokenPipeError):  # what a dead child did not take is lost
+                        pipe.close()
     _sleep_until(ends[-1])
     return _together(seen)
 
@@ -166,12 +166,6 @@ def _send(child: subprocess.Popen[str], line: str) -> None:
         child.stdin.flush()
     except BrokenPipeError:
         _answer(child)
-
-
-def _close(pipe: IO[str]) -> None:
-    # What a dead child did not take is lost with it.
-    with suppress(BrokenPipeError):
-        pipe.close()
 
 
 def _sleep_until(t_ns: int) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from instrumentation.meters.rows import Inbox
+from instrumentation.trace import Fault
 
 MOST_BODY_BYTES = 1 << 16
 _MOST_LABEL = 200
@@ -30,14 +31,6 @@ class Answer:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Bytes that are no answer, with a sentence."""
-
-    t_ns: int
-    detail: str
-
-
 def envelope(label: str, body: bytes) -> bytes:
     """An answer as it is kept; what is too long is cut, which no document survives."""
     text = re.sub(rb"[^ -~]", b"?", label.encode("ascii", "replace"))[:_MOST_LABEL]
@@ -52,7 +45,7 @@ class Answers:
     def __init__(self) -> None:
         self._inbox = Inbox(4 * MOST_BODY_BYTES)
 
-    def add(self, data: bytes, t_ns: int) -> Iterator[Answer | Damage]:
+    def add(self, data: bytes, t_ns: int) -> Iterator[Answer | Fault]:
         """What these bytes, the first of which came at `t_ns`, completed."""
         self._inbox.add(data, t_ns)
         while header := _HEADER.search(self._inbox.data):
@@ -77,13 +70,13 @@ class Answers:
             else:
                 return
 
-    def rest(self) -> Iterator[Damage]:
+    def rest(self) -> Iterator[Fault]:
         """Drop what is not a whole answer by now."""
         if self._inbox:
             yield self._damaged(len(self._inbox))
 
-    def _damaged(self, count: int) -> Damage:
+    def _damaged(self, count: int) -> Fault:
         shown = self._inbox.data[: min(count, _SHOWN_BYTES)]
-        damage = Damage(self._inbox.arrival_ns(0), f"{shown!r} is not a whole answer")
+        damage = Fault(self._inbox.arrival_ns(0), "framing", f"{shown!r} is not a whole answer")
         self._inbox.drop(count)
         return damage

@@ -23,9 +23,10 @@ from instrumentation.accuracy import (
     Accuracy,
     ErrorTerm,
 )
-from instrumentation.meters.answers import Answer, Answers, Damage
+from instrumentation.meters.answers import Answer, Answers
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import COMMON_WORDS, GAP, RESTART, ParseResult
+from instrumentation.trace import Fault
 
 LATE = 8
 PROMPT_S = 0.5  # an answer that takes longer is flagged
@@ -213,8 +214,7 @@ class Networked(Meter):
         if not self._poll:
             return
         damaged = list(self._answers.rest())
-        for damage in damaged:
-            self._fault(damage.t_ns, "framing", damage.detail)
+        self._out.faults += damaged
         if not self._answered and not damaged and self._asked_ns is not None:
             waited_s = (t_ns - self._asked_ns) / 1e9
             self._fault(t_ns, "timeout", f"no answer in {waited_s:.1f} s")
@@ -225,8 +225,8 @@ class Networked(Meter):
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         for answer in self._answers.add(data, t_ns):
             self._answered = True
-            if isinstance(answer, Damage):
-                self._fault(answer.t_ns, "framing", answer.detail)
+            if isinstance(answer, Fault):
+                self._out.faults.append(answer)
                 continue
             try:
                 reading = self._reading(answer)

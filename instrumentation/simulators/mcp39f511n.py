@@ -103,10 +103,7 @@ class Mcp39f511nSimulator:
         return answers
 
     def _answer(self, frame: bytes) -> bytes:
-        total = 0
-        for byte in frame[:-1]:
-            total = (total + byte) % 256
-        if len(frame) < 4 or frame[-1] != total:
+        if len(frame) < 4 or frame[-1] != _sum(frame[:-1]):
             return b"\x51"
         return self._execute(frame[2:-1])
 
@@ -131,13 +128,17 @@ class Mcp39f511nSimulator:
             return b"\x15"
         answer = struct.pack("BB", 0x06, count + 3)
         answer += bytes(self._memory[self._address : self._address + count])
-        total = 0
-        for byte in answer:
-            total += byte
-        return answer + struct.pack("B", total & 0xFF)
+        return answer + struct.pack("B", _sum(answer))
 
     def _write(self, data: bytes) -> bytes:
         if self._address + len(data) > _MEMORY_BYTES:
             return b"\x15"
         self._memory[self._address : self._address + len(data)] = data
         return b"\x06"
+
+
+def _sum(data: bytes) -> int:
+    total = 0
+    for byte in data:
+        total = (total + byte) % 256
+    return total

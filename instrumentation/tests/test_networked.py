@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, Damage, envelope
+from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.http import PROFILES, HttpMeter
 from instrumentation.meters.json_paths import value_at
@@ -26,7 +26,7 @@ from instrumentation.simulators.networked import NetworkSimulator
 from instrumentation.simulators.scpi import ScpiSimulator
 from instrumentation.simulators.snmp import SnmpSimulator
 from instrumentation.tests.meter_helpers import flag_words, kinds, talk
-from instrumentation.trace import Frame
+from instrumentation.trace import Fault, Frame
 
 SECOND_NS = 1_000_000_000
 GENERIC: dict[str, Any] = {
@@ -71,7 +71,7 @@ answers = st.lists(st.tuples(labels, st.binary(max_size=60)), max_size=6)
 def test_answers_come_out_as_they_went_in(sent: list[tuple[str, bytes]], cuts: list[int]) -> None:
     stream = b"".join(envelope(label, body) for label, body in sent)
     inbox, at = Answers(), 0
-    found: list[Answer | Damage] = []
+    found: list[Answer | Fault] = []
     for size in [*cuts, len(stream)]:
         found += inbox.add(stream[at : at + size], at)
         at += size
@@ -92,7 +92,7 @@ def test_no_changed_byte_passes(sent: list[tuple[str, bytes]], at: int, by: int)
     assert len(sound) == len(sent)  # all but the changed one, and the end
     assert sound[-1] == ("end", b"{}")
     assert set(sound[:-1]) <= set(sent)
-    assert any(isinstance(one, Damage) for one in found)
+    assert any(isinstance(one, Fault) for one in found)
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
