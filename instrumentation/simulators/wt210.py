@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-from instrumentation.simulators.yokogawa import YokogawaSimulator, is_on, nr3
+from instrumentation.simulators.yokogawa import Actions, YokogawaSimulator, is_on, nothing, nr3
 
 _ITEMS = (
     *("V", "A", "W", "VA", "VAR", "PF", "DEGR", "VHZ", "AHZ", "WH", "WHP", "WHM"),
@@ -27,19 +27,14 @@ class WT210Simulator(YokogawaSimulator):
     def _identity(self) -> str:
         return "YOKOGAWA,760401,0,F2.01"
 
-    def _own(self) -> dict[str, Any]:
+    def _own(self) -> Actions:
         return {
             ":COMMunicate:REMote": self._set_remote,
             ":SAMPle:HOLD": self._set_hold,
             ":SAMPle:RATE": self._set_rate,
-            ":CONFigure:AVERaging:STATe": self._nothing,
-            ":CONFigure:MODE": self._nothing,
-            ":CONFigure:CFACtor": self._nothing,
-            ":CONFigure:VOLTage:AUTO": partial(self._set_auto, self.volts),
-            ":CONFigure:VOLTage:RANGe": partial(self._set_range, self.volts),
+            ":CONFigure:AVERaging:STATe": nothing,
+            **self._inputs(":CONFigure"),
             ":CONFigure:VOLTage:RANGe?": lambda _: self._range(":CONF:VOLT:RANG", 0),
-            ":CONFigure:CURRent:AUTO": partial(self._set_auto, self.amperes),
-            ":CONFigure:CURRent:RANGe": partial(self._set_range, self.amperes),
             ":CONFigure:CURRent:RANGe?": lambda _: self._range(":CONF:CURR:RANG", 1),
             **{f":MEASure:ITEM:{item}": partial(self._switch, item) for item in _ITEMS},
             ":MEASure:VALue?": lambda _: self.values(
@@ -47,13 +42,11 @@ class WT210Simulator(YokogawaSimulator):
             ),
         }
 
-    def _set_remote(self, value: str) -> str:
+    def _set_remote(self, value: str) -> None:
         self.remote = is_on(value)
-        return ""
 
-    def _switch(self, item: str, value: str) -> str:
+    def _switch(self, item: str, value: str) -> None:
         self._on[item] = is_on(value)
-        return ""
 
     def _range(self, header: str, which: int) -> str:
         now = self.shown_ranges[which]

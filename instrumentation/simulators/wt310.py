@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from instrumentation.simulators.yokogawa import YokogawaSimulator
+from instrumentation.simulators.yokogawa import Actions, YokogawaSimulator, nothing
 
 
 class WT310Simulator(YokogawaSimulator):
@@ -27,19 +27,14 @@ class WT310Simulator(YokogawaSimulator):
     def _identity(self) -> str:
         return f"YOKOGAWA,{self.model},C2TE00000V,F1.04"
 
-    def _own(self) -> dict[str, Any]:
+    def _own(self) -> Actions:
         return {
-            ":SYSTem:COMMunicate:COMMand": self._nothing,
+            ":SYSTem:COMMunicate:COMMand": nothing,
             ":HOLD": self._set_hold,
-            ":MEASure:AVERaging:STATe": self._nothing,
-            ":INPut:MODE": self._nothing,
-            ":INPut:CFACtor": self._nothing,
-            ":INPut:VOLTage:AUTO": partial(self._set_auto, self.volts),
-            ":INPut:VOLTage:RANGe": partial(self._set_range, self.volts),
-            ":INPut:CURRent:AUTO": partial(self._set_auto, self.amperes),
-            ":INPut:CURRent:RANGe": partial(self._set_range, self.amperes),
+            ":MEASure:AVERaging:STATe": nothing,
+            **self._inputs(":INPut"),
             ":RATE": self._set_rate,
-            ":NUMeric:FORMat": self._nothing,
+            ":NUMeric:FORMat": nothing,
             ":NUMeric:NORMal:NUMber": self._set_item_count,
             **{
                 f":NUMeric:NORMal:ITEM{n + 1}": partial(self._set_item, n)
@@ -48,10 +43,8 @@ class WT310Simulator(YokogawaSimulator):
             ":NUMeric:NORMal:VALue?": lambda _: self.values(*self._items[: self._item_count]),
         }
 
-    def _set_item_count(self, value: str) -> str:
+    def _set_item_count(self, value: str) -> None:
         self._item_count = int(value)
-        return ""
 
-    def _set_item(self, at: int, value: str) -> str:
+    def _set_item(self, at: int, value: str) -> None:
         self._items[at] = value.upper().removesuffix(",1")
-        return ""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,9 @@ class Range:
         """Peaks beyond 300 % are cut off."""
         return peak > 3 * self.now
 
+
+# By header, what it does with a value; the answer to a query.
+Actions = dict[str, Callable[[str], str | None]]
 
 _RATES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 _NO_ERROR = (0, "NO ERROR")
@@ -204,17 +207,17 @@ class YokogawaSimulator(ABC):
             return ""
         for pattern, action in (self._shared() | self._own()).items():
             if is_header(pattern, header):
-                return str(action(value))
+                return action(value) or ""
         return None
 
-    def _shared(self) -> dict[str, Any]:
+    def _shared(self) -> Actions:
         return {
-            ":STATus:QMESsage": self._nothing,
+            ":STATus:QMESsage": nothing,
             ":STATus:ERRor?": lambda _: '{},"{}"'.format(*self._next_error()),
             ":STATus:EESR?": lambda _: str(self._take_events()),
             ":STATus:CONDition?": lambda _: str(self._condition),
             ":COMMunicate:HEADer": self._set_headers,
-            ":COMMunicate:VERBose": self._nothing,
+            ":COMMunicate:VERBose": nothing,
             ":COMMunicate:WAIT": self._wait,
         }
 
@@ -222,22 +225,25 @@ class YokogawaSimulator(ABC):
     def _identity(self) -> str: ...
 
     @abstractmethod
-    def _own(self) -> dict[str, Any]:
+    def _own(self) -> Actions:
         """Headers of this meter, and what answers them."""
 
-    def _nothing(self, _: str) -> str:
-        return ""
+    def _inputs(self, group: str) -> Actions:
+        """The headers below a group that say how voltage and current are measured."""
+        found: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
+        for name, ranged in (("VOLTage", self.volts), ("CURRent", self.amperes)):
+            found[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)
+            found[f"{group}:{name}:RANGe"] = partial(self._set_range, ranged)
+        return found
 
-    def _set_headers(self, value: str) -> str:
+    def _set_headers(self, value: str) -> None:
         self._headers = is_on(value)
-        return ""
 
     def _headed(self, header: str, data: str) -> str:
         return f"{header} {data}" if self._headers else data
 
-    def _wait(self, value: str) -> str:
+    def _wait(self, value: str) -> None:
         self._waiting = value == "1" and not self._events & _UPDATED
-        return ""
 
     def _take_events(self) -> int:
         events, self._events = self._events, 0
@@ -246,29 +252,26 @@ class YokogawaSimulator(ABC):
     def _next_error(self) -> tuple[int, str]:
         return self._errors.pop(0) if self._errors else _NO_ERROR
 
-    def _refuse(self) -> str:
+    def _is_among(self, value: str, possible: tuple[float, ...]) -> bool:
+        """Whether the meter takes a number; if not, that is an error of its."""
+        if float(value) in possible:
+            return True
         self._errors.append((222, "Data out of range"))
-        return ""
+        return False
 
-    def _set_hold(self, value: str) -> str:
+    def _set_hold(self, value: str) -> None:
         self.hold = is_on(value)
-        return ""
 
-    def _set_rate(self, value: str) -> str:
-        if float(value) not in _RATES:
-            return self._refuse()
-        self.rate_s = float(value)
-        return ""
+    def _set_rate(self, value: str) -> None:
+        if self._is_among(value, _RATES):
+            self.rate_s = float(value)
 
-    def _set_range(self, ranged: Range, value: str) -> str:
-        if float(value) not in ranged.ranges:
-            return self._refuse()
-        ranged.now, ranged.auto = float(value), False
-        return ""
+    def _set_range(self, ranged: Range, value: str) -> None:
+        if self._is_among(value, ranged.ranges):
+            ranged.now, ranged.auto = float(value), False
 
-    def _set_auto(self, ranged: Range, value: str) -> str:
+    def _set_auto(self, ranged: Range, value: str) -> None:
         ranged.auto = is_on(value)
-        return ""
 
     def values(self, *items: str) -> str:
         """Measured data, one after the other, in the ranges of its update."""
@@ -283,12 +286,16 @@ class YokogawaSimulator(ABC):
         return ",".join(texts.get(item, "NAN") for item in items)
 
 
+def nothing(_: str) -> None:
+    """What a setting does that changes no figure."""
+
+
 def is_on(value: str) -> bool:
     """A truth value as the meter takes it."""
     return value.upper() in ("ON", "1")
 
 
-@functools.lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)
 def is_header(pattern: str, header: str) -> bool:
     """Whether a header is this one, in its long or short form."""
     wanted, given = pattern.split(":"), header.upper().split(":")
