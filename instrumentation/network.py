@@ -20,6 +20,8 @@ import queue
 import socket
 import ssl
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 from urllib.parse import quote, urlsplit
@@ -52,33 +54,28 @@ def opened(address: str, meter: Meter) -> Transport:
     form = form_of(address)
     if form == "tcpip":
         return VisaTransport(address, framed=meter.framed)
-    url = urlsplit(address)
-    host = url.hostname or ""
-    port = url.port or _USUAL_PORTS[form]
-    tls = form.endswith("s")
     if form.startswith("http"):
-        return HttpTransport(host, port, tls=tls, login=meter.login, secret=secret)
+        return HttpTransport(address, login=meter.login, secret=secret)
+    host, port, tls = _endpoint(address)
     if form.startswith("mqtt"):
         return MqttTransport(host, port, tls=tls, secret=secret)
     return SnmpTransport(host, port, community=secret or "public")
 
 
+def _endpoint(address: str) -> tuple[str, int, bool]:
+    """Host and port of a URL, and whether it is one of TLS."""
+    url = urlsplit(address)
+    return url.hostname or "", url.port or _USUAL_PORTS[url.scheme], url.scheme.endswith("s")
+
+
 def recognised(address: str) -> tuple[str, tuple[str, ...]]:
     """The profile of the plug or meter that answers HTTP at an address, and those of its channels
     that give a power: each profile's question is asked once, without a login. Raises OSError."""
-    url, why = urlsplit(address), "it answers as none of the known devices"
+    why = "it answers as none of the known devices"
     for name, profile in PROFILES.items():
         if "{entity}" in profile.path:
             continue  # only its owner knows which
-        with contextlib.closing(
-            HttpTransport(
-                url.hostname or "",
-                url.port or _USUAL_PORTS[url.scheme],
-                tls=url.scheme == "https",
-                login=profile.login,
-                secret="",
-            )
-        ) as wire:
+        with contextlib.closing(HttpTransport(address, login=profile.login, secret="")) as wire:
             wire.write(f"GET {profile.path.format(id=0)}\n".encode("ascii"))
             answer = next(Answers().add(wire.read(ANSWER_LIMIT_S)[1], 0), None)
         if not isinstance(answer, Answer):
@@ -100,15 +97,20 @@ class HttpTransport(QueryTransport):
 
     _answers_all: ClassVar[bool] = True
 
-    def __init__(self, host: str, port: int, *, tls: bool, login: str, secret: str) -> None:
+    def __init__(self, address: str, *, login: str, secret: str) -> None:
         super().__init__()
-        self._host, self._port = host, port
-        self._tls = ssl.create_default_context() if tls else None
         self._login, self._secret = login, secret
         self._path = ""
+        host, port, is_tls = _endpoint(address)
+        connect = partial(http.client.HTTPConnection, host, port, timeout=ANSWER_LIMIT_S)
+        self._connect: Callable[[], http.client.HTTPConnection] = connect
+        tls = ssl.create_default_context() if is_tls else None
         with socket.create_connection((host, port), ANSWER_LIMIT_S) as connection:
-            if self._tls is not None:  # a certificate that does not fit is found here
-                self._tls.wrap_socket(connection, server_hostname=host).close()
+            if tls is not None:  # a certificate that does not fit is found here
+                tls.wrap_socket(connection, server_hostname=host).close()
+                self._connect = partial(
+                    http.client.HTTPSConnection, host, port, timeout=ANSWER_LIMIT_S, context=tls
+                )
 
     def _put(self, message: bytes) -> None:
         self._path = message.decode("ascii").strip().removeprefix("GET ")
@@ -134,14 +136,7 @@ class HttpTransport(QueryTransport):
         elif self._secret and self._login == "tasmota":
             user, _, password = self._secret.partition(":")
             path += f"&user={quote(user, safe='')}&password={quote(password, safe='')}"
-        connection = (
-            http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_LIMIT_S)
-            if self._tls is None
-            else http.client.HTTPSConnection(
-                self._host, self._port, timeout=ANSWER_LIMIT_S, context=self._tls
-            )
-        )
-        with contextlib.closing(connection):
+        with contextlib.closing(self._connect()) as connection:
             encoded = {name: text.encode() for name, text in headers.items()}
             connection.request("GET", path, headers={"Connection": "close", **encoded})
             response = connection.getresponse()

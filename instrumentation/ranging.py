@@ -24,13 +24,12 @@ from instrumentation.meters.base import Meter
 from instrumentation.meters.yokogawa import VOLTAGE_RANGES_V, Extremes, Yokogawa
 from instrumentation.ports import Lookup
 from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
-from instrumentation.transports import Transport, open_meter
+from instrumentation.transports import Transport, heard, open_meter
 
 SPARE = 1.1  # a range holds so much more than was seen
 PEAK_FACTOR = 3.0  # a range takes peaks up to so many times itself
 VOLTAGE_CREST = 1.6  # peak by rms value: a sine has 1.41
 CURRENT_CREST = 4.0  # a supply without power factor correction at part load
-_WAIT_S = 0.2
 _AUTO = {"voltage_range_v": None, "current_range_a": None}
 
 
@@ -114,9 +113,7 @@ def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> b
         if request := meter.request(t_ns):
             transport.write(request)
             meter.on_request_sent(request, t_ns)
-        due_ns = meter.due_ns
-        wait_s = _WAIT_S if due_ns is None else (due_ns - monotonic_ns()) / 1e9
-        came_ns, data = transport.read(min(_WAIT_S, max(0.0, wait_s)))
+        came_ns, data = heard(transport, meter)
         if data:
             meter.feed(data, came_ns)
             first = first or data

@@ -28,7 +28,6 @@ from pathlib import Path
 
 from contract import files, strict_json
 from contract.interrupts import noted_signals
-from instrumentation import recorder_port as words
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import (
@@ -39,13 +38,12 @@ from instrumentation.ports import (
     is_pseudo_terminal,
     looks_like,
 )
-from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
 from instrumentation.recorder_status import LiveLine, Status
 from instrumentation.trace import StreamError, StreamWriter
-from instrumentation.transports import Transport, open_meter
+from instrumentation.transports import Transport, heard, open_meter
 
 REOPEN_PAUSE_S = 0.2
-WAIT_S = 0.2
 SETTLE_S = 0.3  # beyond one period, before a stream is compared with those of other meters
 _KEPT_BYTES = 4096  # of the beginning, to show and to tell another meter by
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -71,7 +69,10 @@ class RecordingFolder:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
-            raise RecorderError(words.recorded_already(self._config, self._out)) from None
+            raise RecorderError(
+                f"{self._config.name}: another process records into {self._out} already: "
+                f"`fuser -v {self._out}` names it; end it, then start again."
+            ) from None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +104,10 @@ class RecordingFolder:
             return
         for name in ("kind", "channels", "settings"):
             if isinstance(before, dict) and before.get(name, described[name]) != described[name]:
-                raise RecorderError(words.another_stream(self._out, name))
+                raise RecorderError(
+                    f"{self._out} was recorded with another {name}: move it away, or set {name} "
+                    "back."
+                )
 
     def has_room(self) -> bool:
         """Whether a recording that waits for room can continue."""
@@ -193,7 +197,11 @@ class Recorder:
             self._status.enter("failed", str(error))
             raise
         except OSError as error:
-            message = words.cannot_write(self._config, self._out, error, self._status.summary)
+            message = (
+                f"{self._config.name}: the recording ended, {self._out} cannot be written "
+                f"({error.strerror}). All that came before is kept; make room and start again. "
+                f"{self._status.summary.partition(': ')[2]}"
+            )
             self._status.enter("failed", message)
             raise RecorderError(message) from None
         last = {"lost": "; the port was lost at the end", "full": "; the disk was full at the end"}
@@ -211,7 +219,11 @@ class Recorder:
                 if error.errno not in _FULL:
                     raise
                 self._close_port()
-                self._status.enter("full", words.full(self._config, self._out))
+                self._status.enter(
+                    "full",
+                    f"{self._config.name}: the disk of {self._out} is full; the recording "
+                    "continues when there is room",
+                )
 
     def _turn(self, writer: StreamWriter, start_ns: int) -> None:
         """Ask, read and keep once. Raises OSError where the disk does not take it."""
@@ -244,7 +256,7 @@ class Recorder:
             self._transport = open_meter(self._device, self._config.baud, self._meter)
         except OSError as error:
             if self._must_be_heard:
-                raise RecorderError(words.cannot_open(self._config, error, self._device)) from None
+                raise RecorderError(cannot_open(self._config, error, self._device)) from None
             self._lose(f"the port cannot be opened ({error.strerror})")
             if isinstance(error, PortError) and self._status.state == "lost":
                 self._status.message = f"{self._config.name}: {error.strerror}"
@@ -274,10 +286,8 @@ class Recorder:
         """The bytes that are there and when the first came; none after a while without any."""
         if self._transport is None:
             return 0, b""
-        due_ns = self._meter.due_ns
-        wait_s = WAIT_S if due_ns is None else (due_ns - monotonic_ns()) / 1e9
         try:
-            return self._transport.read(min(WAIT_S, max(0.0, wait_s)))
+            return heard(self._transport, self._meter)
         except OSError as error:  # pyserial's own exceptions are of this kind
             self._lose(f"the port was lost ({error})")
             return 0, b""
@@ -305,11 +315,11 @@ class Recorder:
                 kind, _, detail = self._status.last_fault.partition(": ")
                 if kind == "configuration":  # it is this meter, and says what is wrong with it
                     raise RecorderError(f"{self._config.name}: {detail}")
-                raise RecorderError(words.foreign(self._config, self._first_bytes, self._device))
+                raise RecorderError(foreign(self._config, self._first_bytes, self._device))
         elif now_ns - start_ns > self._limits.silence_s * 1e9:
             self._close_port()
             limit_s = self._limits.silence_s
-            raise RecorderError(words.silent(self._config, limit_s, self._device))
+            raise RecorderError(silent(self._config, limit_s, self._device))
 
     def _is_another(self, heard_s: float) -> bool:
         """Whether, once a period is over, what came is another kind of meter's stream."""

@@ -83,32 +83,6 @@ def foreign(config: MeterConfig, data: bytes, device: str) -> str:
     ).rstrip()
 
 
-def cannot_write(config: MeterConfig, out: Path, error: OSError, summary: str) -> str:
-    """The recording cannot be kept."""
-    return (
-        f"{config.name}: the recording ended, {out} cannot be written ({error.strerror}). All that "
-        f"came before is kept; make room and start again. {summary.partition(': ')[2]}"
-    )
-
-
-def full(config: MeterConfig, out: Path) -> str:
-    """The disk takes nothing more."""
-    return f"{config.name}: the disk of {out} is full; the recording continues when there is room"
-
-
-def recorded_already(config: MeterConfig, out: Path) -> str:
-    """Another recorder is at work there."""
-    return (
-        f"{config.name}: another process records into {out} already: `fuser -v {out}` names it; "
-        "end it, then start again."
-    )
-
-
-def another_stream(path: Path, what: str) -> str:
-    """There is a recording already, and this would not continue it."""
-    return f"{path} was recorded with another {what}: move it away, or set {what} back."
-
-
 _FORMS = {
     "port": "a serial port",
     "tcpip": "TCPIP::HOST::PORT::SOCKET",

@@ -26,6 +26,7 @@ _FULL_BYTES = 2048
 _MOST_PARTS = 16
 _WRITE_LIMIT_S = 0.5
 OPEN_LIMIT_S = 10.0
+WAIT_S = 0.2
 
 
 class Transport(Protocol):
@@ -41,6 +42,12 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Never raises."""
+
+
+def heard(transport: Transport, meter: Meter) -> tuple[int, bytes]:
+    """One read, which waits until the meter is to be asked again, and for `WAIT_S` at most."""
+    wait_s = WAIT_S if meter.due_ns is None else (meter.due_ns - monotonic_ns()) / 1e9
+    return transport.read(min(WAIT_S, max(0.0, wait_s)))
 
 
 class SerialTransport:
