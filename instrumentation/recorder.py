@@ -21,7 +21,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,67 +51,56 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ROOM_BYTES = 1 << 20
 
 
-class RecordingFolder:
-    """The folder that one meter is recorded into, as a context that holds it for this process
-    alone; the kernel lets go of it if we die.
+@contextlib.contextmanager
+def _held(config: MeterConfig, out: Path) -> Iterator[None]:
+    """Holds the folder of one meter for this process alone; the kernel lets go of it if we die.
+
+    Raises RecorderError where another process records into it, OSError.
     """
-
-    def __init__(self, config: MeterConfig, out: Path) -> None:
-        self._config = config
-        self._out = out
-        self._fd = -1
-
-    def __enter__(self) -> RecordingFolder:
-        """Raises RecorderError where another process records into it, OSError."""
-        self._out.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(self._out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    out.mkdir(parents=True, exist_ok=True)
+    fd = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(self._fd)
             raise RecorderError(
-                f"{self._config.name}: another process records into {self._out} already: "
-                f"`fuser -v {self._out}` names it; end it, then start again."
+                f"{config.name}: another process records into {out} already: "
+                f"`fuser -v {out}` names it; end it, then start again."
             ) from None
-        return self
+        yield
+    finally:
+        os.close(fd)
 
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
 
-    def writer(self) -> StreamWriter:
-        """The stream, to be gone on with, and meter.json beside it. Raises RecorderError, OSError.
+def _writer(config: MeterConfig, out: Path) -> StreamWriter:
+    """The stream, to be gone on with, and meter.json beside it. Raises RecorderError, OSError.
 
-        A stream is decoded by one description: with another one it is refused.
-        """
-        described = self._config.described() | {
-            "controller_boot_id": boot_id(),
-            "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        self._check_same_meter(described)
-        path = self._out / "stream.raw"
-        try:
-            writer = StreamWriter(path)
-        except StreamError as error:
-            raise RecorderError(f"{path} is not a meter stream ({error}): move it away.") from None
-        files.write_json(self._out / "meter.json", described)
-        return writer
+    A stream is decoded by one description: with another one it is refused.
+    """
+    described = config.described() | {
+        "controller_boot_id": boot_id(),
+        "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    _check_same_meter(out, described)
+    path = out / "stream.raw"
+    try:
+        writer = StreamWriter(path)
+    except StreamError as error:
+        raise RecorderError(f"{path} is not a meter stream ({error}): move it away.") from None
+    files.write_json(out / "meter.json", described)
+    return writer
 
-    def _check_same_meter(self, described: dict[str, object]) -> None:
-        path = self._out / "meter.json"
-        try:
-            before = strict_json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return
-        for name in ("kind", "channels", "settings"):
-            if isinstance(before, dict) and before.get(name, described[name]) != described[name]:
-                raise RecorderError(
-                    f"{self._out} was recorded with another {name}: move it away, or set {name} "
-                    "back."
-                )
 
-    def has_room(self) -> bool:
-        """Whether a recording that waits for room can continue."""
-        return shutil.disk_usage(self._out).free >= _ROOM_BYTES
+def _check_same_meter(out: Path, described: dict[str, object]) -> None:
+    try:
+        before = strict_json.loads((out / "meter.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    for name in ("kind", "channels", "settings"):
+        if isinstance(before, dict) and before.get(name, described[name]) != described[name]:
+            raise RecorderError(
+                f"{out} was recorded with another {name}: move it away, or set {name} back."
+            )
 
 
 @dataclass(frozen=True)
@@ -166,9 +155,7 @@ class Recorder:
     ) -> None:
         self._config = config
         self._out = out
-        self._folder = RecordingFolder(config, out)
         self._wait = wait
-        self._live = live
         self._status = Status(config, status, live.show if live else None)
         self._meter: Meter = config.driver()
         self._lookup = Lookup(config.port, self._meter.usb_ids, finder)
@@ -185,8 +172,8 @@ class Recorder:
     def run(self, stopped: Callable[[], bool]) -> str:
         """Record; returns a summary for people. Raises RecorderError, with all that came kept."""
         try:
-            with self._folder:
-                writer = self._folder.writer()
+            with _held(self._config, self._out):
+                writer = _writer(self._config, self._out)
                 self._meter.epoch = writer.openings
                 try:
                     self._record(writer, stopped)
@@ -245,7 +232,8 @@ class Recorder:
         return not self._wait and not self._status.records
 
     def _open(self, writer: StreamWriter) -> bool:
-        if self._status.state == "full" and not self._folder.has_room():
+        full = self._status.state == "full"
+        if full and shutil.disk_usage(self._out).free < _ROOM_BYTES:
             return False
         self._device = ""
         try:

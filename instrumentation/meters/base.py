@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
-from instrumentation.accuracy import Accuracy, ErrorTerm, calibration
+from instrumentation.accuracy import Accuracy, calibration
 from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, RowBuilder, joined
 from instrumentation.trace import Pieces
 
@@ -62,9 +62,7 @@ class Meter(ABC):
     def __init__(
         self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
     ) -> None:
-        given = dict(settings or {})
-        self.calibrated = self._calibrated(given.pop("calibration", None))
-        self.settings = self._checked(given)
+        self._set(dict(settings or {}))
         own_names = self.available_channels()
         for own, channel in channels.items():
             if own not in own_names:
@@ -154,24 +152,19 @@ class Meter(ABC):
         once `settings` and `channels` are set, and at each opening.
         """
 
-    def _calibrated(self, given: object) -> tuple[ErrorTerm, ...]:
-        """The terms that a calibration states, none without one. Raises MeterError."""
-        try:
-            return () if given is None else calibration(given)
-        except ValueError as error:
-            raise MeterError(f"The settings of the {self.kind} cannot be used: {error}") from None
-
-    def _checked(self, given: Mapping[str, Any]) -> Any:
-        """The settings, with their defaults. Raises MeterError."""
+    def _set(self, given: dict[str, Any]) -> None:
+        """Take the settings, with their defaults, and the calibration. Raises MeterError."""
+        stated = given.pop("calibration", None)
         known = {field.name: field for field in fields(self.Settings)}
-        for name, value in given.items():
-            if name not in known:
-                has = f"it has {', '.join(known)}" if known else "it has none"
-                raise MeterError(f"A {self.kind} has no setting {name}: {has}.")
-            if isinstance(value, bool) != (known[name].type == "bool"):
-                raise MeterError(f"{value!r} is no {known[name].type} for {self.kind}.{name}.")
         try:
-            return self.Settings(**given)
+            self.calibrated = () if stated is None else calibration(stated)
+            for name, value in given.items():
+                if name not in known:
+                    has = f"it has {', '.join(known)}" if known else "it has none"
+                    raise MeterError(f"A {self.kind} has no setting {name}: {has}.")
+                if isinstance(value, bool) != (known[name].type == "bool"):
+                    raise MeterError(f"{value!r} is no {known[name].type} for {self.kind}.{name}.")
+            self.settings = self.Settings(**given)
         except (TypeError, ValueError) as error:
             raise MeterError(f"The settings of the {self.kind} cannot be used: {error}") from None
 

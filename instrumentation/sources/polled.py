@@ -87,10 +87,6 @@ class PolledPower:
         if quantities:
             self._thread.start()
 
-    @property
-    def names(self) -> Sequence[str]:
-        return tuple(self._quantities)
-
     def read(self) -> dict[str, Reading | ReadFailure]:
         """The energy of each quantity since the first poll, or why its power cannot be read."""
         with self._turn:
