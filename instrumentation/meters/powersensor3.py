@@ -4,7 +4,7 @@ second (nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883).
 Each pair is a rail, `0` to `3`. A level of 10 bits stands for (3.3 V × level / 1023 − vref) /
 sensitivity, in A or V, with vref and sensitivity from the meter's EEPROM; power is their product in
 each frame, and a record the mean over the frames of a window. What a frame's bits mean, how it is
-asked and how its time continues stand in `powersensor3_frames`, `_talk` and `_time`.
+asked and how its time continues stand in `powersensor3_frames` and `powersensor3_talk`.
 
 A board with an STM32F411 sends 20,000 frames a second; one with an F401 runs its converter more
 slowly (about 17,500, computed from the firmware's clock settings, not measured). The time of a
