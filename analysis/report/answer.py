@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from analysis.report import view, words
 from analysis.report.payback_text import money_sentence
 from analysis.report.texts import say
 from analysis.report.view import Blocks
+from analysis.report.words import count, listed
 from analysis.stats import disks
 from analysis.stats.comparison import Comparison, verdict
 from analysis.stats.contrasts import Contrast, counted
@@ -53,24 +54,22 @@ def measured(found: Results) -> str:
     means += ["RAPL"] * any(run.phases and run.phases[0].counters for run in suite.runs)
     names = suite.configurations
     labels = [suite.label(name) for name in names] or ["no configuration"]
-    void = f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
     return say(
         "answer.measured",
-        parts=_listed([f"the {part}" for part in parts] or ["nothing"]),
+        parts=listed([f"the {part}" for part in parts] or ["nothing"]),
         machine=f"{machine} ({inside})" if inside else machine,
-        means=_listed(list(dict.fromkeys(means)) or ["no source"]),
+        means=listed(list(dict.fromkeys(means)) or ["no source"]),
         work=count(len({run.workload for run in suite.compared_runs}), "workload"),
-        configurations=_listed(labels) if len(labels) <= MOST else f"{len(labels)} configurations",
+        configurations=listed(labels) if len(labels) <= MOST else f"{len(labels)} configurations",
         blocks=count(len({run.block for run in suite.compared_runs}), "block"),
         runs=count(len(suite.runs), "finished run"),
-        void=void,
+        void=void(suite),
     )
 
 
-def _listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    *first, last = items
-    return f"{', '.join(first)} and {last}" if first else last
+def void(suite: Suite) -> str:
+    """`none void`, `3 runs void`."""
+    return f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
 
 
 def sentences(found: Results) -> list[str]:
@@ -134,17 +133,22 @@ def software(found: Results) -> str:
         return f"{opening} {where} {ends}{rest}."
     scopes = [_scope(found, contrast) for _, contrast, _ in there]
     same = len(set(scopes)) == 1
-    by_judgement: dict[str, list[str]] = {}
-    for (name, _, c), scope in zip(there, scopes, strict=True):
-        own = "" if same else f", over {scope}"
-        text = f"by {words.change(c)} with {suite.label(name)}{own}"
-        by_judgement.setdefault(judgement(c), []).append(text)
-    told = [
-        f"{' and '.join(texts)}: {'each ' * (len(texts) > 1)}{verdict}"
-        for verdict, texts in by_judgement.items()
+    texts = [
+        (f"by {words.change(c)} with {suite.label(name)}{'' if same else f', over {scope}'}", c)
+        for (name, _, c), scope in zip(there, scopes, strict=True)
     ]
     over = f", over {scopes[0]}," if same else ""
-    return f"{opening} {where}{over} {'; '.join(told)}."
+    return f"{opening} {where}{over} {judged(texts, ' and ')}."
+
+
+def judged(texts: Iterable[tuple[str, Comparison]], joint: str) -> str:
+    """Each text with its comparison's judgement; those of one judgement together."""
+    by: dict[str, list[str]] = {}
+    for text, c in texts:
+        by.setdefault(judgement(c), []).append(text)
+    return "; ".join(
+        f"{joint.join(same)}: {'each ' * (len(same) > 1)}{said}" for said, same in by.items()
+    )
 
 
 def against_baseline(found: Results, name: str | None) -> Contrast | None:
@@ -225,17 +229,16 @@ def over_all(suite: Suite) -> str:
 
 
 def _scope(found: Results, contrast: Contrast) -> str:
-    used = len(contrast.workloads)
     sides = (contrast.base, contrast.other)
     both = [w for w in counted(found.suite) if all((w, c) in found.suite.planned for c in sides)]
-    planned = len(both)
+    n = contrast.comparison.n if contrast.comparison else 0
+    return extent(len(contrast.workloads), len(both), n)
+
+
+def extent(used: int, planned: int, blocks: int) -> str:
+    """`3 of 5 workloads and 20 blocks`."""
     some = f"{used} of {planned} workloads" if used < planned else count(used, "workload")
-    return f"{some} and {count(contrast.comparison.n if contrast.comparison else 0, 'block')}"
-
-
-def count(number: int, noun: str) -> str:
-    """`1 block`, `3 blocks`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{some} and {count(blocks, 'block')}"
 
 
 def _lacking(found: Results, names: Sequence[str]) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from analysis.report import answer, render, view, words
 from analysis.report.figures import history
-from analysis.report.view import Blocks, Page, Section
+from analysis.report.view import Blocks, Fields, Page, Section
 from analysis.stats.compare import Compared
 from analysis.suite.records import joint
 from contract import files
-from contract.command_results import Ratio
+from contract.command_results import Difference, Ratio
 
 MOST = 20  # differences that are shown; the whole plans stand in the reports
 NAMED = 5  # increases that a sentence names
@@ -46,8 +46,7 @@ def text(found: Sequence[Compared]) -> str:
 def failures(found: Sequence[Compared], percent: float) -> str:
     """A sentence on the joules that rose significantly and by more than `percent`; else empty."""
     told = [
-        f"{one.workload} on {one.configuration} "
-        f"{words.change_of(one.ratio, one.low, one.high)} in {pair.b.suite_id}"
+        f"{one.workload} on {one.configuration} {words.change_in(one)} in {pair.b.suite_id}"
         for pair in found
         for one in pair.increases
         if one.ratio > 1 + percent / 100
@@ -76,21 +75,16 @@ def page(found: Sequence[Compared]) -> Page:
     differ, joules, costs = (view.join(part) for part in zip(*parts, strict=True))
     sections = [Section("What differs", "differs", differ)]
     rows = [(letter, one) for letter, pair in lettered for one in pair.increases]
-    increases = view.table_of(
-        "Joules that rose significantly",
-        rows,
-        {
-            "Suite": lambda row: row[0],
-            "Workload": lambda row: words.name_of(row[1].workload),
-            "Configuration": lambda row: first.label(row[1].configuration),
-            "Change [95 % interval]": lambda row: words.change_of(
-                row[1].ratio, row[1].low, row[1].high
-            ),
-            "p (Holm)": lambda row: words.p_value(row[1].p_adjusted),
-        },
-        words=3,
-        origin=origin,
-    ) or view.paragraph("No joules rose significantly.")
+    columns: Fields[tuple[str, Ratio]] = {
+        "Suite": lambda row: row[0],
+        "Workload": lambda row: words.name_of(row[1].workload),
+        "Configuration": lambda row: first.label(row[1].configuration),
+        "Change [95 % interval]": lambda row: words.change_in(row[1]),
+        "p (Holm)": lambda row: words.p_value(row[1].p_adjusted),
+    }
+    caption = "Joules that rose significantly"
+    increases = view.table_of(caption, rows, columns, words=3, origin=origin)
+    increases = increases or view.paragraph("No joules rose significantly.")
     sections.append(Section("Increases", "increases", increases))
     if len(found) > 1:
         sections.append(Section("Over time", "history", _history(found, origin)))
@@ -105,13 +99,13 @@ def _history(found: Sequence[Compared], origin: str) -> Blocks:
     """The joules over all workloads, by suite."""
     caption = "Change of energy over all workloads beside the first suite, with 95 % intervals"
     names = dict.fromkeys(one.configuration for pair in found for one in pair.overall)
-    rows = [
-        [_letter(i), str(pair.b.plan.get("created_wall", ""))[:10]]
-        + [_change_of(pair, name) for name in names]
-        for i, pair in enumerate(found)
-    ]
-    headers = ["Suite", "Date", *map(found[0].a.label, names)]
+    rows = []
+    for i, pair in enumerate(found):
+        by = {one.configuration: words.change_in(one) for one in pair.overall}
+        date = str(pair.b.plan.get("created_wall", ""))[:10]
+        rows.append([_letter(i), date, *(by.get(name, words.NOTHING) for name in names)])
     drawn = view.picture(history.draw(found, origin), caption, origin, wide=True)
+    headers = ["Suite", "Date", *map(found[0].a.label, names)]
     return drawn + view.table(caption, headers, rows, words=2, origin=origin)
 
 
@@ -120,65 +114,47 @@ def _letter(place: int) -> str:
     return chr(ord("B") + place) if place < 25 else f"S{place + 2}"
 
 
-def _change_of(pair: Compared, name: str) -> str:
-    own = [one for one in pair.overall if one.configuration == name]
-    return words.change_of(own[0].ratio, own[0].low, own[0].high) if own else words.NOTHING
-
-
 def _pair(found: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
     """What differs, the joules and the costs of one suite beside the first."""
+    differing: Fields[Difference] = {
+        "What": lambda one: one.what,
+        "A": lambda one: _short(one.a),
+        letter: lambda one: _short(one.b),
+    }
+    what = f"Plans, meters and machines: {letter} beside A"
     differ = view.paragraph(_differ(found, letter))
-    differ += view.table_of(
-        f"Plans, meters and machines: {letter} beside A",
-        found.differences[:MOST],
-        {
-            "What": lambda one: one.what,
-            "A": lambda one: _short(one.a),
-            letter: lambda one: _short(one.b),
-        },
-        words=3,
-    )
+    differ += view.table_of(what, found.differences[:MOST], differing, words=3)
     if found.other_work:
-        differ += view.note("Not alike. ", view.paragraph(_other_work(found, letter)), "warning")
-    names: view.Fields[Ratio] = {
+        said = (
+            f"Other parameters, so other work: {', '.join(map(words.name_of, found.other_work))}. "
+            f"There {letter} / A says nothing of the machines."
+        )
+        differ += view.note("Not alike. ", view.paragraph(said), "warning")
+    names: Fields[Ratio] = {
         "Workload": lambda one: words.name_of(one.workload),
         "Configuration": lambda one: found.a.label(one.configuration),
     }
-    joules = view.table_of(
-        f"Energy of {words.name_of(found.component)} in {letter} over that in A, runs without "
-        "their tail",
-        found.joules,
-        {
-            **names,
-            f"{letter} / A [95 % interval]": _ratio,
-            "n in A": lambda one: str(one.blocks_a),
-            f"n in {letter}": lambda one: str(one.blocks_b),
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
-    )
-    costs = view.table_of(
+    of_joules: Fields[Ratio] = {
+        **names,
+        f"{letter} / A [95 % interval]": _ratio,
+        "n in A": lambda one: str(one.blocks_a),
+        f"n in {letter}": lambda one: str(one.blocks_b),
+    }
+    of_costs: Fields[Ratio] = {
+        **names,
+        "Cost in A": lambda one: _cost(one.cost_a),
+        f"Cost in {letter}": lambda one: _cost(one.cost_b),
+        f"{letter} beside A [95 % interval]": _ratio,
+    }
+    component, origin = words.name_of(found.component), found.origin
+    what = f"Energy of {component} in {letter} over that in A, runs without their tail"
+    joules = view.table_of(what, found.joules, of_joules, words=2, origin=origin, group=True)
+    what = (
         f"Change of energy beside the baseline in the same block, in A and in {letter}, and how "
-        f"many times as much a run takes beside its baseline in {letter} as in A",
-        found.costs,
-        {
-            **names,
-            "Cost in A": lambda one: _cost(one.cost_a),
-            f"Cost in {letter}": lambda one: _cost(one.cost_b),
-            f"{letter} beside A [95 % interval]": _ratio,
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
+        f"many times as much a run takes beside its baseline in {letter} as in A"
     )
+    costs = view.table_of(what, found.costs, of_costs, words=2, origin=origin, group=True)
     return differ, joules, costs
-
-
-def _other_work(found: Compared, letter: str) -> str:
-    names = ", ".join(words.name_of(name) for name in found.other_work)
-    told = f"There {letter} / A says nothing of the machines."
-    return f"Other parameters, so other work: {names}. {told}"
 
 
 def _differ(found: Compared, letter: str) -> str:
@@ -201,5 +177,4 @@ def _cost(ratio: float | None) -> str:
 
 
 def _ratio(one: Ratio) -> str:
-    shown = words.ratio_of(one.ratio, one.low, one.high)
-    return shown if one.low is not None else f"{shown} ({words.NO_INTERVAL})"
+    return words.ratio(one) + f" ({words.NO_INTERVAL})" * (one.low is None)

@@ -7,12 +7,12 @@ from typing import Any
 
 from analysis.report import view, words
 from analysis.report.figures import rounds
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
 from analysis.stats.disks import Condition, limit_k, roles, too_warm
 from analysis.stats.results import Results
 from analysis.suite.preconditioned import Preconditioned
 from analysis.suite.records import Suite
-from contract.steady_state import RANGE_LIMIT, SLOPE_LIMIT, Window
+from contract.steady_state import RANGE_LIMIT, SLOPE_LIMIT
 
 SILENT = "not reported"
 
@@ -24,29 +24,26 @@ def disk_table(found: Results) -> Blocks:
     limit = limit_k(found.suite)
     base = found.suite.label(found.suite.baseline or "")
     within = "" if limit is None else f", flagged beyond ±{limit:g} K"
-    page = view.table_of(
-        "The disk under each configuration, by its own account before and after the finished runs",
-        found.disks,
-        {
-            "Configuration": lambda one: found.suite.label(one.configuration),
-            "Disk": lambda one: one.disk,
-            "°C before (lowest to highest)": lambda one: _temperature(one, "before"),
-            "°C after (lowest to highest)": lambda one: _temperature(one, "after"),
-            f"Warmer than under {base}, before; after (K{within})": lambda one: (
-                words.NOTHING if one.configuration == found.suite.baseline else _warmer(one, limit)
-            ),
-            "Throttled in runs": lambda one: _counted(one, "throttled"),
-            "Written in runs (GB)": lambda one: _counted(one, "written_bytes", 1e9),
-            "Media errors in runs": lambda one: _counted(one, "errors"),
-            "Link and queue": lambda one: ", then ".join(one.settings.get("link", (SILENT,))),
-            "Write cache": lambda one: ", then ".join(one.settings.get("write_cache", (SILENT,))),
-            "Spare, first; last (%)": lambda one: _life(one, "spare_percent"),
-            "Life used, first; last (%)": lambda one: _life(one, "used_percent"),
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
+    columns: Fields[Condition] = {
+        "Configuration": lambda one: found.suite.label(one.configuration),
+        "Disk": lambda one: one.disk,
+        "°C before (lowest to highest)": lambda one: _temperature(one, "before"),
+        "°C after (lowest to highest)": lambda one: _temperature(one, "after"),
+        f"Warmer than under {base}, before; after (K{within})": lambda one: (
+            words.NOTHING if one.configuration == found.suite.baseline else _warmer(one, limit)
+        ),
+        "Throttled in runs": lambda one: _counted(one, "throttled"),
+        "Written in runs (GB)": lambda one: _counted(one, "written_bytes", 1e9),
+        "Media errors in runs": lambda one: _counted(one, "errors"),
+        "Link and queue": lambda one: ", then ".join(one.settings.get("link", (SILENT,))),
+        "Write cache": lambda one: ", then ".join(one.settings.get("write_cache", (SILENT,))),
+        "Spare, first; last (%)": lambda one: _life(one, "spare_percent"),
+        "Life used, first; last (%)": lambda one: _life(one, "used_percent"),
+    }
+    what = (
+        "The disk under each configuration, by its own account before and after the finished runs"
     )
+    page = view.table_of(what, found.disks, columns, words=2, origin=found.origin, group=True)
     cold = [found.suite.label(c.configuration) for c in found.disks if not c.temperature_c]
     if cold:
         page += view.paragraph(
@@ -105,29 +102,27 @@ def sentences(suite: Suite) -> Iterator[str]:
 
 
 def _preconditioned(done: Preconditioned) -> str:
+    rounds = len(done.rounds_mib_s)
     said = (
         f"Disk {done.role} was preconditioned ({SPECIFICATION}): {_size(done.extent_bytes)} "
-        f"written over {done.passes} time{'s' * (done.passes != 1)}, then {len(done.rounds_mib_s)} "
-        f"rounds of {ACCESSES.get(done.access, done.access)}, {_size(done.written_bytes)} in all"
+        f"written over {words.count(done.passes, 'time')}, then {rounds} rounds of "
+        f"{ACCESSES.get(done.access, done.access)}, {_size(done.written_bytes)} in all"
     )
     if done.interrupted:
         said += f" (it was begun {done.interrupted} more times, and interrupted)"
     window = done.window
     if window is None:
         return f"{said}; they are too few to tell whether it was steady."
-    where = f"{words.rounded(window.mean)} MiB/s in rounds {window.first} to {window.last}"
-    if window.steady:
-        return f"{said}. It was steady: {where}, {_bounds(window)}."
-    return (
-        f"{said}. Steady state was not reached in {len(done.rounds_mib_s)} rounds: {where}, "
-        f"{_bounds(window)}. Its runs count all the same."
-    )
-
-
-def _bounds(window: Window) -> str:
-    return (
+    where = (
+        f"{words.rounded(window.mean)} MiB/s in rounds {window.first} to {window.last}, "
         f"range {_percent(window.range_share)} of that (at most {_percent(RANGE_LIMIT)}), change "
         f"along the best line {_percent(window.slope_share)} (at most {_percent(SLOPE_LIMIT)})"
+    )
+    if window.steady:
+        return f"{said}. It was steady: {where}."
+    return (
+        f"{said}. Steady state was not reached in {rounds} rounds: {where}. Its runs count all "
+        "the same."
     )
 
 
@@ -162,9 +157,7 @@ def _number(value: Any) -> float | None:
 
 
 def _size(count: float) -> str:
-    unit, name = next(
-        ((unit, name) for unit, name in ((1e12, "TB"), (1e9, "GB")) if count >= unit), (1e6, "MB")
-    )
+    unit, name = (1e12, "TB") if count >= 1e12 else (1e9, "GB") if count >= 1e9 else (1e6, "MB")
     return f"{words.rounded(count / unit)} {name}"
 
 

@@ -11,13 +11,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from analysis.report import (
-    answer,
-    build,
-    hosts_sections,
-    render,
-    view,
-)
+from analysis.report import answer, build, hosts_sections, render, view, words
 from analysis.report.build import Built
 from analysis.report.figures import forest
 from analysis.report.view import Blocks, Link, Page, Section
@@ -80,7 +74,7 @@ def page(found: Hosts, place: Path) -> Page:
     )
     said = view.join(view.paragraph(s, "answer") for s in hosts_sections.sentences(found))
     first = view.columns(said, hosts_sections.matrix(found), _box(found))
-    facts = [place.resolve().name, answer.count(len(found.names), "host"), ", ".join(found.names)]
+    facts = [place.resolve().name, words.count(len(found.names), "host"), ", ".join(found.names)]
     return Page(
         f"Disk encryption in joules: {place.resolve().name}",
         "What disk encryption costs in joules, on several hosts",
@@ -107,6 +101,7 @@ def _own(found: Hosts, place: Path) -> Blocks:
 
 
 HOST, THESE, GENERAL = "host", "these-hosts", "hosts-in-general"
+TESTS = ("p_differ", "p_differ_holm", "p_alike", "p_alike_holm")  # of an effect, between hosts
 SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("workload", "base", "configuration", "component"), pl.String()),
     **dict.fromkeys(("statement", "host", "suite_id"), pl.String()),
@@ -115,7 +110,7 @@ SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("p_value", "p_adjusted"), pl.Float64()),
     **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), pl.Float64()),
     "verdict": pl.String(),
-    **dict.fromkeys(("p_differ", "p_differ_holm", "p_alike", "p_alike_holm"), pl.Float64()),
+    **dict.fromkeys(TESTS, pl.Float64()),
     **dict.fromkeys(("hosts", "origin"), pl.String()),
 }
 
@@ -145,13 +140,7 @@ def _rows(found: Hosts, effect: Effect) -> Iterator[dict[str, Any]]:
             own = {"host": host.name, "suite_id": host.suite.suite_id, "origin": host.found.origin}
             yield {**same, "statement": HOST, **own, **_of(effect.by_host[host.name])}
     if effect.these is not None:
-        tests = {
-            "p_differ": effect.p_differ,
-            "p_differ_holm": effect.p_differ_holm,
-            "p_alike": effect.p_alike,
-            "p_alike_holm": effect.p_alike_holm,
-            "hosts": effect.hosts,
-        }
+        tests = {name: getattr(effect, name) for name in (*TESTS, "hosts")}
         yield {**same, "statement": THESE, **_of(effect.these), **tests}
     if effect.general is not None:
         yield {**same, "statement": GENERAL, **_of(effect.general)}

@@ -8,10 +8,10 @@ from typing import Any
 
 from analysis.energy import trust
 from analysis.report import answer, missing_section, view, words
-from analysis.report.answer import count
 from analysis.report.provenance import sentence as incidents_sentence
 from analysis.report.tables import cell_of
-from analysis.report.view import Blocks, Group, Matrix, MatrixCell
+from analysis.report.view import Blocks, Fields, Group, Matrix, MatrixCell
+from analysis.report.words import count
 from analysis.stats import disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
@@ -35,12 +35,7 @@ def sentences(found: Hosts) -> list[str]:
 def terminal(found: Hosts) -> Blocks:
     """For the terminal: the table over all workloads, the answer, and what is not alike."""
     rows = [
-        [
-            _pair(found, e),
-            *(_mean(e.by_host.get(name)) for name in found.names),
-            _mean(e.these),
-            e.hosts,
-        ]
+        [_pair(found, e), *map(_mean, [*map(e.by_host.get, found.names), e.these]), e.hosts]
         for e in found.overall
     ]
     headers = ("over all workloads", *found.names, "these hosts", "do they differ")
@@ -69,10 +64,10 @@ def _costs(found: Hosts, what: str, effects: Sequence[Effect]) -> str:
     if len(effects) <= NAMED:
         labelled = what != DRIVE
         return f"{where} {'; '.join(_one(found, effect, labelled) for effect in effects)}."
-    by_ratio = sorted((e.these.ratio if e.these else 1.0, e.other, e) for e in effects)
+    by_ratio = sorted((e.these.ratio if e.these else 1.0, e.other) for e in effects)
     ends = [
         f"{words.percent(ratio)} ({found.first.label(name)})"
-        for ratio, name, _ in (by_ratio[0], by_ratio[-1])
+        for ratio, name in (by_ratio[0], by_ratio[-1])
     ]
     counts = {
         word: sum(e.hosts == word for e in effects) for word in ("alike", "differ", "inconclusive")
@@ -86,11 +81,9 @@ def _costs(found: Hosts, what: str, effects: Sequence[Effect]) -> str:
 
 def _scope(found: Hosts, effects: Sequence[Effect]) -> str:
     """Over how much: the fewest workloads and blocks of all."""
-    planned = len(counted(found.first))
     used = min(len(effect.workloads) for effect in effects)
     blocks = min(effect.these.n for effect in effects if effect.these)
-    some = f"{used} of {planned} workloads" if used < planned else answer.count(used, "workload")
-    return f"{some} and {answer.count(blocks, 'block')} each"
+    return f"{answer.extent(used, len(counted(found.first)), blocks)} each"
 
 
 def _one(found: Hosts, effect: Effect, labelled: bool) -> str:
@@ -110,10 +103,9 @@ def _one(found: Hosts, effect: Effect, labelled: bool) -> str:
             "no host's own"
         )
     told = ", ".join(f"{name} {change}" for name, change in each)
-    alike = {
-        "alike": f"the hosts are alike within ±{found.margin * 100:g} % of each other",
-        "inconclusive": "whether the hosts differ is inconclusive",
-    }[effect.hosts]
+    alike = "whether the hosts differ is inconclusive"
+    if effect.hosts == "alike":
+        alike = f"the hosts are alike within ±{found.margin * 100:g} % of each other"
     return f"{label}by {words.change(c)} in the mean: {answer.judgement(c)}; {alike} ({told})"
 
 
@@ -221,28 +213,24 @@ FEW = 5  # blocks, below which Welch's test errs more often than it says
 
 def tests(found: Hosts) -> Blocks:
     """Every effect: the mean of these hosts, the statement for others, and the two tests."""
-    page = view.table_of(
-        "Each host weighs the same in both means; joules of different hosts are never added",
-        (*found.overall, *found.single),
-        {
-            "Workload": lambda e: heading(e, found),
-            "Configuration / against": lambda e: _pair(found, e),
-            "Blocks, fewest": lambda e: words.NOTHING if e.these is None else str(e.these.n),
-            "Mean of these hosts [95 %]": lambda e: (
-                f"no figure of {', '.join(e.lacking)}" if e.these is None else _mean(e.these)
-            ),
-            "Hosts in general [95 %]": lambda e: _mean(e.general),
-            "Largest / smallest host": lambda e: (
-                words.NOTHING if e.these is None or e.spread is None else words.percent(e.spread)
-            ),
-            "p, all the same (Holm)": lambda e: words.p_value(e.p_differ_holm),
-            "p, not alike (Holm)": lambda e: words.p_value(e.p_alike_holm),
-            "Hosts": lambda e: "" if e.these is None else e.hosts,
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
-    )
+    columns: Fields[Effect] = {
+        "Workload": lambda e: heading(e, found),
+        "Configuration / against": lambda e: _pair(found, e),
+        "Blocks, fewest": lambda e: words.NOTHING if e.these is None else str(e.these.n),
+        "Mean of these hosts [95 %]": lambda e: (
+            f"no figure of {', '.join(e.lacking)}" if e.these is None else _mean(e.these)
+        ),
+        "Hosts in general [95 %]": lambda e: _mean(e.general),
+        "Largest / smallest host": lambda e: (
+            words.NOTHING if e.these is None or e.spread is None else words.percent(e.spread)
+        ),
+        "p, all the same (Holm)": lambda e: words.p_value(e.p_differ_holm),
+        "p, not alike (Holm)": lambda e: words.p_value(e.p_alike_holm),
+        "Hosts": lambda e: "" if e.these is None else e.hosts,
+    }
+    what = "Each host weighs the same in both means; joules of different hosts are never added"
+    effects = (*found.overall, *found.single)
+    page = view.table_of(what, effects, columns, words=2, origin=found.origin, group=True)
     page += view.paragraph(
         "All the same: Welch's one-way test of the blocks' log-ratios, which lets every host "
         "scatter by itself. Not alike: the largest p of all pairs' tests of a ratio within "
@@ -283,7 +271,7 @@ def _trusted(found: Results) -> Iterator[str]:
     blocks = len({run.block for run in suite.runs})
     planned = suite.planned_blocks or blocks
     yield f"{blocks} of {count(int(planned), 'block')}, {count(len(suite.runs), 'finished run')}"
-    yield f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
+    yield answer.void(suite)
     if left := missing_section.sentence(suite):
         yield left
     for meter in trust.meters(suite, found.energy):
@@ -294,10 +282,8 @@ def _trusted(found: Results) -> Iterator[str]:
     if seen is None:
         yield "no drift check"
     else:
-        moved = (
-            f"{words.percent(1 + seen.worst.change, 2)}, limit ±{words.given(seen.limit * 100)} %"
-        )
-        yield f"drift check {seen.verdict} ({moved})"
+        moved, limit = words.percent(1 + seen.worst.change, 2), words.given(seen.limit * 100)
+        yield f"drift check {seen.verdict} ({moved}, limit ±{limit} %)"
     if told := incidents_sentence(found.incidents):
         yield told[0].lower() + told[1:].rstrip(".")
     if not suite.sealed:
@@ -311,9 +297,8 @@ def provenance(found: Hosts) -> Blocks:
     facts = [_facts(host.found) for host in found.hosts]
     labels = dict.fromkeys(label for of in facts for label in of)
     rows = [[label, *(of.get(label, words.NOTHING) for of in facts)] for label in labels]
-    table = view.table(
-        "Machines, disks and meters", ["What", *found.names], rows, words=1 + len(found.names)
-    )
+    heads = ["What", *found.names]
+    table = view.table("Machines, disks and meters", heads, rows, words=len(heads))
     return table + view.paragraph(
         "A meter's limits of error are in the joules of its own host alone; within a host most of "
         "them cancel in a ratio, between hosts nothing would. So ratios are compared, not joules.",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.energy.trust import LIMIT, own_shares
+from analysis.energy.trust import LIMIT, OwnShare, own_shares
 from analysis.report import view, words
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
 from analysis.stats.results import Results
 from analysis.suite.records import Suite
 
@@ -46,13 +46,9 @@ def sentence(suite: Suite) -> str:
     skipped = dict.fromkeys(words.name_of(one.workload) for one in found if one.skipped)
     parts = len({(one.workload, one.what) for one in found if not one.skipped})
     said = [f"skipped: {', '.join(skipped)}"] * bool(skipped)
-    said += [f"left out: {parts} part{'s' * (parts != 1)} of {_of(found)}"] * bool(parts)
+    partly = dict.fromkeys(words.name_of(one.workload) for one in found if not one.skipped)
+    said += [f"left out: {words.count(parts, 'part')} of {', '.join(partly)}"] * bool(parts)
     return "; ".join(said)
-
-
-def _of(found: list[Missing]) -> str:
-    names = (words.name_of(one.workload) for one in found if not one.skipped)
-    return ", ".join(dict.fromkeys(names))
 
 
 def _each(suite: Suite) -> Iterator[tuple[str, str, str, str]]:
@@ -65,19 +61,16 @@ def _each(suite: Suite) -> Iterator[tuple[str, str, str, str]]:
 
 def left_out(found: Results) -> Blocks:
     """A row a part and reason; a sentence where nothing is missing."""
-    return view.table_of(
-        "Left out or skipped, and why: nothing is said about these",
-        missing(found.suite),
-        {
-            "Workload": lambda one: words.name_of(one.workload),
-            "What": lambda one: one.what,
-            "Reason": lambda one: one.reason,
-            "Configurations": lambda one: ", ".join(map(found.suite.label, one.configurations)),
-            "Runs": lambda one: str(one.runs),
-        },
-        words=4,
-        group=True,
-    ) or view.paragraph("Nothing that was planned was left out or skipped.")
+    columns: Fields[Missing] = {
+        "Workload": lambda one: words.name_of(one.workload),
+        "What": lambda one: one.what,
+        "Reason": lambda one: one.reason,
+        "Configurations": lambda one: ", ".join(map(found.suite.label, one.configurations)),
+        "Runs": lambda one: str(one.runs),
+    }
+    caption = "Left out or skipped, and why: nothing is said about these"
+    table = view.table_of(caption, missing(found.suite), columns, words=4, group=True)
+    return table or view.paragraph("Nothing that was planned was left out or skipped.")
 
 
 def own_share(found: Results) -> Blocks:
@@ -85,20 +78,16 @@ def own_share(found: Results) -> Blocks:
     shares = own_shares(found.suite)
     if not shares:
         return view.paragraph("No run says how much CPU time was ours.")
-    page = view.table_of(
-        f"Our own share of the busy CPU time (the target of the suite paper: ≤ {LIMIT:.0%})",
-        shares,
-        {
-            "Workload": lambda one: words.name_of(one.workload),
-            "Done by": lambda one: one.program or words.NOTHING,
-            "Worst phase": lambda one: f"{one.worst[0]}{', of its time' * one.worst[2]}",
-            "Worst": lambda one: f"{one.worst[1] * 100:.2f} %",
-            "Mean of phases": lambda one: f"{one.mean * 100:.2f} %",
-            "Within the target": lambda one: "ok" if one.ok else "over",
-        },
-        words=3,
-    )
-    return page + view.paragraph(
+    columns: Fields[OwnShare] = {
+        "Workload": lambda one: words.name_of(one.workload),
+        "Done by": lambda one: one.program or words.NOTHING,
+        "Worst phase": lambda one: f"{one.worst[0]}{', of its time' * one.worst[2]}",
+        "Worst": lambda one: f"{one.worst[1] * 100:.2f} %",
+        "Mean of phases": lambda one: f"{one.mean * 100:.2f} %",
+        "Within the target": lambda one: "ok" if one.ok else "over",
+    }
+    what = f"Our own share of the busy CPU time (the target of the suite paper: ≤ {LIMIT:.0%})"
+    return view.table_of(what, shares, columns, words=3) + view.paragraph(
         "The agent's CPU seconds in a phase over those of all programs, all runs together; of a "
         "phase that keeps no processor busy, over its time.",
         "key",

@@ -26,9 +26,8 @@ from analysis.suite.suite_folder import read
 from contract.places import step
 
 WIDTH = 80
-AROUND_NS = (
-    60_000_000_000  # beside the drift check's runs, so that the meter's own clock can be placed
-)
+# Beside the drift check's runs, so that the meter's own clock can be placed.
+AROUND_NS = 60_000_000_000
 
 
 def lines(folder: Path) -> list[str]:
@@ -81,13 +80,10 @@ def _name(suite: Suite) -> str:
 
 
 def _when(suite: Suite) -> str:
-    began = [t for run in suite.runs if (t := _instant(run.started_wall))]
-    ended = [
-        began_at + timedelta(microseconds=(run.t_end_ns - run.t_start_ns) / 1000)
-        for run in suite.runs
-        if (began_at := _instant(run.started_wall))
-    ]
-    start = _instant(str(suite.plan.get("created_wall", ""))) or min(began, default=None)
+    began = [(t, run) for run in suite.runs if (t := _instant(run.started_wall))]
+    ended = [t + timedelta(microseconds=(r.t_end_ns - r.t_start_ns) / 1000) for t, r in began]
+    planned = _instant(str(suite.plan.get("created_wall", "")))
+    start = planned or min((t for t, _ in began), default=None)
     end = max(ended, default=None)
     if start is None or end is None:
         return f"no run finished; {_seal(suite)}"
@@ -141,7 +137,7 @@ def _voids(suite: Suite, told: IncidentLog) -> str:
 def _interrupted(told: IncidentLog, energy: pl.DataFrame | None) -> str:
     parts = list(interruptions(told))
     missed = len(uncovered(energy)) if energy is not None else 0
-    parts += [f"{missed} run{'s' * (missed != 1)} not seen whole by a meter"] * bool(missed)
+    parts += [f"{words.count(missed, 'run')} not seen whole by a meter"] * bool(missed)
     parts += [f"it gave up: {told.failed}"] * bool(told.failed)
     return f"faults: {', '.join(parts)}" if parts else "no faults"
 
@@ -206,15 +202,13 @@ def _time(suite: Suite) -> str:
 def _headline(suite: Suite, energy: pl.DataFrame | None) -> str:
     if energy is None:
         return ""
-    first = next((c for c in contrasts(suite, energy) if c.comparison is not None), None)
-    if first is None or first.comparison is None:
-        return "no comparison: no block holds every workload on both sides"
-    c = first.comparison
-    return (
-        f"{suite.label(first.other)} against {suite.label(first.base)}: "
-        f"{words.change_in(c)}, {words.verdict(c.verdict, c.ratio)}, "
-        f"{c.n} block{'s' * (c.n != 1)}"
-    )
+    for one in contrasts(suite, energy):
+        if c := one.comparison:
+            return (
+                f"{suite.label(one.other)} against {suite.label(one.base)}: {words.change_in(c)}, "
+                f"{words.verdict(c.verdict, c.ratio)}, {words.count(c.n, 'block')}"
+            )
+    return "no comparison: no block holds every workload on both sides"
 
 
 def _next(suite: Suite, told: IncidentLog, energy: pl.DataFrame | None, folder: Path) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from analysis.report import view, words
-from analysis.report.answer import count
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Preformatted
+from analysis.report.words import count
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results
 from analysis.suite.incidents import IncidentLog
@@ -41,12 +41,8 @@ def incident_table(incidents: IncidentLog) -> Blocks:
     """How the suite went, only what happened."""
     if incidents.quiet:
         return view.paragraph(QUIET)
-    return view.table(
-        "Interruptions, and what came of them",
-        ["What", "How often", "What more"],
-        list(_rows(incidents)),
-        words=3,
-    )
+    heads = ["What", "How often", "What more"]
+    return view.table("Interruptions, and what came of them", heads, [*_rows(incidents)], words=3)
 
 
 def sentence(incidents: IncidentLog) -> str:
@@ -111,18 +107,15 @@ def _rows(incidents: IncidentLog) -> Iterator[list[str]]:
         why = WAITED.get(wait.cause, f"({wait.cause})")
         more = "" if wait.cause == "secrets" else f": {wait.sentence}"  # its words are for the log
         yield [f"Waited {why}", times(wait.times), f"{duration(wait.seconds)}{more}"]
-    for silence in (*incidents.silences, *([incidents.unlinked] if incidents.unlinked else [])):
+    for silence in filter(None, (*incidents.silences, incidents.unlinked)):
         more = f"{duration(silence.seconds)} in all, {duration(silence.longest_s)} at most"
         what = f"Meter {silence.meter} fell silent or was opened again"
         if not silence.meter:
             what = "No link to the target: it, the network or the controller's session was away"
         yield [what, times(silence.times), more]
-    if incidents.void_to_end:
-        yield [
-            "Void to the end",
-            count(len(incidents.void_to_end), "run"),
-            _named(incidents.void_to_end),
-        ]
+    if void := incidents.void_to_end:
+        more = f" and {len(void) - SHOWN} more" if len(void) > SHOWN else ""
+        yield ["Void to the end", count(len(void), "run"), f"{', '.join(void[:SHOWN])}{more}"]
     if incidents.never:
         yield ["Never made", count(incidents.never, "run"), ""]
     if not incidents.ended:
@@ -139,16 +132,18 @@ def _cut_short(incidents: IncidentLog) -> Iterator[list[str]]:
         yield [CUT_SHORT[cause], times(len(during)), doing]
 
 
-def _named(run_ids: tuple[str, ...]) -> str:
-    more = f" and {len(run_ids) - SHOWN} more" if len(run_ids) > SHOWN else ""
-    return f"{', '.join(run_ids[:SHOWN])}{more}"
-
-
 def times(number: int) -> str:
     """`once`, `3 times`."""
     return "once" if number == 1 else f"{number} times"
 
 
+PLAN = {
+    "suite_id": "Suite",
+    "scale": "Scale",
+    "sha256": "Plan, SHA-256",
+    "seed": "Seed of the order",
+    "origin": "Origin at best",
+}
 MACHINE = {
     "os_release": "System",
     "uname": "Kernel",
@@ -180,13 +175,7 @@ def provenance_section(found: Results) -> Blocks:
     suite = found.suite
     plan = suite.plan
     before = dict(_flat(suite.before))
-    facts = [
-        ["Suite", str(plan.get("suite_id", ""))],
-        ["Scale", str(plan.get("scale", ""))],
-        ["Plan, SHA-256", str(plan.get("sha256", ""))],
-        ["Seed of the order", str(plan.get("seed", ""))],
-        ["Origin at best", str(plan.get("origin", ""))],
-    ]
+    facts = [[label, str(plan.get(key, ""))] for key, label in PLAN.items()]
     facts += [
         [label, words.LAB_MACHINES.get(before[key], before[key])]
         for key, label in MACHINE.items()
@@ -202,9 +191,9 @@ def provenance_section(found: Results) -> Blocks:
     page = _time(suite.timing)
     page += view.table("Plan and machine", ["What", "Value"], facts, words=2)
     if disks := specimens.table(suite):
-        page += view.table(
-            "What the disks differ in besides their encryption", *(disks[0], disks[1:]), words=3
-        )
+        heads, *differing = disks
+        caption = "What the disks differ in besides their encryption"
+        page += view.table(caption, heads, differing, words=3)
     page += view.folded(
         f"Machine and packages before the first run ({_entries(len(before))})",
         view.table("Before the first run", ["What", "Value"], short, words=2),
@@ -212,13 +201,10 @@ def provenance_section(found: Results) -> Blocks:
     page += view.folded(
         f"What was different after the last run ({_entries(len(changed))})",
         view.table("Before and after", ["What", "Before", "After"], changed, words=3)
-        if changed
-        else view.paragraph("Nothing, or no record of it."),
+        or view.paragraph("Nothing, or no record of it."),
     )
-    text = json.dumps(dict(plan), indent=1, ensure_ascii=False)
-    return page + view.folded(
-        "The whole plan (on the screen only)", view.preformatted(text), screen_only=True
-    )
+    text = Preformatted(json.dumps(dict(plan), indent=1, ensure_ascii=False))
+    return page + view.folded("The whole plan (on the screen only)", (text,), screen_only=True)
 
 
 def _entries(number: int) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.published import paper, reference
-from analysis.published.beside import CLOSE, Beside, Word, agreement, beside, judged
+from analysis.published.beside import CLOSE, Agreement, Beside, Word, agreement, beside, judged
 from analysis.published.places import places
 from analysis.published.reasons import reasons
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.report import published_tables, view, words
-from analysis.report.answer import count
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
+from analysis.report.words import count
 from analysis.report.workload_section import joules
 from analysis.stats.results import Results
 from analysis.stats.summary import joint_origin
@@ -30,21 +30,19 @@ def tables(found: Results, rows: Sequence[Beside]) -> Blocks:
     by_place: dict[str, list[Beside]] = {}
     for row in rows:
         by_place.setdefault(row.published.place, []).append(row)
-    page = view.table_of(
-        "Published, and in this suite: how much agrees",
-        [(place, part, agreement(part)) for place, part in by_place.items()],
-        {
-            "Where": lambda of: of[0],
-            "What": lambda of: _quantities(of[1]),
-            "Figures": lambda of: str(len(of[1])),
-            "Ratios": lambda of: str(of[2].ratios),
-            "Agree": lambda of: str(of[2].words["agrees"]),
-            "Pairs in the same order": lambda of: (
-                f"{of[2].same_order} of {of[2].pairs}" if of[2].pairs else words.NOTHING
-            ),
-        },
-        words=2,
-    )
+    summary = [(place, part, agreement(part)) for place, part in by_place.items()]
+    columns: Fields[tuple[str, list[Beside], Agreement]] = {
+        "Where": lambda of: of[0],
+        "What": lambda of: _quantities(of[1]),
+        "Figures": lambda of: str(len(of[1])),
+        "Ratios": lambda of: str(of[2].ratios),
+        "Agree": lambda of: str(of[2].words["agrees"]),
+        "Pairs in the same order": lambda of: (
+            f"{of[2].same_order} of {of[2].pairs}" if of[2].pairs else words.NOTHING
+        ),
+    }
+    caption = "Published, and in this suite: how much agrees"
+    page = view.table_of(caption, summary, columns, words=2)
     every = view.join(
         _table(found, f"{place}: published, and in this suite", same)
         for place, part in by_place.items()
@@ -68,34 +66,27 @@ def _by_origin(rows: Sequence[Beside]) -> list[list[Beside]]:
 def _quantities(rows: Sequence[Beside]) -> str:
     """What the rows are of, without whether it is the least or the most of it."""
     bare = (row.published.quantity.removesuffix("_min").removesuffix("_max") for row in rows)
-    return _listed(list(dict.fromkeys(name.replace("_", " ") for name in bare)))
+    return words.listed(list(dict.fromkeys(name.replace("_", " ") for name in bare)))
 
 
 def _table(found: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
-    origin = rows[0].origin
     modelled = joint_origin(found.energy)
     mark = f" ({modelled})" if modelled != MEASURED else ""
-    return view.table_of(
-        caption,
-        rows,
-        {
-            "What": lambda row: f"{_titled(row.published)} ({row.published.unit})",
-            "Compared": lambda row: _compared(found, row),
-            "Ratio, published": _published_ratio,
-            "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
-            "Agreement": lambda row: "" if row.is_baseline else judged(row) or words.NOTHING,
-            "Published": lambda row: published_tables.value(row.published),
-            "Here": lambda row: words.plus_minus(row.measured),
-            f"Joules here{mark}": lambda row: (
-                joules(row.joules, row.joules_per)
-                if row.joules_per
-                else words.plus_minus(row.joules, "J")
-            ),
-        },
-        words=2,
-        origin=origin,
-        group=True,
-    )
+    columns: Fields[Beside] = {
+        "What": lambda row: f"{_titled(row.published)} ({row.published.unit})",
+        "Compared": lambda row: _compared(found, row),
+        "Ratio, published": _published_ratio,
+        "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
+        "Agreement": lambda row: "" if row.is_baseline else judged(row) or words.NOTHING,
+        "Published": lambda row: published_tables.value(row.published),
+        "Here": lambda row: words.plus_minus(row.measured),
+        f"Joules here{mark}": lambda row: (
+            joules(row.joules, row.joules_per)
+            if row.joules_per
+            else words.plus_minus(row.joules, "J")
+        ),
+    }
+    return view.table_of(caption, rows, columns, words=2, origin=rows[0].origin, group=True)
 
 
 def _published_ratio(row: Beside) -> str:
@@ -189,9 +180,9 @@ def said(rows: list[Beside]) -> list[str]:
         return ["Of this paper there is no ratio here to hold beside a published one."]
     parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in found.words.items() if n]
     text = [
-        f"Of {count(found.ratios, 'ratio')} that can be compared {_listed(parts)}. To agree is to "
-        f"lie within a factor of {CLOSE:g} of it with both intervals; if no configuration differed "
-        f"from another here, {found.by_chance:.1f} would agree."
+        f"Of {count(found.ratios, 'ratio')} that can be compared {words.listed(parts)}. To agree "
+        f"is to lie within a factor of {CLOSE:g} of it with both intervals; if no configuration "
+        f"differed from another here, {found.by_chance:.1f} would agree."
     ]
     if all(row.measured_ratio.low is None for row in rows if row.measured_ratio is not None):
         text.append("One block has no interval, so that little can be settled.")
@@ -214,10 +205,9 @@ def _furthest(row: Beside) -> str:
     if both is None:
         return ""
     spent = "joules" if row.here.column == "energy_j" else "time"
-    where = conditions(row.published)
-    what = f"{row.published.place}, {where}" if where else row.published.place
+    where = ", ".join(filter(None, [row.published.place, conditions(row.published)]))
     return (
-        f"Furthest apart: {row.here.member} against {row.against} ({what}): "
+        f"Furthest apart: {row.here.member} against {row.against} ({where}): "
         f"{words.rounded(both[0])} times the {spent} there, {words.rounded(both[1].ratio)} times "
         "here."
     )
@@ -249,20 +239,18 @@ def _arithmetic(citation: Citation) -> Blocks:
     """The sums of the paper that has some."""
     if citation.paper != paper.PAPER:
         return ()
-    return view.table(
-        f"The sums of {citation.short}, made again from its numbers by the code of this report",
-        ["What, and from what", "Published", "Made again"],
-        [
-            [_sum_of(s), s.published, f"{words.rounded(s.computed)} {s.unit}"]
-            for s in paper.arithmetic()
-        ],
-    )
+    columns: Fields[paper.Arithmetic] = {
+        "What, and from what": _sum_of,
+        "Published": lambda one: one.published,
+        "Made again": lambda one: f"{words.rounded(one.computed)} {one.unit}",
+    }
+    what = f"The sums of {citation.short}, made again from its numbers by the code of this report"
+    return view.table_of(what, paper.arithmetic(), columns)
 
 
 def _sum_of(one: paper.Arithmetic) -> str:
     name = published_tables.configuration_name(one.configuration)
-    what = f"{one.what}, {name}" if name else one.what
-    return f"{what} ({one.inputs})"
+    return f"{', '.join(filter(None, [one.what, name]))} ({one.inputs})"
 
 
 def _folded(citation: Citation) -> Blocks:
@@ -272,7 +260,8 @@ def _folded(citation: Citation) -> Blocks:
     body = view.paragraph(f"{citation.text}.{remark}", "key")
     body += published_tables.tables(figures) + published_tables.doubts(figures)
     body += _arithmetic(citation)
-    title = f"{citation.short}: {citation.title} ({len(figures)} figures, {doubtful} doubtful)"
-    if citation.title.startswith(citation.short):
-        title = f"{citation.title} ({len(figures)} figures, {doubtful} doubtful)"
-    return view.folded(title, body, screen_only=True)
+    title = citation.title
+    if not title.startswith(citation.short):
+        title = f"{citation.short}: {title}"
+    summary = f"{title} ({len(figures)} figures, {doubtful} doubtful)"
+    return view.folded(summary, body, screen_only=True)

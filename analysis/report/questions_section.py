@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from analysis.report import answer, view, words
-from analysis.report.answer import judgement
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
 from analysis.report.words import parse
 from analysis.stats import planning
-from analysis.stats.between_disks import between_disks
+from analysis.stats.between_disks import BetweenDisks, between_disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import (
     Answer,
@@ -31,28 +30,24 @@ def contrasts_section(found: Results) -> Blocks:
     compared = found.contrasts
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
-    page = view.table_of(
-        f"Contrasts: system energy over “{answer.over_all(found.suite)}” (geometric mean within a "
-        "block)",
-        compared,
-        {
-            "Contrast": lambda one: _pair(found, one),
-            "Declared": lambda one: "yes" if one.declared else "no",
-            "Change [95 % interval]": lambda one: words.change_in(one.comparison),
-            "n": lambda one: _of(one, lambda c: str(c.n), "0"),
-            "Workloads": lambda one: str(len(one.workloads)),
-            "Typical block [95 %]": lambda one: _of(one, _typical),
-            "p, adjusted": lambda one: _of(one, lambda c: words.p_value(c.p_adjusted)),
-            "p, equivalence, adjusted": lambda one: _of(
-                one, lambda c: words.p_value(c.p_equivalence_adjusted)
-            ),
-            "p, permutation": lambda one: words.p_value(one.permutation_p),
-            "Detectable": lambda one: _of(one, _detectable),
-            "Verdict": lambda one: _of(one, words.verdict_of, "inconclusive"),
-        },
-        words=2,
-        origin=found.origin,
-    )
+    columns: Fields[Contrast] = {
+        "Contrast": lambda one: _pair(found, one),
+        "Declared": lambda one: "yes" if one.declared else "no",
+        "Change [95 % interval]": lambda one: words.change_in(one.comparison),
+        "n": lambda one: _of(one, lambda c: str(c.n), "0"),
+        "Workloads": lambda one: str(len(one.workloads)),
+        "Typical block [95 %]": lambda one: _of(one, _typical),
+        "p, adjusted": lambda one: _of(one, lambda c: words.p_value(c.p_adjusted)),
+        "p, equivalence, adjusted": lambda one: _of(
+            one, lambda c: words.p_value(c.p_equivalence_adjusted)
+        ),
+        "p, permutation": lambda one: words.p_value(one.permutation_p),
+        "Detectable": lambda one: _of(one, _detectable),
+        "Verdict": lambda one: _of(one, words.verdict_of, "inconclusive"),
+    }
+    over = f"over “{answer.over_all(found.suite)}” (geometric mean within a block)"
+    caption = f"Contrasts: system energy {over}"
+    page = view.table_of(caption, compared, columns, words=2, origin=found.origin)
     tested = [c.comparison for c in compared if c.comparison and c.comparison.p_value is not None]
     page += view.bullets(_terms(found, len(tested), max((c.n for c in tested), default=0)))
     page += view.folded("The same in each workload alone", _by_workload(found))
@@ -70,22 +65,18 @@ def _between_disks(found: Results) -> Blocks:
         contrast = answer.against(found, found.suite.reference(name), name)
         return words.change_in(contrast.comparison) if contrast else words.NOTHING
 
-    table = view.table_of(
-        "Does an encryption cost as much on one disk as on another? System energy; one family",
-        rows,
-        {
-            "Encryption": lambda one: one.stack,
-            "Disks": lambda one: " and ".join(map(found.suite.disk_of, (one.first, one.second))),
-            "Change on the first": lambda one: cost(one.first),
-            "On the second": lambda one: cost(one.second),
-            "Second / first [95 %]": lambda one: words.change_in(one.comparison),
-            "n": lambda one: str(one.comparison.n),
-            "p, adjusted": lambda one: words.p_value(one.comparison.p_adjusted),
-            "Verdict": lambda one: words.verdict_of(one.comparison),
-        },
-        words=2,
-        origin=found.origin,
-    )
+    columns: Fields[BetweenDisks] = {
+        "Encryption": lambda one: one.stack,
+        "Disks": lambda one: " and ".join(map(found.suite.disk_of, (one.first, one.second))),
+        "Change on the first": lambda one: cost(one.first),
+        "On the second": lambda one: cost(one.second),
+        "Second / first [95 %]": lambda one: words.change_in(one.comparison),
+        "n": lambda one: str(one.comparison.n),
+        "p, adjusted": lambda one: words.p_value(one.comparison.p_adjusted),
+        "Verdict": lambda one: words.verdict_of(one.comparison),
+    }
+    what = "Does an encryption cost as much on one disk as on another? System energy; one family"
+    table = view.table_of(what, rows, columns, words=2, origin=found.origin)
     return table + view.paragraph(
         "Each change is against the same disk without encryption, in the same block. Every disk of "
         "the machine draws its power in every run, whichever is used: with more of it a change is "
@@ -96,21 +87,17 @@ def _between_disks(found: Results) -> Blocks:
 
 def _by_workload(found: Results) -> Blocks:
     """Declared contrasts of two kinds of encryption, with the extra blocks that each has."""
-    return view.table_of(
-        "Declared contrasts of two encryptions in each workload: system energy; one family",
-        by_workload(found.suite, found.energy),
-        {
-            "Contrast": lambda one: _pair(found, one),
-            "Workload": lambda one: words.name_of(one.workload),
-            "Change [95 % interval]": lambda one: words.change_in(one.comparison),
-            "n": lambda one: str(one.comparison.n),
-            "p, adjusted": lambda one: words.p_value(one.comparison.p_adjusted),
-            "Verdict": lambda one: words.verdict_of(one.comparison),
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
-    )
+    columns: Fields[InWorkload] = {
+        "Contrast": lambda one: _pair(found, one),
+        "Workload": lambda one: words.name_of(one.workload),
+        "Change [95 % interval]": lambda one: words.change_in(one.comparison),
+        "n": lambda one: str(one.comparison.n),
+        "p, adjusted": lambda one: words.p_value(one.comparison.p_adjusted),
+        "Verdict": lambda one: words.verdict_of(one.comparison),
+    }
+    what = "Declared contrasts of two encryptions in each workload: system energy; one family"
+    rows = by_workload(found.suite, found.energy)
+    return view.table_of(what, rows, columns, words=2, origin=found.origin, group=True)
 
 
 def _pair(found: Results, one: Contrast | InWorkload) -> str:
@@ -136,25 +123,25 @@ def _detectable(c: Comparison) -> str:
 
 
 def _terms(found: Results, tests: int, blocks: int) -> list[str]:
-    said = [_kind_of_interval(found)]
-    if tests:
-        least = 2 / 2 ** min(blocks, 99)
-        floor = f"; {blocks} blocks cannot take it below {words.p_value(least)}"
-        said += [
-            f"Adjusted: these {tests} rows are one family, with at most 5 % for any false verdict "
-            "among them. Each test has 5 % divided by the rows that are still open; a row no "
-            "longer counts once it is shown to be beyond the margin, or both of its tests reject.",
-            _families(found),
-            "p, equivalence: of the two one-sided tests against the margin (TOST), the larger one.",
-            "p, permutation: the same question without the normal distribution, by changing sides "
-            f"within blocks{floor if least >= 0.001 else ''}.",
-            "Typical block: the median of all pairs' means (Hodges and Lehmann), which a rare "
-            "stall does not move, from six blocks on. Where it is not within the margin as well, "
-            "nothing is called equivalent.",
-            "Detectable: a true change as large as this would have been found with 80 % power, at "
-            "the level that its row was tested at.",
-        ]
-    return said
+    if not tests:
+        return [_kind_of_interval(found)]
+    least = 2 / 2 ** min(blocks, 99)
+    floor = f"; {blocks} blocks cannot take it below {words.p_value(least)}"
+    return [
+        _kind_of_interval(found),
+        f"Adjusted: these {tests} rows are one family, with at most 5 % for any false verdict "
+        "among them. Each test has 5 % divided by the rows that are still open; a row no longer "
+        "counts once it is shown to be beyond the margin, or both of its tests reject.",
+        _families(found),
+        "p, equivalence: of the two one-sided tests against the margin (TOST), the larger one.",
+        "p, permutation: the same question without the normal distribution, by changing sides "
+        f"within blocks{floor if least >= 0.001 else ''}.",
+        "Typical block: the median of all pairs' means (Hodges and Lehmann), which a rare stall "
+        "does not move, from six blocks on. Where it is not within the margin as well, nothing is "
+        "called equivalent.",
+        "Detectable: a true change as large as this would have been found with 80 % power, at the "
+        "level that its row was tested at.",
+    ]
 
 
 def _kind_of_interval(found: Results) -> str:
@@ -197,21 +184,21 @@ def questions_section(found: Results) -> Blocks:
         "key",
     )
     for question in asked:
-        answers = [a for a in found.answers if a.question == question]
+        answers = _answers(found, question)
         page += view.heading(question.question, 3, f"question-{question.name}")
         page += view.paragraph(sentence(found, question, answers), "answer")
-        table = _table(found, question, answers)
-        page += view.folded("Its figures", table)
+        page += view.folded("Its figures", _table(found, question, answers))
     return page
 
 
 def sentences(found: Results) -> list[str]:
     """Each question with its answer, for a terminal."""
-    return [
-        f"{question.question} {sentence(found, question, of)}"
-        for question in questions(found.suite)
-        for of in ([a for a in found.answers if a.question == question],)
-    ]
+    asked = questions(found.suite)
+    return [f"{q.question} {sentence(found, q, _answers(found, q))}" for q in asked]
+
+
+def _answers(found: Results, question: Question) -> list[Answer]:
+    return [one for one in found.answers if one.question == question]
 
 
 def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> str:
@@ -221,15 +208,9 @@ def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> s
     there = [(a, a.comparison) for a in answers if a.comparison is not None]
     if not there:
         return f"This cannot be answered: {_lacking(found, question)}."
-    by: dict[str, list[str]] = {}
-    for side, c in there:
-        by.setdefault(judgement(c), []).append(
-            f"{words.change_in(c)} with {found.suite.label(side.configuration)}"
-        )
-    told = "; ".join(
-        f"{', '.join(texts)}: {'each ' * (len(texts) > 1)}{verdict}"
-        for verdict, texts in by.items()
-    )
+    label = found.suite.label
+    texts = [(f"{words.change_in(c)} with {label(a.configuration)}", c) for a, c in there]
+    told = answer.judged(texts, ", ")
     missing = len(answers) - len(there)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)
@@ -260,21 +241,19 @@ def _per(question: Question) -> str:
 
 
 def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Blocks:
-    unit = f"J/{UNITS[question.per].one}" if question.per in UNITS else "J"
-    size = UNITS[question.per].size if question.per in UNITS else 1.0
-    return view.table_of(
-        f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})",
-        answers,
-        {
-            "Configuration": lambda one: found.suite.label(one.configuration),
-            "First": lambda one: _scaled(one.first, size),
-            "Second": lambda one: _scaled(one.second, size),
-            "First against second [95 %]": lambda one: words.change_in(one.comparison),
-            "n": lambda one: _of(one, lambda c: str(c.n), "0"),
-            "Verdict": lambda one: _of(one, words.verdict_of, words.verdict("inconclusive", None)),
-        },
-        origin=found.origin,
-    )
+    per = UNITS.get(question.per)
+    size = per.size if per else 1.0
+    columns: Fields[Answer] = {
+        "Configuration": lambda one: found.suite.label(one.configuration),
+        "First": lambda one: _scaled(one.first, size),
+        "Second": lambda one: _scaled(one.second, size),
+        "First against second [95 %]": lambda one: words.change_in(one.comparison),
+        "n": lambda one: _of(one, lambda c: str(c.n), "0"),
+        "Verdict": lambda one: _of(one, words.verdict_of, words.verdict("inconclusive", None)),
+    }
+    unit = f"J/{per.one}" if per else "J"
+    caption = f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})"
+    return view.table_of(caption, answers, columns, origin=found.origin)
 
 
 def _scaled(value: Estimate | None, size: float) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import polars as pl
 
 from analysis.energy import trust
 from analysis.energy.upsets import STUCK_FLAG
-from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust
+from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES
 from analysis.energy.windows import DELAY_FLAG, DUPLICATE_FLAG, PERIOD_FLAG
-from analysis.report import disks_section, missing_section, provenance, view, words
-from analysis.report.answer import count
+from analysis.report import answer, disks_section, missing_section, provenance, view, words
 from analysis.report.budget_section import limit_of, named
 from analysis.report.steadiness_section import drift_check_sentence
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
+from analysis.report.words import count
 from analysis.stats import planning
 from analysis.stats.drift_check import DriftCheck
 from analysis.stats.results import COVERED, Results, uncovered_phases
@@ -41,16 +42,13 @@ def trust_box(
         lines.append(f"{count(stray, 'run')} flagged as standing out; they count like all others.")
     lines.append(_power(found))
     page = view.note(TITLE, view.bullets(line for line in lines if line), "plain")
-    left = missing_section.sentence(found.suite)
-    if left:
+    if left := missing_section.sentence(found.suite):
         said = f"{left[0].upper()}{left[1:]}. The reasons stand below, at Trust."
         page += view.note("Not measured: ", view.paragraph(said), "warning")
     if found.reservations:
         page += view.note("Reservations", view.bullets(found.reservations), "warning")
-    if found.suite.problems:
-        page += view.note(
-            "What this suite cannot say", view.bullets(found.suite.problems), "warning"
-        )
+    if problems := found.suite.problems:
+        page += view.note("What this suite cannot say", view.bullets(problems), "warning")
     return page
 
 
@@ -59,11 +57,10 @@ def _blocks(found: Results) -> str:
     blocks = len({run.block for run in suite.compared_runs})
     planned = suite.planned_blocks or blocks
     of = "" if planned == blocks else f" of {planned}"
-    void = f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
     sealed = "" if suite.sealed else " The files are not sealed."
     return (
-        f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, {void}"
-        f"; {trust.proof(suite, found.origin)}.{sealed}"
+        f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, "
+        f"{answer.void(suite)}; {trust.proof(suite, found.origin)}.{sealed}"
     )
 
 
@@ -78,11 +75,11 @@ def _sources(found: Results, twice: Sequence[Sequence[str]]) -> Iterator[str]:
         )
     verdicts = [row[-1] for row in twice if row[-1]]
     if verdicts:
-        agree, against = verdicts.count(AGREES), verdicts.count(DISAGREES)
-        rest = len(verdicts) - agree - against
+        agree = verdicts.count(AGREES)
+        against = [f"{row[0]} with {row[1]}" for row in twice if row[-1] == DISAGREES]
+        rest = len(verdicts) - agree - len(against)
         parts = [f"{agree} agree"]
-        who = "; ".join(f"{row[0]} with {row[1]}" for row in twice if row[-1] == DISAGREES)
-        parts += [f"{against} disagree ({who})"] * bool(against)
+        parts += [f"{len(against)} disagree ({'; '.join(against)})"] * bool(against)
         parts += [f"{rest} cannot tell"] * bool(rest)
         yield f"Cross-checks: {', '.join(parts)}."
 
@@ -96,8 +93,7 @@ def _power(found: Results) -> str:
     """What would have been missed, and what more blocks would give."""
     c = [c.comparison for c in found.contrasts if c.declared and c.comparison]
     c = c or [c.comparison for c in found.contrasts if c.comparison]
-    smallest = [planning.detectable(one) for one in c]
-    known = [s for s in smallest if s is not None]
+    known = [least for one in c if (least := planning.detectable(one)) is not None]
     said = str(found.next_suite["sentence"])
     if not known:
         return said
@@ -143,19 +139,10 @@ FLAGS = {
 def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Blocks:
     """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
     suite = found.suite
-    page = view.table(
-        "Cross-checks, and whether they agree",
-        ["What", "Held against", "Found", "Verdict"],
-        known_twice,
-        words=4,
-    )
-    page += view.bullets(
-        [
-            f"{len(suite.runs)} runs finished; {trust.proof(suite, found.origin)}.",
-            _seal(suite),
-            *(_accuracy(meter) for meter in suite.meters),
-        ]
-    )
+    heads = ["What", "Held against", "Found", "Verdict"]
+    page = view.table("Cross-checks, and whether they agree", heads, known_twice, words=4)
+    proof = f"{len(suite.runs)} runs finished; {trust.proof(suite, found.origin)}."
+    page += view.bullets([proof, _seal(suite), *map(_accuracy, suite.meters)])
     page += missing_section.left_out(found)
     page += missing_section.own_share(found)
     page += provenance.incident_table(found.incidents)
@@ -163,24 +150,13 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Block
     page += _uncertainty(found)
     page += _coverage(found)
     page += _uncovered(found)
-    page += view.table(
-        "Flags on phases",
-        ["Flag", "Meaning", "Rows"],
-        [[flag, FLAGS.get(flag, ""), str(n)] for flag, n in trust.flagged(found.energy)],
-        words=2,
-    )
-    page += view.table(
-        "Checks that were not passed in finished runs",
-        ["Check", "Message", "Runs"],
-        [[name, message, str(n)] for name, message, n in trust.warnings(suite)],
-        words=2,
-    )
-    page += view.table(
-        "Void runs: they count for nothing",
-        ["Run", "Reason"],
-        [[v.run_id, v.reason] for v in suite.void],
-        words=2,
-    )
+    flags = [[flag, FLAGS.get(flag, ""), str(n)] for flag, n in trust.flagged(found.energy)]
+    page += view.table("Flags on phases", ["Flag", "Meaning", "Rows"], flags, words=2)
+    failed = [[name, message, str(n)] for name, message, n in trust.warnings(suite)]
+    what = "Checks that were not passed in finished runs"
+    page += view.table(what, ["Check", "Message", "Runs"], failed, words=2)
+    void = [[v.run_id, v.reason] for v in suite.void]
+    page += view.table("Void runs: they count for nothing", ["Run", "Reason"], void, words=2)
     return page if suite.void else page + view.paragraph("No run is void.")
 
 
@@ -194,18 +170,13 @@ def twice(found: Results) -> Iterator[list[str]]:
         why = "the suite played no load watermark" if suite.meters else "there is no meter"
         yield ["Target's clock by round trips", "load watermark", f"{_clock(clock)}; {why}", ""]
     for mark in found.watermarks:
-        yield [
-            "Target's clock by round trips",
-            _seen_by(mark),
-            _watermark(clock, mark),
-            mark.verdict,
-        ]
+        channel = f", {words.name_of(mark.component)}" if mark.component else ""
+        seen = f"load watermark as {mark.source} saw it{channel} (session {mark.session})"
+        said = f"{_clock(clock)}; load pattern: {mark.sentence.replace(' -', ' −')}"
+        yield ["Target's clock by round trips", seen, said, mark.verdict]
     for pair in trust.two_meters(suite, found.all_energy):
-        yield [
-            f"{pair.reference}, {pair.channel}: the reference",
-            pair.other,
-            *_two_meters(pair),
-        ]
+        reference = f"{pair.reference}, {pair.channel}: the reference"
+        yield [reference, pair.other, *_two_meters(pair)]
     yield from _whole(trust.whole(found.energy))
 
 
@@ -242,19 +213,9 @@ def _clock(found: trust.ClockTrust) -> str:
     missing = f"; {found.runs_without} runs have none" if found.runs_without else ""
     return (
         f"known to within {words.rounded(found.bound_ms)} ms at every edge of a phase "
-        f"({found.readings} round trips, {found.boots} boot{'s' * (found.boots != 1)}, "
+        f"({found.readings} round trips, {count(found.boots, 'boot')}, "
         f"skew {words.rounded(found.skew_ppm)} ppm){missing}"
     )
-
-
-def _seen_by(mark: WatermarkTrust) -> str:
-    channel = f", {words.name_of(mark.component)}" if mark.component else ""
-    return f"load watermark as {mark.source} saw it{channel} (session {mark.session})"
-
-
-def _watermark(clock: trust.ClockTrust, mark: WatermarkTrust) -> str:
-    said = mark.sentence.replace(" -", " −")
-    return f"{_clock(clock)}; load pattern: {said}"
 
 
 def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:
@@ -285,37 +246,31 @@ def _uncertainty(found: Results) -> Blocks:
         for column in ("energy_statistical_j", "energy_type_b_j", "energy_u95_j")
     ]
     rows = runs.group_by("source", "component", maintain_order=True).agg(pl.len(), *share)
-    return view.table_of(
-        "Uncertainty of one run's joules from instruments (medians over runs, share of the energy)",
-        rows.iter_rows(named=True),
-        {
-            "Component (source)": lambda row: (
-                f"{words.name_of(row['component'])} ({row['source']})"
-            ),
-            "Runs": lambda row: str(row["len"]),
-            "Reading and timing": lambda row: _share(row["energy_statistical_j"]),
-            "Accuracy (type B)": lambda row: _share(row["energy_type_b_j"]),
-            "95 %, together": lambda row: (
-                f"± {_share(row['energy_u95_j'])}" if row["energy_u95_j"] is not None else ""
-            ),
-        },
-    )
+    columns: Fields[dict[str, Any]] = {
+        "Component (source)": lambda row: f"{words.name_of(row['component'])} ({row['source']})",
+        "Runs": lambda row: str(row["len"]),
+        "Reading and timing": lambda row: _share(row["energy_statistical_j"]),
+        "Accuracy (type B)": lambda row: _share(row["energy_type_b_j"]),
+        "95 %, together": lambda row: (
+            f"± {_share(row['energy_u95_j'])}" if row["energy_u95_j"] is not None else ""
+        ),
+    }
+    what = "Uncertainty of one run's joules from instruments"
+    caption = f"{what} (medians over runs, share of the energy)"
+    return view.table_of(caption, rows.iter_rows(named=True), columns)
 
 
 def _coverage(found: Results) -> Blocks:
-    return view.table_of(
-        "The meter's coverage of the measured phases",
-        trust.meters(found.suite, found.energy),
-        {
-            "Meter": lambda m: m.source,
-            "Channel": lambda m: words.name_of(m.component),
-            "Phases": lambda m: str(m.phases),
-            "Mean coverage": lambda m: _share(m.mean_coverage),
-            "Worst": lambda m: _share(m.worst_coverage),
-            "Runs with gaps": lambda m: str(len(m.gaps)),
-        },
-        words=2,
-    )
+    columns: Fields[trust.MeterTrust] = {
+        "Meter": lambda m: m.source,
+        "Channel": lambda m: words.name_of(m.component),
+        "Phases": lambda m: str(m.phases),
+        "Mean coverage": lambda m: _share(m.mean_coverage),
+        "Worst": lambda m: _share(m.worst_coverage),
+        "Runs with gaps": lambda m: str(len(m.gaps)),
+    }
+    rows = trust.meters(found.suite, found.energy)
+    return view.table_of("The meter's coverage of the measured phases", rows, columns, words=2)
 
 
 def _uncovered(found: Results) -> Blocks:
@@ -327,20 +282,15 @@ def _uncovered(found: Results) -> Blocks:
         .agg(pl.col("phase").unique(maintain_order=True), pl.col("coverage").min(), "flags")
         .sort("run_id", maintain_order=True)
     )
-    return view.table_of(
-        f"Finished runs of which a meter saw less than {COVERED * 100:g} % of a phase",
-        rows.iter_rows(named=True),
-        {
-            "Run": lambda row: row["run_id"],
-            "Meter": lambda row: row["source"],
-            "Phases, the worst first": lambda row: ", ".join(row["phase"]),
-            "Worst coverage": lambda row: _share(row["coverage"]),
-            "Flags": lambda row: ", ".join(
-                sorted({word for flags in row["flags"] for word in flags.split()})
-            ),
-        },
-        words=3,
-    )
+    columns: Fields[dict[str, Any]] = {
+        "Run": lambda row: row["run_id"],
+        "Meter": lambda row: row["source"],
+        "Phases, the worst first": lambda row: ", ".join(row["phase"]),
+        "Worst coverage": lambda row: _share(row["coverage"]),
+        "Flags": lambda row: ", ".join(sorted(set(" ".join(row["flags"]).split()))),
+    }
+    caption = f"Finished runs of which a meter saw less than {COVERED * 100:g} % of a phase"
+    return view.table_of(caption, rows.iter_rows(named=True), columns, words=3)
 
 
 def _share(value: float | None) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.report.view import Verdict
 from analysis.stats.comparison import Comparison
 from analysis.stats.stats import Estimate, Span
+from contract.command_results import Ratio
 
 NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
@@ -67,6 +69,17 @@ def name_of(identifier: str) -> str:
     return f"{NAMES[workload]} ({VARIANTS.get(variant, variant)})"
 
 
+def count(number: int, noun: str) -> str:
+    """`1 block`, `3 blocks`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def decimals(half_width: float | None, value: float) -> int:
     """Decimals that show two digits of the interval, or three of the value where there is none."""
     scale, digits = (half_width, 2) if half_width else (abs(value), 3)
@@ -111,7 +124,7 @@ def signed(value: Estimate | None, unit: str = "") -> str:
     return f"+{text}" if value is not None and value.mean > 0 and not nought else text
 
 
-def ratio(value: Comparison | None) -> str:
+def ratio(value: Comparison | Ratio | None) -> str:
     """`1.042 [1.013, 1.071]`."""
     if value is None:
         return NOTHING
@@ -152,8 +165,8 @@ def change_of(mid: float | None, low: float | None, high: float | None) -> str:
     return f"{percent(mid, places)} [{', '.join(limits)}]"
 
 
-def change_in(value: Comparison | None) -> str:
-    """As `change_of`, of a comparison."""
+def change_in(value: Comparison | Ratio | None) -> str:
+    """As `change_of`, of a comparison or a ratio."""
     return NOTHING if value is None else change_of(value.ratio, value.low, value.high)
 
 
