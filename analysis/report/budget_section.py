@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from analysis.money import budgets, costs
 from analysis.money.budgets import EVERY, Budgeted
 from analysis.money.payback import PROFILE
 from analysis.report import view, words
 from analysis.report.tables import judged_component
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
 from analysis.stats.budget import SCATTER, Budget, Row
 from analysis.stats.contrasts import working
 from analysis.stats.results import Results
@@ -18,7 +19,6 @@ from analysis.stats.stats import Span
 from analysis.suite.assumptions import PAPER_WORKLOAD
 from instrumentation.accuracy import NOT_STATED
 
-TITLE = "Uncertainty budget"
 TERMS = {
     SCATTER: "scatter between blocks",
     "power_factor": "power factor",
@@ -81,54 +81,45 @@ def _named(found: Results) -> set[str | None]:
 
 
 def _summary(found: Results, headline: Sequence[Budgeted]) -> Blocks:
-    return view.table_of(
-        "The headline figures with both types of uncertainty",
-        [(_of(found, one), one.budget) for one in headline],
-        {
-            "Figure": lambda of: of[1].figure.capitalize(),
-            "Of": lambda of: of[0],
-            "Value": lambda of: _value(of[1], of[1].value),
-            "Type A": lambda of: _bare(of[1], of[1].of_type("A")),
-            "Type B": lambda of: _bare(of[1], of[1].of_type("B")),
-            "Combined": lambda of: _bare(of[1], of[1].combined),
-            "Degrees of freedom": lambda of: _freedom(of[1]),
-            "Coverage factor": lambda of: words.number(of[1].factor, 2),
-            "95 % interval": lambda of: _interval(of[1]),
-            "Complete": lambda of: "no" if of[1].missing else "yes",
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
-    )
+    rows = [(_of(found, one), one.budget) for one in headline]
+    columns: Fields[tuple[str, Budget]] = {
+        "Figure": lambda of: of[1].figure.capitalize(),
+        "Of": lambda of: of[0],
+        "Value": lambda of: _value(of[1], of[1].value),
+        "Type A": lambda of: _bare(of[1], of[1].of_type("A")),
+        "Type B": lambda of: _bare(of[1], of[1].of_type("B")),
+        "Combined": lambda of: _bare(of[1], of[1].combined),
+        "Degrees of freedom": lambda of: _freedom(of[1]),
+        "Coverage factor": lambda of: words.number(of[1].factor, 2),
+        "95 % interval": lambda of: _interval(of[1]),
+        "Complete": lambda of: "no" if of[1].missing else "yes",
+    }
+    caption = "The headline figures with both types of uncertainty"
+    return view.table_of(caption, rows, columns, words=2, origin=found.origin, group=True)
 
 
 def _remarks(found: Results, headline: Sequence[Budgeted]) -> list[str]:
     """Which budgets are incomplete, and which ratios the meter's error leaves open."""
-    said = []
     lacking: dict[str, dict[str, None]] = {}
     for one in headline:
         for term in one.budget.missing:
             if term != SCATTER:
                 lacking.setdefault(term, {})[one.budget.figure] = None
-    said += [
+    said = [
         f"Incomplete: no limit is stated for the instrument's {named(term)}, so that the "
         f"uncertainty of these is larger by an unknown amount: {', '.join(figures)}."
         for term, figures in lacking.items()
     ]
     for one in headline:
         b = one.budget
-        alone = _scatter_only(b).interval
-        if b.log and _excludes_one(alone) and not _excludes_one(b.interval):
+        of_a = tuple(row for row in b.rows if row.evaluation == "A")
+        scatter = replace(b, rows=of_a, carried=None)
+        if b.log and _excludes_one(scatter.interval) and not _excludes_one(b.interval):
             said.append(
                 f"{_of(found, one)}: the interval of the scatter alone does not hold 1, with the "
                 "instrument's error it does. That error could explain the change."
             )
     return said
-
-
-def _scatter_only(b: Budget) -> Budget:
-    rows = tuple(row for row in b.rows if row.evaluation == "A")
-    return Budget(b.figure, b.unit, b.value, rows, b.log, b.any_look)
 
 
 def _excludes_one(span: Span) -> bool:
@@ -137,29 +128,27 @@ def _excludes_one(span: Span) -> bool:
 
 def _terms(found: Results, one: Budgeted) -> Blocks:
     b = one.budget
-    return view.table_of(
+    columns: Fields[Row] = {
+        "Term": lambda row: named(row.term),
+        "Type": lambda row: row.evaluation,
+        "Distribution": lambda row: row.distribution,
+        "Half-width": lambda row: limit_of(row.half_width, row.unit),
+        "Divisor": lambda row: words.number(row.divisor, 3),
+        "Standard uncertainty": lambda row: limit_of(row.standard, row.unit),
+        "Sensitivity": lambda row: _sensitivities(row, b),
+        "Correlation": lambda row: (
+            words.given(row.correlation) if len(row.sensitivities) > 1 else words.NOTHING
+        ),
+        "Contribution": lambda row: (
+            NOT_STATED if row.contribution is None else _standard(b, row.contribution)
+        ),
+        "Share of variance": lambda row: _share(b.share(row)),
+    }
+    caption = (
         f"{b.figure.capitalize()}, {_of(found, one)}: {_value(b, b.value)} ({_interval(b)}); "
-        f"combined {_standard(b, b.combined)} × {words.number(b.factor, 2)}",
-        b.rows,
-        {
-            "Term": lambda row: named(row.term),
-            "Type": lambda row: row.evaluation,
-            "Distribution": lambda row: row.distribution,
-            "Half-width": lambda row: limit_of(row.half_width, row.unit),
-            "Divisor": lambda row: words.number(row.divisor, 3),
-            "Standard uncertainty": lambda row: limit_of(row.standard, row.unit),
-            "Sensitivity": lambda row: _sensitivities(row, b),
-            "Correlation": lambda row: (
-                words.given(row.correlation) if len(row.sensitivities) > 1 else words.NOTHING
-            ),
-            "Contribution": lambda row: (
-                NOT_STATED if row.contribution is None else _standard(b, row.contribution)
-            ),
-            "Share of variance": lambda row: _share(b.share(row)),
-        },
-        words=3,
-        origin=found.origin,
+        f"combined {_standard(b, b.combined)} × {words.number(b.factor, 2)}"
     )
+    return view.table_of(caption, b.rows, columns, words=3, origin=found.origin)
 
 
 def _stated(headline: Sequence[Budgeted]) -> Blocks:
@@ -167,12 +156,8 @@ def _stated(headline: Sequence[Budgeted]) -> Blocks:
     stated = dict.fromkeys(
         (row.term, row.stated) for one in headline for row in one.budget.rows if row.stated
     )
-    return view.table(
-        "Who states the instrument's terms",
-        ["Term", "Stated by"],
-        [[named(term), str(source)] for term, source in stated],
-        words=2,
-    )
+    rows = [[named(term), str(source)] for term, source in stated]
+    return view.table("Who states the instrument's terms", ["Term", "Stated by"], rows, words=2)
 
 
 def _of(found: Results, one: Budgeted) -> str:

@@ -25,19 +25,12 @@ from analysis.report import (
 from analysis.report.figures import forest
 from analysis.report.tables import columns, headline_rows, judged_component
 from analysis.report.texts import catalogue, say
-from analysis.report.view import Blocks, Link, Meaning, Page, Section, Terms
+from analysis.report.view import Blocks, Link, Page, Section, Terms
 from analysis.stats.results import Results
 from analysis.stats.steadiness import Steadiness, steadiness
 from instrumentation.sources.zones import not_counted
 
-HEADLINE = (
-    "Workload",
-    "Configuration",
-    "System (J)",
-    "Drive (J)",
-    "CPU (J)",
-    "RAM (J)",
-)
+HEADLINE = ("Workload", "Configuration", "System (J)", "Drive (J)", "CPU (J)", "RAM (J)")
 # What the reader of its column has to know (docs/metrology.md).
 PYRAPL_KEY = (
     "pyRAPL's columns are the same counters once more, by a library that does not follow a counter "
@@ -69,32 +62,25 @@ class Report:
 
     def page(self) -> Page:
         """The whole page."""
-        units = workload_section.units_section(self.found)
-        money = money_section.money_section(self.found)
-        budget = budget_section.budget_section(self.found)
-        published = published_section.published_section(self.found)
-        below = (
-            _section("figures", self.figures()),
-            _section("workloads", self.workloads()),
-            _section("units", units),
-            _section("money", money),
-            *[Section(budget_section.TITLE, "budget", budget, say("section.budget.short"))]
-            * bool(budget),
-            _section("published", published),
-            _section("steadiness", self.steadiness()),
-            _section("trust", self.trust()),
-            _section("provenance", provenance.provenance_section(self.found)),
-            _section("terms", terms()),
+        found = self.found
+        below = _sections(
+            figures=self.figures(),
+            workloads=self.workloads(),
+            units=workload_section.units_section(found),
+            money=money_section.money_section(found),
+            budget=budget_section.budget_section(found) or None,
+            published=published_section.published_section(found),
+            steadiness=self.steadiness(),
+            trust=self.trust(),
+            provenance=provenance.provenance_section(found),
+            terms=terms(),
         )
-        first = _section("answer", self.answer() + view.index(below))
-        asked = questions_section.questions_section(self.found)
-        questions = [_section("questions", asked)] * bool(asked)
-        return Page(
-            say("page.title", suite=self.found.suite.suite_id),
-            say("page.heading"),
-            self.head(),
-            (first, *questions, *below),
+        above = _sections(
+            answer=self.answer() + view.index(below),
+            questions=questions_section.questions_section(found) or None,
         )
+        title = say("page.title", suite=found.suite.suite_id)
+        return Page(title, say("page.heading"), self.head(), above + below)
 
     def head(self) -> Blocks:
         """Which suite this is, and the banner where figures are not measured."""
@@ -129,14 +115,10 @@ class Report:
         page += questions_section.contrasts_section(found)
         shown = columns(found.summary)
         by_pyrapl = [f"{words.name_of(name)} (J)" for name in shown[len(HEADLINE) - 2 :]]
-        page += view.table(
-            "Energy of one run without its tail: mean ± 95 % interval (Student t over blocks)",
-            [*HEADLINE, *by_pyrapl, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"],
-            headline_rows(found, shown),
-            words=2,
-            origin=found.origin,
-            group=True,
-        )
+        caption = "Energy of one run without its tail: mean ± 95 % interval (Student t over blocks)"
+        heads = [*HEADLINE, *by_pyrapl, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
+        rows = headline_rows(found, shown)
+        page += view.table(caption, heads, rows, words=2, origin=found.origin, group=True)
         page += other_sources.section(found)
         first = found.suite.label(found.suite.baseline or "")
         of_disks = f"; of a disk without encryption against {first}" * found.suite.by_disk
@@ -180,17 +162,19 @@ class Report:
         return trust_section.trust_section(self.found, self.twice)
 
 
-def _section(name: str, blocks: Blocks) -> Section:
-    """A section with its title, and its name in the index, from the catalogue."""
-    short = catalogue().texts.get(f"section.{name}.short", "")
-    return Section(say(f"section.{name}"), name, blocks, short)
+def _sections(**shown: Blocks | None) -> tuple[Section, ...]:
+    """By name, None left out; titles, and what the index calls them, are the catalogue's."""
+    short = catalogue().texts
+    return tuple(
+        Section(say(f"section.{name}"), name, blocks, short.get(f"section.{name}.short", ""))
+        for name, blocks in shown.items()
+        if blocks is not None
+    )
 
 
 def terms() -> Blocks:
     """The terms explained."""
-    found = catalogue()
-    meanings = tuple(Meaning(term.name, term.anchor, term.text) for term in found.terms)
-    return (Terms(meanings, found.say("term.close")),)
+    return (Terms(catalogue().terms, say("term.close")),)
 
 
 def _memory(found: Results) -> str:

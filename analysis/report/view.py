@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from analysis.report.texts import say
+from analysis.report.texts import Term, say
 
 if TYPE_CHECKING:  # slow to import, and not every use of a page's words draws
     from matplotlib.figure import Figure
@@ -228,19 +228,11 @@ class Trace(Picture):
     curves: str
 
 
-class Meaning(NamedTuple):
-    """A term with the id of its explanation, and what it means."""
-
-    name: str
-    anchor: str
-    text: str
-
-
 @dataclass(frozen=True)
 class Terms(Block):
     """The terms explained; where they first appear on the page they lead here."""
 
-    meanings: tuple[Meaning, ...]
+    terms: tuple[Term, ...]
     close: str
 
 
@@ -337,11 +329,6 @@ def note(title: str, inside: Blocks, kind: str) -> Blocks:
 def folded(summary: str, inside: Blocks, screen_only: bool = False) -> Blocks:
     """A fold, if there is anything in it."""
     return (Folded(summary, inside, screen_only),) if inside else ()
-
-
-def preformatted(text: str) -> Blocks:
-    """One text as it stands."""
-    return (Preformatted(text),)
 
 
 def table(
