@@ -38,41 +38,35 @@ def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
 
     Where no meter saw the system, ratio and verdict are those of the first component there is.
     """
-    rows = []
-    judged = judged_component(found.summary, components)
-    for workload in found.suite.workloads:
-        for configuration in found.suite.configurations:
-            if (workload, configuration) not in found.suite.planned:
-                continue
-            part = found.summary.filter(
-                (pl.col("workload") == workload) & (pl.col("configuration") == configuration)
-            )
-            if part.is_empty():
-                rows.append(
-                    [words.name_of(workload), found.suite.label(configuration)]
-                    + [words.NOTHING] * (len(components) + 1)
-                    + ["0", _why_none(found, workload), ""]
-                )
-                continue
-            by = {row["component"]: row for row in part.iter_rows(named=True)}
-            lead = by.get(judged) or next(iter(by.values()))
-            rows.append(
-                [
-                    words.name_of(workload),
-                    found.suite.label(configuration),
-                    *(words.plus_minus(energy_of(by.get(c))) for c in components),
-                    words.number(lead["mean_s"]),
-                    str(lead["n"]),
-                    "1" if configuration == found.suite.baseline else _ratio(by.get(judged)),
-                    verdict_of(by.get(judged)),
-                ]
-            )
-    return rows
+    return [
+        _headline(found, workload, configuration, components)
+        for workload in found.suite.workloads
+        for configuration in found.suite.configurations
+        if (workload, configuration) in found.suite.planned
+    ]
 
 
-def _why_none(found: Results, workload: str) -> str:
-    skipped = any(run.workload == workload for run in found.suite.skipped)
-    return "skipped" if skipped else "no finished run"
+def _headline(
+    found: Results, workload: str, configuration: str, components: Sequence[str]
+) -> list[str]:
+    """One row of `headline_rows`."""
+    names = [words.name_of(workload), found.suite.label(configuration)]
+    rows = found.summary.filter(workload=workload, configuration=configuration).rows(named=True)
+    if not rows:
+        skipped = any(run.workload == workload for run in found.suite.skipped)
+        why = "skipped" if skipped else "no finished run"
+        return [*names, *[words.NOTHING] * (len(components) + 1), "0", why, ""]
+    by = {row["component"]: row for row in rows}
+    judged = by.get(judged_component(found.summary, components))
+    lead = judged or rows[0]
+    return [
+        *names,
+        *(words.plus_minus(energy_of(by.get(c))) for c in components),
+        words.number(lead["mean_s"]),
+        str(lead["n"]),
+        "1" if configuration == found.suite.baseline else _ratio(judged),
+        verdict_of(judged),
+    ]
 
 
 def headline(found: Results) -> Table:
@@ -171,16 +165,11 @@ def overall_picture(found: Results) -> Blocks:
 
 
 def _cells(found: Results, component: str) -> dict[tuple[str, str], MatrixCell]:
-    rows = found.summary.filter(
-        (pl.col("component") == component)
-        & (pl.col("configuration") != (found.suite.baseline or ""))
-        & pl.col("ratio").is_not_null()
-    )
     return {
         (r["workload"], r["configuration"]): _cell(
             (r["ratio"], r["ratio_low"], r["ratio_high"]), str(r["verdict"]), yet(r), r["n"]
         )
-        for r in rows.iter_rows(named=True)
+        for r in forest.compared(found.summary, found.suite, component).iter_rows(named=True)
     }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import matplotlib as mpl
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -82,8 +81,10 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
         return None
     shown = rows.filter(pl.col("component").is_in(panels))
     upright = max(map(len, found.values())) <= UPRIGHT
-    with mpl.rc_context({**style.RC, "axes.grid.axis": "y" if upright else "x"}):
-        figure = _upright(plot, found, suite) if upright else _lying(plot, found, suite)
+    there = {bar.configuration for bars in found.values() for bar in bars}
+    size_in = (5.4, 3.3) if upright else (7.2, 1.1 + 0.23 * len(there))
+    with style.drawing(*size_in, grid="y" if upright else "x") as figure:
+        (_upright if upright else _lying)(figure, plot, found, suite)
         style.titled(figure, plot.title, records.joint(shown["origin"].unique()))
     return figure
 
@@ -105,12 +106,11 @@ def _bars_of(plot: Plot, energy: pl.DataFrame, suite: Suite, component: str) -> 
     return bars
 
 
-def _upright(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure:
+def _upright(figure: Figure, plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> None:
     """Groups by component beside each other; the whole system has a scale of its own."""
     looks = style.palette(suite)
     groups = [[c for c in found if c != SYSTEM], [c for c in found if c == SYSTEM]]
     groups = [group for group in groups if group]
-    figure = Figure(figsize=(5.4, 3.3), layout="constrained")
     widths = [max(1.0, len(group)) for group in groups]
     axes = figure.subplots(1, len(groups), squeeze=False, width_ratios=widths)[0]
     seen: dict[str, BarContainer] = {}
@@ -134,15 +134,13 @@ def _upright(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure
     figure.legend(
         [bar[0] for bar in seen.values()], labels, loc="outside lower center", ncols=columns
     )
-    return figure
 
 
-def _lying(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure:
+def _lying(figure: Figure, plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> None:
     """A row a configuration, named at its left, a panel a component."""
     looks = style.palette(suite)
     there = {bar.configuration for bars in found.values() for bar in bars}
     names = [name for name in suite.configurations if name in there]
-    figure = Figure(figsize=(7.2, 1.1 + 0.23 * len(names)), layout="constrained")
     axes: Sequence[Axes] = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
     for axis, (component, bars) in zip(axes, found.items(), strict=True):
         placed = [(bar, float(names.index(bar.configuration)), 0.8) for bar in bars]
@@ -158,7 +156,6 @@ def _lying(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure:
     axes[0].invert_yaxis()
     for axis in axes:
         axis.tick_params(axis="y", length=0)
-    return figure
 
 
 def _bar(axis: Axes, placed: Placed, look: style.Look, upright: bool) -> BarContainer:

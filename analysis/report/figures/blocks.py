@@ -62,8 +62,7 @@ def draw(
         axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         last = max(block for values in by.values() for block in values) + 1
         axes[-1].set_xlim(1 - 0.02 * last, last + 0.02 * last)
-        handles, labels = _legend(list(axes))
-        figure.legend(handles, labels, loc="outside right upper", fontsize=7.5)
+        figure.legend(*_legend(list(axes)), loc="outside right upper", fontsize=7.5)
         title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
         style.titled(figure, title, records.joint(here["origin"].unique()))
     return figure

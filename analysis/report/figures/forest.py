@@ -67,16 +67,21 @@ class Layout:
         return len(groups) + sum(each)
 
 
+def compared(summary: pl.DataFrame, suite: Suite, component: str) -> pl.DataFrame:
+    """The rows of one component that have a ratio to the baseline."""
+    return summary.filter(
+        (pl.col("component") == component)
+        & (pl.col("configuration") != (suite.baseline or ""))
+        & pl.col("ratio").is_not_null()
+    )
+
+
 def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
     """Change of joules against the baseline, a line a workload × configuration.
 
     As many pictures as are needed, all with the same scale; none where there is no ratio.
     """
-    rows = summary.filter(
-        (pl.col("component") == component)
-        & (pl.col("configuration") != (suite.baseline or ""))
-        & pl.col("ratio").is_not_null()
-    )
+    rows = compared(summary, suite, component)
     looks = style.palette(suite)
     rank = {name: i for i, name in enumerate(suite.configurations)}
 
@@ -103,15 +108,13 @@ def draw_overall(
 ) -> Figure | None:
     """Each configuration over all workloads, on one small picture; None without any comparison."""
     looks = style.palette(suite)
-
-    def entry(name: str, c: Comparison) -> Entry:
-        look = looks[name].colour, looks[name].marker
-        hollow = c.verdict == "inconclusive"
-        return Entry(suite.label(name), (Line((c.ratio, c.low, c.high), look, hollow),))
-
+    entries = [
+        Entry(suite.label(name), (_line(c, (looks[name].colour, looks[name].marker)),))
+        for name, c in compared.items()
+    ]
     baseline = suite.label(suite.baseline or "")
     layout = Layout(most=40, line_in=0.3, around_in=0.85, free=0, top=0.4, width_in=4.5)
-    groups = [("", [entry(name, c) for name, c in compared.items()])]
+    groups = [("", entries)]
     texts = f"Energy against {baseline}", f"{words.name_of(component)} against {baseline} (%)"
     return next(iter(_sheets(groups, layout, suite.margin, texts, origin)), None)
 
@@ -119,18 +122,13 @@ def draw_overall(
 def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Figure]:
     """The effect on every host and their mean, by heading; none where nothing compares."""
 
-    def line(c: Comparison | None, look: tuple[str, str], remark: str | None) -> Line | None:
-        if c is None:
-            return None
-        return Line((c.ratio, c.low, c.high), look, c.verdict == "inconclusive", remark)
-
     def entry(effect: Effect) -> Entry:
         each = [
-            line(effect.by_host.get(name), host_look(number), None)
+            _line(effect.by_host.get(name), host_look(number), None)
             for number, name in enumerate(found.names)
         ]
         sign = {"differ": "  ≠", "alike": "  ≈"}.get(effect.hosts, "  ?")
-        mean = line(effect.these, (style.INK, MEAN), sign)
+        mean = _line(effect.these, (style.INK, MEAN), sign)
         return Entry(found.first.label(effect.other), (*each, mean))
 
     groups = [(name, [entry(effect) for effect in of]) for name, of in by_name.items()]
@@ -139,6 +137,12 @@ def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
     legend = list(_hosts_legend(found.names))
     layout = Layout(most=60, line_in=0.135, around_in=1.3, free=1, top=-0.9, legend=legend)
     return _sheets(groups, layout, found.margin, texts, found.origin)
+
+
+def _line(c: Comparison | None, look: tuple[str, str], remark: str | None = "") -> Line | None:
+    if c is None:
+        return None
+    return Line((c.ratio, c.low, c.high), look, c.verdict == "inconclusive", remark)
 
 
 def host_look(number: int) -> tuple[str, str]:

@@ -52,8 +52,7 @@ def draw(
             axis.tick_params(labelbottom=True)
             axis.set_xlabel("Years since the purchase")
         style.titled(figure, "Electricity saved, less the drive's extra price", origin)
-        handles, names = axes[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=2)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
@@ -61,8 +60,8 @@ def _end(paybacks: Sequence[Payback], assumptions: Assumptions) -> float:
     """Beyond the disk's life, and beyond the payback where that is not too far away."""
     life = assumptions.life_years
     spans = [repaid_after_years(p.saving_per_year, assumptions) for p in paybacks]
-    seen = [s.mid for s in spans if s is not None and s.mid <= FAR * life]
-    return max(BEYOND_LIFE * life, *(1.15 * year for year in seen)) if seen else BEYOND_LIFE * life
+    seen = [1.15 * s.mid for s in spans if s is not None and s.mid <= FAR * life]
+    return max([BEYOND_LIFE * life, *seen])
 
 
 def _panel(axis: Axes, payback: Payback, a: Assumptions, years: np.ndarray) -> None:
