@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analysis.money import costs, sensitivity
+from analysis.money.costs import Battery
 from analysis.money.payback import Payback
 from analysis.report import payback_text, view, words
 from analysis.report.figures import payback_curve, tornado
-from analysis.report.view import Blocks
+from analysis.report.payback_text import chance, name_of, price, saved, span
+from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.suite import records
@@ -33,81 +35,52 @@ ON_THE_DRIVE = (
 def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """What is saved, when the drive is repaid, what it is worth, and the carbon where known."""
     worst = records.joint(p.origin for p in paybacks)
-
-    def table(caption: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Blocks:
-        rows = [
-            [payback_text.name_of(p, a), found.suite.label(p.against), *own]
-            for p, own in zip(paybacks, cells, strict=True)
-        ]
-        first = ["Workload", "Against"]
-        return view.table(caption, [*first, *headers], rows, words=2, origin=worst, group=True)
-
-    page = table(
-        "What the self-encrypting drive saves beside software encryption",
-        ["Saving a run (J)", f"A year ({a.currency})", "A GB of work (J)", "Meter may be off by"],
-        [_saved(p) for p in paybacks],
-    )
-    page += table(
-        "Until the drive is repaid (95 % intervals)",
-        [
-            f"Years, with {words.given(a.discount_rate * 100)} % interest",
-            "Hours of work, without",
-            "Runs, without",
-        ],
-        [_repaid(p) for p in paybacks],
-    )
-    page += table(
-        f"What the drive is worth in its {words.given(a.life_years)} years (95 % intervals)",
-        [
-            f"Break-even extra price ({a.currency})",
-            f"Break-even electricity ({a.currency}/kWh)",
-            f"Net present value ({a.currency})",
-            "Probability of payback",
-        ],
-        [_worth(p, a) for p in paybacks],
-    )
+    life, unit = words.given(a.life_years), a.currency
+    no_unit = replace(a, currency="")
+    first: Fields[Payback] = {
+        "Workload": lambda p: name_of(p, a),
+        "Against": lambda p: found.suite.label(p.against),
+    }
+    shown: dict[str, Fields[Payback]] = {
+        "What the self-encrypting drive saves beside software encryption": {
+            "Saving a run (J)": lambda p: saved(p.whole_saving_j),
+            f"A year ({unit})": lambda p: span(p.saving_per_year),
+            "A GB of work (J)": lambda p: saved(p.saving_per_gb_j),
+            "Meter may be off by": _meter,
+        },
+        "Until the drive is repaid (95 % intervals)": {
+            f"Years, with {words.given(a.discount_rate * 100)} % interest": _years,
+            "Hours of work, without": lambda p: words.span(p.hours),
+            "Runs, without": lambda p: words.span(p.runs),
+        },
+        f"What the drive is worth in its {life} years (95 % intervals)": {
+            f"Break-even extra price ({unit})": lambda p: span(p.break_even_price),
+            f"Break-even electricity ({unit}/kWh)": lambda p: span(p.break_even_electricity),
+            f"Net present value ({unit})": lambda p: price(p.net_present_value, no_unit),
+            "Probability of payback": lambda p: chance(p.probability),
+        },
+    }
     if a.grid_g_co2_per_kwh is not None:
-        page += table(
-            f"CO₂ avoided on a grid of {words.given(a.grid_g_co2_per_kwh)} g/kWh; making the drive "
-            "is not counted",
-            ["A year (kg)", f"In {words.given(a.life_years)} years (kg)"],
-            [_carbon(p) for p in paybacks],
-        )
-    return page
+        grid = f"a grid of {words.given(a.grid_g_co2_per_kwh)} g/kWh"
+        shown[f"CO₂ avoided on {grid}; making the drive is not counted"] = {
+            "A year (kg)": lambda p: span(p.co2_kg_per_year),
+            f"In {life} years (kg)": lambda p: span(p.co2_kg_in_life),
+        }
+    return view.join(
+        view.table_of(caption, paybacks, {**first, **own}, words=2, origin=worst, group=True)
+        for caption, own in shown.items()
+    )
 
 
-def _saved(p: Payback) -> list[str]:
+def _meter(p: Payback) -> str:
     share = p.meter_share
-    return [
-        payback_text.saved(p.whole_saving_j),
-        payback_text.span(p.saving_per_year),
-        words.NOTHING if p.saving_per_gb_j is None else payback_text.saved(p.saving_per_gb_j),
-        words.NOTHING if share is None else f"± {words.rounded(share * 100)} %",
-    ]
+    return words.NOTHING if share is None else f"± {words.rounded(share * 100)} %"
 
 
-def _repaid(p: Payback) -> list[str]:
-    if p.runs is None or p.hours is None:
-        return [NOT_SHOWN, words.NOTHING, words.NOTHING]
-    years = "never" if p.years is None else words.span(p.years)
-    return [years, words.span(p.hours), words.span(p.runs)]
-
-
-def _worth(p: Payback, a: Assumptions) -> list[str]:
-    electricity = p.break_even_electricity
-    return [
-        payback_text.span(p.break_even_price),
-        words.NOTHING if electricity is None else payback_text.span(electricity),
-        payback_text.price(p.net_present_value, replace(a, currency="")),
-        words.NOTHING if p.probability is None else payback_text.chance(p.probability),
-    ]
-
-
-def _carbon(p: Payback) -> list[str]:
-    return [
-        words.NOTHING if span is None else payback_text.span(span)
-        for span in (p.co2_kg_per_year, p.co2_kg_in_life)
-    ]
+def _years(p: Payback) -> str:
+    if not p.demonstrated:
+        return NOT_SHOWN
+    return "never" if p.years is None else words.span(p.years)
 
 
 MANY = 24  # lines of a table: more of them open only when asked for
@@ -156,8 +129,7 @@ def _declared(a: Assumptions) -> Blocks:
 def _decision(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """The answer in sentences that stand by themselves."""
     page = view.paragraph(payback_text.money_sentence(found), "answer")
-    lacking = payback_text.profile_lacking(found)
-    if lacking:
+    if lacking := payback_text.profile_lacking(found):
         page += view.paragraph(lacking)
     headline = costs.headline_payback(paybacks)
     if headline is not None:
@@ -182,8 +154,8 @@ def _lines(
         notes += f" {ON_THE_DRIVE}"
     page = tables(found, a, first) + view.paragraph(notes, "key")
     if apart:
-        by_itself = tables(found, a, others)
-        page += view.folded(f"Each workload by itself, {len(others)} lines", by_itself)
+        by_itself = f"Each workload by itself, {len(others)} lines"
+        page += view.folded(by_itself, tables(found, a, others))
     return page
 
 
@@ -194,13 +166,14 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Bl
         return ()
     label = found.suite.label
     shown = [p for p in paybacks if p.workload == headline.workload]
+    worst = records.joint(p.origin for p in shown)
     labels = {p.against: label(p.against) for p in shown}
     work = payback_text.work(headline, a)
     page = view.picture(
-        payback_curve.draw(shown, a, labels, records.joint(p.origin for p in shown)),
+        payback_curve.draw(shown, a, labels, worst),
         f"Electricity saved so far, with {words.given(a.discount_rate * 100)} % interest a year, "
         f"less the drive's extra price, at {work}. The drive is repaid where the line crosses 0.",
-        records.joint(p.origin for p in shown),
+        worst,
     )
     swings = sensitivity.swings(headline, a)
     page += view.picture(
@@ -216,22 +189,15 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Bl
 
 def _batteries(found: Results, a: Assumptions) -> Blocks:
     batteries = costs.batteries(found.suite, found.energy)
-    held = view.table(
-        f"Runs on a battery of {words.given(a.battery_wh)} Wh",
-        ["Workload", "Configuration", "Energy a run (J)", "Runs (95 % interval)"],
-        [
-            [
-                words.name_of(b.workload),
-                found.suite.label(b.configuration),
-                words.plus_minus(b.energy_j),
-                payback_text.span(b.runs),
-            ]
-            for b in batteries
-        ],
-        words=2,
-        origin=records.joint(b.origin for b in batteries),
-        group=True,
-    )
+    columns: Fields[Battery] = {
+        "Workload": lambda b: words.name_of(b.workload),
+        "Configuration": lambda b: found.suite.label(b.configuration),
+        "Energy a run (J)": lambda b: words.plus_minus(b.energy_j),
+        "Runs (95 % interval)": lambda b: span(b.runs),
+    }
+    caption = f"Runs on a battery of {words.given(a.battery_wh)} Wh"
+    worst = records.joint(b.origin for b in batteries)
+    held = view.table_of(caption, batteries, columns, words=2, origin=worst, group=True)
     if len(batteries) <= MANY:
         return held
     return view.folded(f"Runs on a battery, {len(batteries)} lines", held)

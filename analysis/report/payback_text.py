@@ -51,10 +51,10 @@ def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -
             f"The drive does not pay for itself: {repaid} {_amount(payback, a)} {interest} a year "
             "is more than it saves."
         )
+    verdict, within = _judged(payback.years, a.life_years)
     return (
-        f"{_verdict(payback.years, a.life_years)}: {repaid} {_amount(payback, a)} that is "
-        f"{words.span(payback.years, 'years')} with {interest}, "
-        f"{_within(payback.years, a.life_years)} its {life}."
+        f"{verdict}: {repaid} {_amount(payback, a)} that is "
+        f"{words.span(payback.years, 'years')} with {interest}, {within} its {life}."
     )
 
 
@@ -106,23 +106,24 @@ def _after_work(payback: Payback) -> str:
     other = payback.otherwise
     if other is None:
         return f"{rule}; the suite did not measure it at rest, so that nothing is said of another."
-    saves = f"a run saves {saved(other.whole_saving_j)} J"
-    if payback.workload == PROFILE:
-        saves = f"a day saves {saved(other.whole_saving_j)} J"
+    saves = f"{_each(payback)} saves {saved(other.whole_saving_j)} J"
     repaid = "is not demonstrated"
     if other.demonstrated:
         repaid = "never comes" if other.years is None else f"takes {words.span(other.years)} years"
     return f"{rule}. For one that {AFTER_WORK[other.after_work]} {saves}, and payback {repaid}."
 
 
+def _each(payback: Payback) -> str:
+    return "a day" if payback.workload == PROFILE else "a run"
+
+
 def _tail(payback: Payback) -> str:
-    of = "a day" if payback.workload == PROFILE else "a run"
     if abs(payback.tail_j) < LITTLE * abs(payback.saving_j.mean):
         share = f"below {LITTLE * 100:g} % of the saving"
         return f"Delayed writes after the work's end are counted: {share}."
     return (
         f"Delayed writes after the work's end are counted: {words.rounded(payback.tail_j)} J of "
-        f"the saving. Without them {of} saves "
+        f"the saving. Without them {_each(payback)} saves "
         f"{words.rounded(payback.saving_j.mean - payback.tail_j)} J."
     )
 
@@ -130,11 +131,10 @@ def _tail(payback: Payback) -> str:
 def profile_lacking(found: Results) -> str:
     """Why there is no line for a declared duty profile; empty where there is one."""
     suite = found.suite
-    if suite.assumptions is None or not suite.assumptions.duty:
+    a = suite.assumptions
+    if a is None or not a.duty or costs.profiles(suite, found.energy):
         return ""
-    if costs.profiles(suite, found.energy):
-        return ""
-    missing = [name for name in suite.assumptions.profile if name not in suite.workloads]
+    missing = [name for name in a.profile if name not in suite.workloads]
     if missing:
         names = " and ".join(f"“{words.name_of(name)}”" for name in missing)
         return (
@@ -149,7 +149,7 @@ def work(payback: Payback, assumptions: Assumptions) -> str:
     if payback.workload != PROFILE:
         return f"{_runs(payback.runs_per_day, payback.workload)} a day"
     each = [_runs(count, name) for name, count in assumptions.profile.items()]
-    return f"{', '.join(each[:-1])} and {each[-1]} a day"
+    return f"{words.listed(each)} a day"
 
 
 def name_of(payback: Payback, assumptions: Assumptions) -> str:
@@ -166,9 +166,9 @@ def money(value: float, assumptions: Assumptions) -> str:
     return f"{words.given(value)} {assumptions.currency}".rstrip()
 
 
-def span(value: Span, unit: str = "") -> str:
+def span(value: Span | None, unit: str = "") -> str:
     """`0.021 (0.018 to 0.024) USD`; says so where there is no interval."""
-    if value.low is None and value.high is None:
+    if value is not None and value.low is None and value.high is None:
         return f"{f'{words.rounded(value.mid)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
     return words.span(value, unit)
 
@@ -186,8 +186,10 @@ def price(value: Span, assumptions: Assumptions) -> str:
     return f"{mid} ({low} to {high}) {unit}".rstrip()
 
 
-def saved(value: Estimate) -> str:
+def saved(value: Estimate | None) -> str:
     """A saving in J with its interval; no more than three digits of what is large."""
+    if value is None:
+        return words.NOTHING
     if value.half_width is None:
         return f"{words.plus_minus(value)} ({words.NO_INTERVAL})"
     if value.half_width < 1000:
@@ -200,8 +202,10 @@ def times(count: float) -> str:
     return words.number(count, 0) if count == int(count) else words.given(count)
 
 
-def chance(probability: float) -> str:
+def chance(probability: float | None) -> str:
     """A probability in per cent; never 0 or 100, which no measurement shows."""
+    if probability is None:
+        return words.NOTHING
     if probability < 0.001:
         return "below 0.1 %"
     if probability > 0.999:
@@ -253,18 +257,13 @@ def _why_not(payback: Payback, assumptions: Assumptions, life: str) -> str:
     return f"an interval that holds 0; even at its upper end {worth}"
 
 
-def _within(years: Span, life_years: float) -> str:
+def _judged(years: Span, life_years: float) -> tuple[str, str]:
+    """Whether the drive is repaid in its life, and how the time stands to that life."""
     if years.high is not None and years.high <= life_years:
-        return "within"
-    return "longer than" if years.low is None or years.low > life_years else "perhaps longer than"
-
-
-def _verdict(years: Span, life_years: float) -> str:
-    return {
-        "within": "The drive pays for itself",
-        "longer than": "The drive does not pay for itself",
-        "perhaps longer than": "Whether the drive pays for itself in its life is open",
-    }[_within(years, life_years)]
+        return "The drive pays for itself", "within"
+    if years.low is None or years.low > life_years:
+        return "The drive does not pay for itself", "longer than"
+    return "Whether the drive pays for itself in its life is open", "perhaps longer than"
 
 
 def _lacking(found: Results) -> str:
