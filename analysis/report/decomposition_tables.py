@@ -6,9 +6,9 @@ import polars as pl
 
 from analysis.report import view, words
 from analysis.report.tables import COMPONENTS
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
 from analysis.stats.contrasts import IDLE
-from analysis.stats.decomposition import Decomposition, decompose, idle_share, tail
+from analysis.stats.decomposition import Decomposition, IdleShare, decompose, idle_share, tail
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import joint_origin
@@ -35,20 +35,18 @@ AGAINST = {  # by whether it takes longer, and whether it takes more joules
 def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Blocks:
     """Sentences on race to sleep, the split of each difference, and rest and tail."""
     splits = _splits(found, energy, workload, component)
-    page = view.bullets(sentences(found, splits))
-    page += view.table_of(
-        f"{words.name_of(workload)}: is it time or power? Difference to "
-        f"{found.suite.base_label} in the {words.name_of(component)}'s "
-        "energy a run",
-        splits,
-        {
-            "Configuration": lambda split: found.suite.label(split.other),
-            **SPLIT,
-            "Longer (s)": lambda split: words.signed(split.delta_s),
-            **CAUSE,
-        },
-        origin=joint_origin(energy),
+    columns: Fields[Decomposition] = {
+        "Configuration": lambda split: found.suite.label(split.other),
+        **SPLIT,
+        "Longer (s)": lambda split: words.signed(split.delta_s),
+        **CAUSE,
+    }
+    caption = (
+        f"{words.name_of(workload)}: is it time or power? Difference to {found.suite.base_label} "
+        f"in the {words.name_of(component)}'s energy a run"
     )
+    page = view.bullets(sentences(found, splits))
+    page += view.table_of(caption, splits, columns, origin=joint_origin(energy))
     parts = _parts(found, energy, workload, component)
     page += view.folded("Time or power in each component", parts)
     if workload != IDLE and IDLE in set(found.energy["workload"]):
@@ -73,20 +71,16 @@ def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) 
     """The same split of every other component; times are those of the whole run."""
     others = [c for c in energy["component"].unique().sort() if c != component]
     others.sort(key=lambda c: COMPONENTS.index(c) if c in COMPONENTS else len(COMPONENTS))
-    return view.table_of(
-        f"{words.name_of(workload)}: difference to "
-        f"{found.suite.base_label} in each component's energy a run",
-        [split for part in others for split in _splits(found, energy, workload, part)],
-        {
-            "Component": lambda split: words.name_of(split.component),
-            "Configuration": lambda split: found.suite.label(split.other),
-            **SPLIT,
-            **CAUSE,
-        },
-        words=2,
-        origin=joint_origin(energy),
-        group=True,
-    )
+    rows = [split for part in others for split in _splits(found, energy, workload, part)]
+    columns: Fields[Decomposition] = {
+        "Component": lambda split: words.name_of(split.component),
+        "Configuration": lambda split: found.suite.label(split.other),
+        **SPLIT,
+        **CAUSE,
+    }
+    base, origin = found.suite.base_label, joint_origin(energy)
+    caption = f"{words.name_of(workload)}: difference to {base} in each component's energy a run"
+    return view.table_of(caption, rows, columns, words=2, origin=origin, group=True)
 
 
 def sentences(found: Results, splits: list[Decomposition]) -> list[str]:
@@ -109,15 +103,14 @@ def sentences(found: Results, splits: list[Decomposition]) -> list[str]:
 
 
 def _sentence(found: Results, split: Decomposition) -> str:
-    name = found.suite.label(split.other)
-    delta, by_time, by_power = split.delta_j, split.by_time_j, split.by_power_j
-    much = words.plus_minus(_size(delta), "J")
-    text = (
-        f"{name} takes {much} {'more' if delta.mean > 0 else 'less'} a run: "
-        f"{words.signed(by_time, 'J')} by time ({words.signed(split.delta_s, 's')}) and "
-        f"{words.signed(by_power, 'J')} by power ({words.signed(split.delta_w, 'W')})"
+    much = words.plus_minus(_size(split.delta_j), "J")
+    return (
+        f"{found.suite.label(split.other)} takes {much} "
+        f"{'more' if split.delta_j.mean > 0 else 'less'} a run: "
+        f"{words.signed(split.by_time_j, 'J')} by time ({words.signed(split.delta_s, 's')}) and "
+        f"{words.signed(split.by_power_j, 'J')} by power ({words.signed(split.delta_w, 'W')}). "
+        f"{_moral(split)}"
     )
-    return f"{text}. {_moral(split)}"
 
 
 def _moral(split: Decomposition) -> str:
@@ -147,12 +140,12 @@ def makes(split: Decomposition) -> str:
     return "both" if _sure(time) and _sure(power) else ""
 
 
-SPLIT: view.Fields[Decomposition] = {
+SPLIT: Fields[Decomposition] = {
     "Difference (J)": lambda split: words.signed(split.delta_j),
     "by time (J)": lambda split: words.signed(split.by_time_j),
     "by power (J)": lambda split: words.signed(split.by_power_j),
 }
-CAUSE: view.Fields[Decomposition] = {
+CAUSE: Fields[Decomposition] = {
     "More power (W)": lambda split: words.signed(split.delta_w),
     "What makes it": lambda split: makes(split) or "inconclusive",
 }
@@ -161,20 +154,19 @@ CAUSE: view.Fields[Decomposition] = {
 def _rest(found: Results, workload: str, component: str) -> Blocks:
     """Rest is the workload idle of the same configuration and block."""
     here = found.energy.filter(pl.col("workload").is_in([workload, IDLE]))
-    shares = {
-        name: idle_share(here, workload, name, component) for name in found.suite.configurations
+    rows = [
+        (name, share)
+        for name in found.suite.configurations
+        if (share := idle_share(here, workload, name, component)) is not None
+    ]
+    columns: Fields[tuple[str, IdleShare]] = {
+        "Configuration": lambda of: found.suite.label(of[0]),
+        "Rest's share (%)": lambda of: words.plus_minus(of[1].share.scaled(100)),
+        "Above rest (J)": lambda of: words.plus_minus(of[1].above_j),
+        "Tail above rest (J)": lambda of: words.signed(tail(here, workload, of[0], component)),
     }
-    return view.table_of(
-        f"{words.name_of(workload)}: beside the machine at rest (workload idle, same block)",
-        [(name, share) for name, share in shares.items() if share is not None],
-        {
-            "Configuration": lambda of: found.suite.label(of[0]),
-            "Rest's share (%)": lambda of: words.plus_minus(of[1].share.scaled(100)),
-            "Above rest (J)": lambda of: words.plus_minus(of[1].above_j),
-            "Tail above rest (J)": lambda of: words.signed(tail(here, workload, of[0], component)),
-        },
-        origin=joint_origin(here),
-    )
+    caption = f"{words.name_of(workload)}: beside the machine at rest (workload idle, same block)"
+    return view.table_of(caption, rows, columns, origin=joint_origin(here))
 
 
 def _sure(value: Estimate) -> bool:

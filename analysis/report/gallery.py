@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from analysis.report import render, view, words
 from analysis.report.view import Page
@@ -19,6 +19,7 @@ from contract.names import Name
 ENTRY, MARKS = "entry.json", "marks.csv"
 ABOUT = 100  # characters of a suite's own description; the report has all of it
 NO_MACHINE = "none: synthetic"
+NO_CIPHER = {"none": "none", "drive": "the drive's own"}  # by what encrypts
 
 
 @dataclass(frozen=True)
@@ -70,20 +71,14 @@ def of_suite(found: Results, page: str, bundle: str) -> Entry:
         disk = disks.get(role) if isinstance(disks, Mapping) else None
         model = disk.get("model") if isinstance(disk, Mapping) else None
         entry = suite.named("configurations")[name]
-        energy = (
-            "baseline"
-            if name == suite.baseline
-            else words.change_in(beside[name].comparison if name in beside else None)
-        )
-        cipher = str(entry.get("cipher") or _without_cipher(entry))
+        energy = "baseline"
+        if name != suite.baseline:
+            energy = words.change_in(beside[name].comparison if name in beside else None)
+        cipher = str(entry.get("cipher") or NO_CIPHER.get(str(entry.get("encrypted_by")), "?"))
         rows.append(Row(_machine(found), str(model or role), cipher, suite.label(name), energy))
     scale = textwrap.shorten(str(suite.plan.get("scale", "")), ABOUT, placeholder=" …")
     about = f"{scale}; {suite.plan.get('blocks', '?')} blocks"
     return Entry(suite.suite_id, found.origin, page, bundle, about, tuple(rows))
-
-
-def _without_cipher(entry: Mapping[str, Any]) -> str:
-    return {"none": "none", "drive": "the drive's own"}.get(str(entry.get("encrypted_by")), "?")
 
 
 def _machine(found: Results) -> str:
@@ -111,24 +106,17 @@ def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
     head += view.paragraph(found.about) + view.note(
         "No suite. ", view.paragraph(found.reason), "plain"
     )
-    table = view.table(
-        "Energy of each marked load: the counter at its end less that at its begin",
-        ["Load", "Time (s)", "Energy (J)", "Mean power (W)"],
-        rows,
-        origin=found.origin,
-    )
+    what = "Energy of each marked load: the counter at its end less that at its begin"
+    heads = ["Load", "Time (s)", "Energy (J)", "Mean power (W)"]
+    table = view.table(what, heads, rows, origin=found.origin)
     return found, Page(found.title, found.title, head + table, ())
 
 
 def _load(row: Mapping[str, str]) -> list[str]:
     seconds = (int(row["end_ns"]) - int(row["begin_ns"])) / 1e9
     energy_j = (int(row["end_mj"]) - int(row["begin_mj"])) / 1e3
-    return [
-        row["name"],
-        words.number(seconds, 2),
-        words.number(energy_j, 1),
-        words.number(energy_j / seconds, 1),
-    ]
+    joules, watts = words.number(energy_j, 1), words.number(energy_j / seconds, 1)
+    return [row["name"], words.number(seconds, 2), joules, watts]
 
 
 def of_own(found: OwnEntry, page: str) -> Entry:
@@ -141,14 +129,10 @@ def html(entries: Sequence[Entry]) -> str:
     """The gallery's page, without anything from elsewhere."""
     rows = [row for entry in entries for row in entry.rows]
     filters = {
-        "machine": ("Machine", _all(row.machine for row in rows)),
-        "disk": ("Disk", _all(row.disk for row in rows)),
-        "cipher": ("Cipher", _all(row.cipher for row in rows)),
-        "origin": ("Figures", _all(entry.origin for entry in entries)),
+        "machine": ("Machine", sorted({row.machine for row in rows})),
+        "disk": ("Disk", sorted({row.disk for row in rows})),
+        "cipher": ("Cipher", sorted({row.cipher for row in rows})),
+        "origin": ("Figures", sorted({entry.origin for entry in entries})),
     }
     template = render.environment().get_template("gallery.html.j2")
     return template.render(entries=entries, filters=filters)
-
-
-def _all(values: Iterable[str]) -> list[str]:
-    return sorted(set(values))

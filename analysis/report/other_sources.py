@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -29,6 +30,9 @@ SEES = {
 }
 
 
+HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"]
+
+
 def section(found: Results) -> Blocks:
     """One table of their joules, and what they see; nothing where there is none of them."""
     runs = found.suite.compared_runs
@@ -37,15 +41,10 @@ def section(found: Results) -> Blocks:
     if not sources:
         return ()
     rows = [row for source in sources for row in _rows(found, source)]
-    page = view.table(
-        "Other sources on the target: energy of whole runs, from the settled state to the tail",
-        ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"],
-        rows,
-        words=4,
-        origin=joint(run.origin for run in runs),
-        group=True,
-    )
-    failed = [f"{name}: {_failed(runs, name)}" for name in sources if _failed(runs, name)]
+    what = "Other sources on the target: energy of whole runs, from the settled state to the tail"
+    origin = joint(run.origin for run in runs)
+    page = view.table(what, HEADERS, rows, words=4, origin=origin, group=True)
+    failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
     said = [SEES.get(name, "") for name in sources]
     said += ["No verdict rests on them: they are whole runs, and in no sum."]
     return page + view.paragraph(" ".join(filter(None, [*said, *failed])), "key")
@@ -54,30 +53,28 @@ def section(found: Results) -> Blocks:
 def _rows(found: Results, source: str) -> Iterator[list[str]]:
     runs = [run for run in found.suite.compared_runs if source in run.other_sources]
     zones = dict.fromkeys(str(zone["zone"]) for run in runs for zone in _zones(run, source))
-    for zone in zones:
-        for workload in found.suite.workloads:
-            for configuration in found.suite.configurations:
-                own = [
-                    (run, joules)
-                    for run in runs
-                    if (run.workload, run.configuration) == (workload, configuration)
-                    and (joules := _joules(run, source, zone)) is not None
-                ]
-                if not own:
-                    continue
-                blocks: dict[int, list[float]] = {}
-                for run, joules in own:
-                    blocks.setdefault(run.block, []).append(joules)
-                power_w = [joules / _seconds(run, source) for run, joules in own]
-                yield [
-                    source,
-                    zone,
-                    words.name_of(workload),
-                    found.suite.label(configuration),
-                    words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
-                    words.number(fmean(power_w)),
-                    str(len(blocks)),
-                ]
+    for zone, *of in product(zones, found.suite.workloads, found.suite.configurations):
+        own = [
+            (run, joules)
+            for run in runs
+            if [run.workload, run.configuration] == of
+            and (joules := _joules(run, source, zone)) is not None
+        ]
+        if not own:
+            continue
+        blocks: dict[int, list[float]] = {}
+        for run, joules in own:
+            blocks.setdefault(run.block, []).append(joules)
+        power_w = [joules / _seconds(run, source) for run, joules in own]
+        yield [
+            source,
+            zone,
+            words.name_of(of[0]),
+            found.suite.label(of[1]),
+            words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
+            words.number(fmean(power_w)),
+            str(len(blocks)),
+        ]
 
 
 def _zones(run: Run, source: str) -> list[Any]:

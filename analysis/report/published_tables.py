@@ -60,7 +60,9 @@ def tables(figures: Sequence[Published]) -> Blocks:
 def _table(subjects: Sequence[str], part: Sequence[Published]) -> Blocks:
     if not subjects:
         return _listed(part)
-    return _by_subject(part) if len(subjects) in FEW else _by_quantity(part)
+    if len(subjects) in FEW:
+        return _pivot(part, ("What", _done_in), _subject, value)
+    return _pivot(part, ("Subject", _subject), _done, _with_unit)
 
 
 def doubts(figures: Iterable[Published]) -> Blocks:
@@ -93,9 +95,9 @@ def _subject(figure: Published) -> str:
 
 
 def _what(figure: Published) -> str:
-    parts = [_subject(figure), _quantity(figure)]
-    parts += [figure.operation, size_of(figure.block_bytes or figure.size_bytes)]
-    return ", ".join(part for part in parts if part)
+    size = size_of(figure.block_bytes or figure.size_bytes)
+    parts = [_subject(figure), _quantity(figure), figure.operation, size]
+    return ", ".join(filter(None, parts))
 
 
 def _quantity(figure: Published) -> str:
@@ -110,27 +112,15 @@ def _done(figure: Published) -> str:
     return ", ".join(filter(None, [_quantity(figure), figure.operation]))
 
 
-def _by_subject(part: Sequence[Published]) -> Blocks:
-    def row(p: Published) -> str:
-        unit = "" if p.unit == UNITLESS else f" ({p.unit})"
-        return f"{_done(p)}{unit}"
-
-    return _pivot(part, ("What", row), _subject, value)
+def _done_in(figure: Published) -> str:
+    return _done(figure) + ("" if figure.unit == UNITLESS else f" ({figure.unit})")
 
 
-def _by_quantity(part: Sequence[Published]) -> Blocks:
-    def cell(p: Published) -> str:
-        return f"{value(p)}{_unit(p)}"
-
-    return _pivot(part, ("Subject", _subject), _done, cell)
+def _with_unit(figure: Published) -> str:
+    return f"{value(figure)}{_unit(figure)}"
 
 
-def _pivot(
-    part: Sequence[Published],
-    row: tuple[str, Text],
-    column: Text,
-    cell: Text,
-) -> Blocks:
+def _pivot(part: Sequence[Published], row: tuple[str, Text], column: Text, cell: Text) -> Blocks:
     """A `row` (heading, text) for what differs in its `column` only.
 
     Conditions that hold for a whole place stand with it; those of all places in the caption.
@@ -148,16 +138,11 @@ def _pivot(
         key = (place, *(_cell(figure, n) for n in names), row[1](figure))
         rows.setdefault(key, {})[column(figure)] = cell(figure)
     headers = [HEADINGS["place"], *(HEADINGS[name] for name in names), row[0]]
-    return view.table(
-        ", ".join([_places(part), *filter(None, (_cell(part[0], n) for n in common))]),
-        [*headers, *columns],
-        [
-            [*key, *(cells.get(name, words.NOTHING) for name in columns)]
-            for key, cells in rows.items()
-        ],
-        words=len(headers),
-        group=True,
-    )
+    caption = ", ".join([_places(part), *filter(None, (_cell(part[0], n) for n in common))])
+    lines = [
+        [*key, *(cells.get(name, words.NOTHING) for name in columns)] for key, cells in rows.items()
+    ]
+    return view.table(caption, [*headers, *columns], lines, words=len(headers), group=True)
 
 
 def _varies(part: Sequence[Published], name: str, within: Text) -> bool:
@@ -174,13 +159,8 @@ def _places(part: Sequence[Published]) -> str:
 
 
 def _listed(part: Sequence[Published]) -> Blocks:
-    return view.table(
-        "Other figures",
-        ["Where", "Value", "What"],
-        [[p.place, f"{value(p)}{_unit(p)}", _plainly(p)] for p in part],
-        words=3,
-        group=True,
-    )
+    rows = [[p.place, _with_unit(p), _plainly(p)] for p in part]
+    return view.table("Other figures", ["Where", "Value", "What"], rows, words=3, group=True)
 
 
 def _plainly(figure: Published) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.report import view, words
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
 from analysis.stats.change_points import LEAST, ChangePoint, change_points
 from analysis.stats.comparison import Comparison, holm
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, Reading
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Estimate
-from analysis.stats.steadiness import Steadiness, stalls
+from analysis.stats.steadiness import Beside, Outlier, Stalls, Steadiness, stalls
 
 FEW_READINGS = "so few readings do not tell how much they scatter"
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
@@ -26,22 +26,19 @@ def steadiness_section(
     page = view.paragraph(drift_check_sentence(found, drift_check))
     page += drift_check_table(found, drift_check)
     page += _change_points(found, steady, drift_check)
-    page += view.table_of(
-        "Scatter, drift and order of one run's energy, the configurations' effects removed",
-        steady,
-        {
-            "Workload": lambda s: words.name_of(s.workload),
-            "Blocks": lambda s: str(s.n),
-            "SD between blocks (%)": lambda s: words.number(s.between_sd_percent, 2),
-            "Long-run mean (± %)": lambda s: words.number(s.long_run_percent, 2),
-            "SD of single runs (%)": lambda s: words.number(s.within_sd_percent, 2),
-            "Drift (%/h)": lambda s: _slope(s.drift_percent_per_hour),
-            "A place later in the block (%)": lambda s: _slope(s.place_percent),
-            "Carry-over (p)": lambda s: words.p_value(s.carry_over_p),
-            "Flagged": lambda s: str(len(s.outliers)),
-        },
-        origin=found.origin,
-    )
+    columns: Fields[Steadiness] = {
+        "Workload": lambda s: words.name_of(s.workload),
+        "Blocks": lambda s: str(s.n),
+        "SD between blocks (%)": lambda s: words.number(s.between_sd_percent, 2),
+        "Long-run mean (± %)": lambda s: words.number(s.long_run_percent, 2),
+        "SD of single runs (%)": lambda s: words.number(s.within_sd_percent, 2),
+        "Drift (%/h)": lambda s: _slope(s.drift_percent_per_hour),
+        "A place later in the block (%)": lambda s: _slope(s.place_percent),
+        "Carry-over (p)": lambda s: words.p_value(s.carry_over_p),
+        "Flagged": lambda s: str(len(s.outliers)),
+    }
+    what = "Scatter, drift and order of one run's energy, the configurations' effects removed"
+    page += view.table_of(what, steady, columns, origin=found.origin)
     page += view.paragraph(carry_over_sentence(steady, len(found.suite.configurations)))
     page += view.paragraph(
         "Drift and order with 95 % intervals: one that holds 0 shows nothing. Blocks in random "
@@ -52,56 +49,51 @@ def steadiness_section(
         "blocks alone.",
         "key",
     )
-    page += view.table_of(
-        "Runs that stand out: flagged only, nothing is left out of any verdict",
-        [(s.workload, outlier) for s in steady for outlier in s.outliers],
-        {
-            "Workload": lambda of: words.name_of(of[0]),
-            "Configuration": lambda of: found.suite.label(of[1].configuration),
-            "Block": lambda of: str(of[1].block + 1),
-            "Off by (%)": lambda of: _off(of[1].off_percent),
-            "In standard errors": lambda of: words.number(abs(of[1].deviations), 1),
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
-    )
-    page += _stalls(found, steady)
-    return page + view.table_of(
-        "What the flagged runs do to the comparisons (each by itself)",
-        [(s.workload, beside) for s in steady for beside in s.beside],
-        {
-            "Workload": lambda of: words.name_of(of[0]),
-            "Configuration": lambda of: found.suite.label(of[1].configuration),
-            "With all blocks": lambda of: _judged(of[1].with_all),
-            "Without the flagged": lambda of: _judged(of[1].without),
-            "Blocks left out": lambda of: ", ".join(str(block + 1) for block in of[1].left_out),
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
-    )
+    return page + _outliers(found, steady) + _stalls(found, steady) + _beside(found, steady)
+
+
+def _outliers(found: Results, steady: Sequence[Steadiness]) -> Blocks:
+    columns: Fields[tuple[str, Outlier]] = {
+        "Workload": lambda of: words.name_of(of[0]),
+        "Configuration": lambda of: found.suite.label(of[1].configuration),
+        "Block": lambda of: str(of[1].block + 1),
+        "Off by (%)": lambda of: _off(of[1].off_percent),
+        "In standard errors": lambda of: words.number(abs(of[1].deviations), 1),
+    }
+    rows = [(s.workload, outlier) for s in steady for outlier in s.outliers]
+    what = "Runs that stand out: flagged only, nothing is left out of any verdict"
+    return view.table_of(what, rows, columns, words=2, origin=found.origin, group=True)
+
+
+def _beside(found: Results, steady: Sequence[Steadiness]) -> Blocks:
+    """The comparisons with the flagged runs and without them."""
+    columns: Fields[tuple[str, Beside]] = {
+        "Workload": lambda of: words.name_of(of[0]),
+        "Configuration": lambda of: found.suite.label(of[1].configuration),
+        "With all blocks": lambda of: _judged(of[1].with_all),
+        "Without the flagged": lambda of: _judged(of[1].without),
+        "Blocks left out": lambda of: ", ".join(str(block + 1) for block in of[1].left_out),
+    }
+    rows = [(s.workload, beside) for s in steady for beside in s.beside]
+    what = "What the flagged runs do to the comparisons (each by itself)"
+    return view.table_of(what, rows, columns, words=2, origin=found.origin, group=True)
 
 
 def _stalls(found: Results, steady: Sequence[Steadiness]) -> Blocks:
     """How often runs took far more than expected; too rare for any mean to tell."""
-    return view.table_of(
-        "Stalled runs: flagged, and above what their block and configuration lead to expect",
-        stalls(steady, found.suite.configurations),
-        {
-            "Configuration": lambda one: found.suite.label(one.configuration),
-            "Runs": lambda one: str(one.runs),
-            "Stalled": lambda one: str(one.stalled),
-            "Share of runs [95 %]": lambda one: (
-                f"{words.number(100 * one.stalled / one.runs, 1)} % "
-                f"[{words.number(100 * one.low, 1)}, {words.number(100 * one.high, 1)}]"
-            ),
-            "Largest (%)": lambda one: (
-                words.NOTHING if one.most_percent is None else _off(one.most_percent)
-            ),
-        },
-        origin=found.origin,
-    )
+    rows = stalls(steady, found.suite.configurations)
+    columns: Fields[Stalls] = {
+        "Configuration": lambda one: found.suite.label(one.configuration),
+        "Runs": lambda one: str(one.runs),
+        "Stalled": lambda one: str(one.stalled),
+        "Share of runs [95 %]": lambda one: (
+            f"{words.number(100 * one.stalled / one.runs, 1)} % "
+            f"[{words.number(100 * one.low, 1)}, {words.number(100 * one.high, 1)}]"
+        ),
+        "Largest (%)": lambda one: _off(one.most_percent),
+    }
+    caption = "Stalled runs: flagged, and above what their block and configuration lead to expect"
+    return view.table_of(caption, rows, columns, origin=found.origin)
 
 
 def carry_over_sentence(steady: Sequence[Steadiness], configurations: int) -> str:
@@ -128,23 +120,20 @@ def drift_check_sentence(found: Results, drift_check: DriftCheck | None) -> str:
     """Whether the drift check moved between its first and its last run."""
     if drift_check is None:
         return "There is no drift check: nothing ran twice on the baseline to tell."
-    name = (
-        f"{words.name_of(drift_check.workload)} on {found.suite.label(drift_check.configuration)}"
-    )
+    of = f"{words.name_of(drift_check.workload)} on {found.suite.label(drift_check.configuration)}"
     apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
     runs = f"over {drift_check.runs} runs{apart}"
     limit = f"limit ±{words.given(drift_check.limit * 100)} %"
     worst = drift_check.worst
     change = f"{_change(worst)} ({where(worst)})"
     if drift_check.verdict == MOVED:
-        return f"The drift check ({name}) moved by {change} from first to last {runs}; {limit}."
-    if drift_check.verdict == CANNOT_TELL:
+        said = f"moved by {change} from first to last {runs}; {limit}"
+    elif drift_check.verdict == CANNOT_TELL:
         why = "its scatter explains that" if worst.low is not None else FEW_READINGS
-        return (
-            f"The drift check ({name}) cannot tell: {change} from first to last {runs}, {limit}; "
-            f"{why}."
-        )
-    return f"The drift check ({name}) held: its power changed by {change} {runs}; {limit}."
+        said = f"cannot tell: {change} from first to last {runs}, {limit}; {why}"
+    else:
+        said = f"held: its power changed by {change} {runs}; {limit}"
+    return f"The drift check ({of}) {said}."
 
 
 def _change(reading: Reading) -> str:
@@ -157,22 +146,18 @@ def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
     """All that was held against each other of the drift_check."""
     if drift_check is None:
         return ()
-    return view.table_of(
-        "The drift check's mean power, first run to last",
-        drift_check.readings,
-        {
-            "Component": lambda r: f"{words.name_of(r.component)} ({r.source})",
-            "Phase": lambda r: PHASES.get(r.phase, r.phase),
-            "Runs": lambda r: str(len(r.powers_w)),
-            "First (W)": lambda r: words.number(r.powers_w[0], 3),
-            "Last (W)": lambda r: words.number(r.powers_w[-1], 3),
-            "Change [95 %]": _change,
-            "Verdict": drift_check.verdict_of,
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
-    )
+    rows = drift_check.readings
+    columns: Fields[Reading] = {
+        "Component": lambda r: f"{words.name_of(r.component)} ({r.source})",
+        "Phase": lambda r: PHASES.get(r.phase, r.phase),
+        "Runs": lambda r: str(len(r.powers_w)),
+        "First (W)": lambda r: words.number(r.powers_w[0], 3),
+        "Last (W)": lambda r: words.number(r.powers_w[-1], 3),
+        "Change [95 %]": _change,
+        "Verdict": drift_check.verdict_of,
+    }
+    caption = "The drift check's mean power, first run to last"
+    return view.table_of(caption, rows, columns, words=2, origin=found.origin, group=True)
 
 
 def _change_points(
@@ -184,13 +169,9 @@ def _change_points(
         return view.paragraph(
             f"Change points were not looked for: that takes {LEAST} blocks or drift checks.", "key"
         )
-    page = view.table(
-        "Change points: from when on the machine took more or less",
-        ["What", "Between", "Target's time (UTC)", "Change [95 %]", "p"],
-        [_point(point) for point in points],
-        words=3,
-        origin=found.origin,
-    )
+    what = "Change points: from when on the machine took more or less"
+    heads = ["What", "Between", "Target's time (UTC)", "Change [95 %]", "p"]
+    page = view.table(what, heads, list(map(_point, points)), words=3, origin=found.origin)
     said = "were found" if points else "found: none"
     return page + view.paragraph(
         f"Change points {said} in {looked} series (joules of all workloads with the "
@@ -246,5 +227,7 @@ def _judged(c: Comparison | None) -> str:
     return words.NOTHING if c is None else f"{words.change_in(c)}, {c.verdict}"
 
 
-def _off(percent: float) -> str:
+def _off(percent: float | None) -> str:
+    if percent is None:
+        return words.NOTHING
     return words.percent(1 + percent / 100).removesuffix(" %")

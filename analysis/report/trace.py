@@ -57,12 +57,9 @@ def find(suite: Suite, run_id: str) -> Run:
     ):
         if len(fitting) == 1:
             return next(run for run in suite.runs if run.run_id == fitting[0])
-    skipped = next((run for run in suite.skipped if run.run_id == run_id), None)
-    if skipped is not None:
-        raise SuiteError(f"Run {run_id} was skipped: {skipped.reason.rstrip('.')}.")
-    void = next((run for run in suite.void if run.run_id == run_id), None)
-    if void is not None:
-        raise SuiteError(f"Run {run_id} is void: {void.reason.rstrip('.')}.")
+    for runs, how in ((suite.skipped, "was skipped"), (suite.void, "is void")):
+        if one := next((run for run in runs if run.run_id == run_id), None):
+            raise SuiteError(f"Run {run_id} {how}: {one.reason.rstrip('.')}.")
     offered = ", ".join(nearest(run_id, ids)[:SHOWN])
     if run_id:
         raise SuiteError(f"There is no finished run {run_id} in this suite. Nearest: {offered}.")

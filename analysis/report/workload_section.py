@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 
@@ -10,7 +11,7 @@ from analysis.energy.energy import ALL, BETWEEN
 from analysis.report import decomposition_tables, view, words
 from analysis.report.figures import bars, blocks, by_phase, by_size, timeline
 from analysis.report.tables import COMPONENTS, energy_of, judged_component, verdict_of
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Fields
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
@@ -23,10 +24,9 @@ from analysis.stats.summary import (
 )
 from analysis.suite.records import TAIL
 
-HEADERS = (
-    *("Configuration", "Per", "Energy", "Energy, change [95 %]", "Rate", "CPU use"),
-    "Disk writes",
-)
+HEADERS = [
+    *("Configuration", "Per", "Energy", "Energy, change [95 %]", "Rate", "CPU use", "Disk writes")
+]
 PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 
@@ -47,14 +47,10 @@ def units_section(found: Results) -> Blocks:
             )
     if not whole and not folded:
         return view.paragraph("No run counted the work that it did.")
-    page = view.table(
-        f"Energy of the {words.name_of(component)} per unit of work, and how fast it went",
-        ["Workload", *HEADERS],
-        whole,
-        words=3,
-        origin=joint_origin(found.energy.filter(pl.col("component") == component)),
-        group=True,
-    )
+    what = f"Energy of the {words.name_of(component)} per unit of work, and how fast it went"
+    origin = joint_origin(found.energy.filter(pl.col("component") == component))
+    heads = ["Workload", *HEADERS]
+    page = view.table(what, heads, whole, words=3, origin=origin, group=True)
     page += view.paragraph(
         "Mean ± 95 % interval (Student t over blocks; repeats within a block are averaged first). "
         "1 MB is 2²⁰ bytes, as in the papers. Phases of a workload taken together, without the "
@@ -75,9 +71,8 @@ def _unit_phases(found: Results, name: str, rows: Sequence[PerUnit], component: 
     ]
     own = found.energy.filter((pl.col("workload") == name) & (pl.col("component") == component))
     caption = f"{words.name_of(name)}: energy of the {words.name_of(component)} by phase"
-    return view.table(
-        caption, ["Phase", *HEADERS], cells, words=3, origin=joint_origin(own), group=True
-    )
+    heads = ["Phase", *HEADERS]
+    return view.table(caption, heads, cells, words=3, origin=joint_origin(own), group=True)
 
 
 def _cells(found: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
@@ -144,14 +139,13 @@ def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -
     as_published = bars.plots_of(name)[0].paper > 0
     if as_published or len({row.configuration for row in phases}) > 1:
         return _bars(found, energy, name) + page
-    alone = by_phase.draw(phases, f"{per}, {words.name_of(name)}", drawn)
     caption = (
         f"{what} per unit of work by phase; of several sizes (or numbers of iterations) the "
         "largest. Whiskers: 95 % intervals."
     )
-    if alone is None:
-        return _bars(found, energy, name) + page
-    return view.picture(alone, caption, drawn, wide=True) + page
+    alone = by_phase.draw(phases, f"{per}, {words.name_of(name)}", drawn)
+    shown = view.picture(alone, caption, drawn, wide=True)
+    return (shown or _bars(found, energy, name)) + page
 
 
 def _bars(found: Results, energy: pl.DataFrame, name: str) -> Blocks:
@@ -199,28 +193,21 @@ def _components(found: Results, name: str) -> Blocks:
     rank = {component: i for i, component in enumerate(COMPONENTS)}
     order = {configuration: i for i, configuration in enumerate(found.suite.configurations)}
     rows.sort(key=lambda r: (order.get(r["configuration"], 99), rank.get(r["component"], 99)))
-    return view.table_of(
-        f"{words.name_of(name)}: every component",
-        rows,
-        {
-            "Configuration": lambda row: found.suite.label(row["configuration"]),
-            "Component (source)": lambda row: (
-                f"{words.name_of(row['component'])} ({row['source']})"
-            ),
-            "Energy (J)": lambda row: words.plus_minus(energy_of(row)),
-            "Mean power (W)": lambda row: words.number(row["mean_w"]),
-            "Time (s)": lambda row: words.number(row["mean_s"]),
-            "Change [95 % interval]": lambda row: (
-                ""
-                if row["configuration"] == found.suite.baseline
-                else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"])
-            ),
-            "Verdict": verdict_of,
-        },
-        words=2,
-        origin=found.origin,
-        group=True,
-    )
+    columns: Fields[dict[str, Any]] = {
+        "Configuration": lambda row: found.suite.label(row["configuration"]),
+        "Component (source)": lambda row: f"{words.name_of(row['component'])} ({row['source']})",
+        "Energy (J)": lambda row: words.plus_minus(energy_of(row)),
+        "Mean power (W)": lambda row: words.number(row["mean_w"]),
+        "Time (s)": lambda row: words.number(row["mean_s"]),
+        "Change [95 % interval]": lambda row: (
+            ""
+            if row["configuration"] == found.suite.baseline
+            else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"])
+        ),
+        "Verdict": verdict_of,
+    }
+    caption = f"{words.name_of(name)}: every component"
+    return view.table_of(caption, rows, columns, words=2, origin=found.origin, group=True)
 
 
 def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
@@ -243,20 +230,9 @@ def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> 
                 continue
             c = compare_pairs(suite, base, own)
             plain = configuration == suite.baseline or c is None
-            rows.append(
-                [
-                    label,
-                    suite.label(configuration),
-                    words.plus_minus(estimate_of(own)),
-                    words.plus_minus(estimate_of(took)),
-                    "" if plain else words.change_in(c),
-                ]
-            )
-    return view.table(
-        f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}",
-        ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"],
-        rows,
-        words=2,
-        origin=joint_origin(energy),
-        group=True,
-    )
+            change = "" if plain else words.change_in(c)
+            means = (words.plus_minus(estimate_of(values)) for values in (own, took))
+            rows.append([label, suite.label(configuration), *means, change])
+    caption = f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}"
+    heads = ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"]
+    return view.table(caption, heads, rows, words=2, origin=joint_origin(energy), group=True)
