@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,16 @@ def optional(path: Path, problems: list[str]) -> dict[str, Any]:
         problems.append(f"{path.name} cannot be read.")
         return {}
     return document if isinstance(document, dict) else {"entries": document}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """What should be an object; empty where it is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """The objects in what should be a list of them; empty where it is none."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def seconds(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.suite.clocks import reading_of
 from analysis.suite.documents import lines
-from analysis.suite.records import Meter, Suite
+from analysis.suite.records import Suite
 from analysis.suite.samples import EPOCHS, Samples
 from contract.journal import BEGUN, CLOSED, INTERRUPTIONS, REPEAT, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
@@ -36,14 +36,6 @@ class Silence:
     times: int
     seconds: float
     longest_s: float
-
-
-def of_meters(meters: Iterable[Meter]) -> Iterator[Silence]:
-    """Reads all times of the meters; one without a silence is left out."""
-    for meter in meters:
-        found = _silence(meter.name, pauses_s(meter.samples))
-        if found is not None:
-            yield found
 
 
 def _silence(name: str, lengths_s: Sequence[float]) -> Silence | None:
@@ -210,18 +202,14 @@ def incident_log(suite: Suite) -> IncidentLog:
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
     begun, killed = _sessions(suite)
+    silences = (_silence(meter.name, pauses_s(meter.samples)) for meter in suite.meters)
     return IncidentLog(
-        starts=told.counts["starts"],
+        **told.counts,
         boots=len({entry.boot_id for entry in suite.journal}),
-        reboots=told.counts["reboots"],
-        restarts=told.counts["restarts"],
-        resumed=told.counts["resumed"],
         interruptions=tuple(told.interruptions),
         voids=tuple(_grouped(told.voids, {run.run_id for run in suite.runs})),
-        at_once=told.counts["at_once"],
-        later=told.counts["later"],
         waits=tuple(_wait(cause, times) for cause, times in told.waits.items()),
-        never=len([run_id for run_id in planned if run_id not in known]),
+        never=sum(run_id not in known for run_id in planned),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
         failed=last.detail if last is not None and last.state == "suite-failed" else "",
@@ -229,7 +217,7 @@ def incident_log(suite: Suite) -> IncidentLog:
         killed=killed,
         controller_boots=suite.controller_boots,
         controller_sleeps=suite.controller_sleeps,
-        silences=tuple(of_meters(suite.meters)),
+        silences=tuple(silence for silence in silences if silence is not None),
         unlinked=of_link(suite.clock, suite.journal),
     )
 

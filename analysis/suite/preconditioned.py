@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.suite.documents import optional
+from analysis.suite.documents import mappings, optional
 from contract import names, steady_state
 from contract.steady_state import Window
 
@@ -49,15 +49,12 @@ def read(
     """
     if not isinstance(plan.get("precondition"), Mapping):
         return {}
-    return {role: _one(folder, role, plan, problems) for role in _roles(plan)}
-
-
-def _roles(plan: Mapping[str, Any]) -> Iterator[str]:
-    given = plan.get("configurations")
-    entries = [e for e in given if isinstance(e, Mapping)] if isinstance(given, list) else []
-    for role in dict.fromkeys(str(entry.get("disk") or "") for entry in entries):
-        if names.safe(role):
-            yield role
+    disks = (str(entry.get("disk") or "") for entry in mappings(plan.get("configurations")))
+    return {
+        role: _one(folder, role, plan, problems)
+        for role in dict.fromkeys(disks)
+        if names.safe(role)
+    }
 
 
 def _one(

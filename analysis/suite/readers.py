@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
 from analysis.suite.records import Run, Suite
-from analysis.suite.suite_folder import rapl_samples
-from instrumentation.sources.counter import Reading, difference, unit_shortfall
+from analysis.suite.suite_folder import rapl_samples, reading_of
+from instrumentation.sources.counter import difference, unit_shortfall
 
 # Between two updates of a counter: a reading may be this much older than its time (kernel,
 # arch/x86/events/rapl.c: about a millisecond).
@@ -122,10 +122,12 @@ def _agreement(highest_uj_ns: Highest, source: str, runs: Sequence[Run]) -> Agre
 def _pair(highest_uj_ns: Highest, run: Run, zone: Mapping[str, Any], source: str) -> Pair | None:
     """Both figures; None where one is missing. Of the others perf_event alone is known to follow a
     wrap: no other figure is held against ours where ours went round."""
-    start, end = _reading(zone.get("own_start")), _reading(zone.get("own_end"))
+    start, end = reading_of(zone.get("own_start")), reading_of(zone.get("own_end"))
     if start is None or end is None or zone.get("energy_uj") is None:
         return None
-    max_range_uj = next(_ranges(run, str(zone["zone"])), None)
+    name = str(zone["zone"])
+    counters = (c for phase in run.phases for c in phase.counters if c.zone == name)
+    max_range_uj = next((c.max_range_uj for c in counters if c.max_range_uj), None)
     own = difference(start, end, max_range_uj)
     certain = own.kind == "difference" or (own.kind == "corrected" and source == _PERF)
     if own.energy_uj is None or not certain:
@@ -142,7 +144,7 @@ def _pair(highest_uj_ns: Highest, run: Run, zone: Mapping[str, Any], source: str
 
     own_uj = own.energy_uj
     mean_uj_ns = own_uj / max(1, end.t_after_ns - start.t_before_ns)
-    unexplained = beyond(mean_uj_ns) and beyond(highest_uj_ns().get(str(zone["zone"]), 0.0))
+    unexplained = beyond(mean_uj_ns) and beyond(highest_uj_ns().get(name, 0.0))
     return Pair(own_uj, other_uj, apart_ns / 1e6, unexplained)
 
 
@@ -157,18 +159,3 @@ def _highest_uj_ns(suite: Suite) -> dict[str, float]:
                     power = (after.energy_uj - before.energy_uj) / passed_ns
                     highest[zone] = max(highest.get(zone, 0.0), power)
     return highest
-
-
-def _ranges(run: Run, zone: str) -> Iterator[int]:
-    for phase in run.phases:
-        for counter in phase.counters:
-            if counter.zone == zone and counter.max_range_uj:
-                yield counter.max_range_uj
-
-
-def _reading(value: Any) -> Reading | None:
-    """A reading of run.json, if it is a whole one."""
-    try:
-        return Reading(int(value["t_before_ns"]), int(value["t_after_ns"]), int(value["energy_uj"]))
-    except (KeyError, TypeError, ValueError):
-        return None

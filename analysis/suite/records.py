@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.suite.assumptions import Assumptions, assumptions_of
+from analysis.suite.documents import mapping, mappings
 from analysis.suite.preconditioned import Preconditioned
 from analysis.suite.samples import Samples
 from contract.documents import LeftOut
@@ -68,7 +69,7 @@ class Phase:
     t_start_ns: int
     t_end_ns: int
     counters: tuple[Counter, ...]
-    work: Mapping[str, float]
+    work: Mapping[str, float] = field(default_factory=dict)
     own_cpu_s: float | None = None
     cpu_busy_s: float | None = None
     disk_written_bytes: float | None = None
@@ -98,7 +99,7 @@ class Run:
     t_end_ns: int
     phases: tuple[Phase, ...]
     proof: Mapping[str, Any]
-    checks: tuple[Mapping[str, Any], ...]
+    checks: tuple[Mapping[str, Any], ...] = ()
     other_sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     started_wall: str = ""
     program: str = ""
@@ -234,8 +235,7 @@ class Suite:
         """The meter whose joules of a channel are compared: the plan's, else the first that has it;
         all others are cross-checks."""
         having = [meter.name for meter in self.meters if channel in meter.channels]
-        declared = self.plan.get("reference_meters")
-        chosen = declared.get(channel) if isinstance(declared, Mapping) else None
+        chosen = mapping(self.plan.get("reference_meters")).get(channel)
         return chosen if chosen in having else next(iter(having), None)
 
     def disk_of(self, name: str) -> str:
@@ -253,8 +253,7 @@ class Suite:
 
     def entries(self, key: str) -> list[Mapping[str, Any]]:
         """What the plan lists under `configurations`, `workloads` or `runs`."""
-        given = self.plan.get(key)
-        return [e for e in given if isinstance(e, Mapping)] if isinstance(given, list) else []
+        return mappings(self.plan.get(key))
 
     def named(self, key: str) -> dict[str, Mapping[str, Any]]:
         """The same by name; the first of a name counts."""
@@ -292,10 +291,10 @@ class Suite:
     @property
     def planned_blocks(self) -> int | None:
         """The plan's blocks, with the extra ones that run a part of it; None where it has none."""
-        blocks, extra = self.plan.get("blocks"), self.plan.get("extra_blocks")
+        blocks = self.plan.get("blocks")
         if not isinstance(blocks, int):
             return None
-        more = extra.get("count") if isinstance(extra, Mapping) else 0
+        more = mapping(self.plan.get("extra_blocks")).get("count")
         return blocks + (more if isinstance(more, int) else 0)
 
     @property
@@ -306,27 +305,26 @@ class Suite:
     @property
     def any_look(self) -> bool:
         """Whether it was declared that the suite may be looked at and ended after any block."""
-        return self._analysis.get("looks") == "any"
+        return self.analysis.get("looks") == "any"
 
     @property
     def margin(self) -> float:
         """The declared margin of equivalence, as a share: 0.02 is ±2 %."""
-        value = self._analysis.get("margin", 0.02)
+        value = self.analysis.get("margin", 0.02)
         return float(value) if isinstance(value, int | float) and value > 0 else 0.02
 
     @property
     def contrasts(self) -> list[tuple[str, str]]:
         """Pairs of configurations that were declared before the first run."""
-        pairs = self._analysis.get("contrasts")
+        pairs = self.analysis.get("contrasts")
         pairs = pairs if isinstance(pairs, list) else []
         return [(str(p[0]), str(p[1])) for p in pairs if isinstance(p, Sequence) and len(p) == 2]
 
     @property
     def assumptions(self) -> Assumptions | None:
-        given = self.plan.get("assumptions")
-        return assumptions_of(given) if isinstance(given, Mapping) else None
+        return assumptions_of(mapping(self.plan.get("assumptions")))
 
     @property
-    def _analysis(self) -> Mapping[str, Any]:
-        value = self.plan.get("analysis")
-        return value if isinstance(value, Mapping) else {}
+    def analysis(self) -> Mapping[str, Any]:
+        """What was declared of the analysis before the first run."""
+        return mapping(self.plan.get("analysis"))

@@ -171,6 +171,5 @@ def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
             whole = pl.concat(held)
             yield whole.head(CHUNK_RECORDS)
             held = [whole.slice(CHUNK_RECORDS)]
-    rest = pl.concat(held) if held else None
-    if rest is not None and len(rest):
-        yield rest
+    if any(map(len, held)):
+        yield pl.concat(held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,44 +46,28 @@ def parse(document: Mapping[str, Any]) -> Run:
     found = schema.read(documents.RunDocument, document)
     if not any(phase.name != TAIL for phase in found.phases):
         raise ValueError("it has no phases")
-    return Run(
-        run_id=found.run_id,
-        block=found.block,
-        configuration=found.configuration,
-        workload=found.workload,
-        boot_id=found.boot_id,
-        origin=found.origin,
-        t_start_ns=found.t_start_ns,
-        t_end_ns=found.t_end_ns,
-        phases=tuple(_phase(phase) for phase in found.phases),
-        proof=document["proof"],
-        checks=found.checks or (),
-        other_sources=found.other_sources or {},
-        started_wall=found.started_wall or "",
-        program=found.program or "",
-        cpus=found.cpus or None,
-        left_out=found.left_out or (),
-        kept=found.kept or {},
-        disks=found.disks or {},
-    )
+    own = {
+        "phases": tuple(_phase(phase) for phase in found.phases),
+        "proof": document["proof"],
+        "cpus": found.cpus or None,
+    }
+    return Run(**{**_told(found, Run), **own})
 
 
 def _phase(found: documents.Phase) -> Phase:
     if found.t_end_ns <= found.t_start_ns:
         raise ValueError(f"phase {found.name} ends before it starts")
-    return Phase(
-        name=found.name,
-        t_start_ns=found.t_start_ns,
-        t_end_ns=found.t_end_ns,
-        counters=tuple(
-            Counter(c.source, c.zone, _reading(c.start), _reading(c.end), c.max_range_uj, c.flags)
-            for c in found.counters or ()
-        ),
-        work=found.work or {},
-        own_cpu_s=found.own_cpu_s,
-        cpu_busy_s=found.cpu_busy_s,
-        disk_written_bytes=found.disk_written_bytes,
+    counters = tuple(
+        Counter(c.source, c.zone, _reading(c.start), _reading(c.end), c.max_range_uj, c.flags)
+        for c in found.counters or ()
     )
+    return Phase(**{**_told(found, Phase), "counters": counters})
+
+
+def _told(document: documents.RunDocument | documents.Phase, kind: type) -> dict[str, Any]:
+    """What a document says of the fields of `kind`; what it leaves out keeps its default."""
+    told = {field.name: getattr(document, field.name) for field in fields(kind)}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _reading(edge: documents.Edge | None) -> Reading | None:
@@ -156,16 +140,20 @@ def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
     """The good samples of all counters during a run, by zone, in order of time."""
     found: dict[str, list[Reading]] = {}
     for line in lines(suite.folder / "runs" / run_id / "rapl.jsonl", []):
-        try:
-            reading = Reading(
-                int(line["t_before_ns"]), int(line["t_after_ns"]), int(line["energy_uj"])
-            )
+        if "zone" in line and (reading := reading_of(line)) is not None:
             found.setdefault(str(line["zone"]), []).append(reading)
-        except (KeyError, TypeError, ValueError, OverflowError):  # a read that failed has no energy
-            continue
     for readings in found.values():
         readings.sort(key=lambda reading: reading.t_before_ns)
     return found
+
+
+def reading_of(value: Any) -> Reading | None:
+    """A reading as it stands in run.json or rapl.jsonl; None where it is no whole one, as of a
+    read that failed."""
+    try:
+        return Reading(int(value["t_before_ns"]), int(value["t_after_ns"]), int(value["energy_uj"]))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def _plan(folder: Path) -> dict[str, Any]:
@@ -226,8 +214,9 @@ def _runs(
     runs: list[Run] = []
     void: list[VoidRun] = []
     never = 0
-    planned = plan.get("runs")
-    for entry in planned if isinstance(planned, list) else []:
+    given = plan.get("runs")
+    planned = given if isinstance(given, list) else []
+    for entry in planned:
         try:
             run_id, block = str(entry["run_id"]), int(entry["block"])
             what = str(entry["configuration"]), str(entry["workload"])
@@ -247,8 +236,7 @@ def _runs(
         else:
             void.append(VoidRun(run_id, *what, block, found))
     if never:
-        total = len(planned) if isinstance(planned, list) else never
-        problems.append(f"{never} of {total} planned runs were never made.")
+        problems.append(f"{never} of {len(planned)} planned runs were never made.")
     return runs, void
 
 
