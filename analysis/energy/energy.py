@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -120,7 +120,7 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
     """The counter of a zone between each phase and the next, from end to start."""
     last: Counter | None = None
     for phase in phases:
-        counter = next((c for c in one_per_zone(phase.counters) if c.zone == zone), None)
+        counter = _counter_of(phase, zone)
         if last is not None and counter is not None:
             flags = tuple(flag for flag in counter.flags if flag != rapl.DOUBLE_WRAP)
             yield Counter(
@@ -137,6 +137,10 @@ def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
         if counter.source != PYRAPL and counter.zone not in seen:
             seen.add(counter.zone)
             yield counter
+
+
+def _counter_of(phase: Phase, zone: str) -> Counter | None:
+    return next((c for c in one_per_zone(phase.counters) if c.zone == zone), None)
 
 
 def _words(counter: Counter, more: Iterable[str]) -> tuple[str, ...]:
@@ -165,16 +169,6 @@ RAPL, PYRAPL = "rapl", "pyrapl"
 COUNTERS = (RAPL, PYRAPL)
 ALL = "all"
 BETWEEN = "between"
-
-
-@dataclass(frozen=True)
-class Label:
-    """What an energy belongs to, besides its run."""
-
-    phase: str
-    source: str
-    component: str
-    origin: str
 
 
 Row = dict[str, Any]
@@ -248,7 +242,7 @@ def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:
     several packages and of several memories."""
     zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
     samples = cache(partial(rapl_samples, suite, run.run_id))  # read once, where a zone asks
-    by_zone = {zone: dict(_zone_energies(samples, run, zone)) for zone in zones}
+    by_zone = {zone: _zone_energies(samples, run, zone) for zone in zones}
     yield from _zone_rows(run, RAPL, "", by_zone)
 
 
@@ -287,8 +281,8 @@ def _zone_rows(
         }
     for component, found in by_zone.items():
         for name, (duration_s, energy) in found.items():
-            label = Label(name, source, prefix + component, run.origin)
-            yield _row(run, label, duration_s, energy, None)
+            label = {"phase": name, "source": source, "component": prefix + component}
+            yield _row(run, label | {"origin": run.origin}, duration_s, energy, None)
 
 
 def _whole(run: Run, found: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
@@ -320,24 +314,23 @@ def _together(parts: Sequence[Energy]) -> Energy:
 
 def _zone_energies(
     samples: Callable[[], Mapping[str, list[Reading]]], run: Run, zone: str
-) -> Iterator[tuple[str, tuple[float, Energy]]]:
+) -> dict[str, tuple[float, Energy]]:
     found: dict[str, tuple[float, Energy]] = {}
     for phase in run.phases:
-        for counter in one_per_zone(phase.counters):
-            if counter.zone != zone:
-                continue
-            energy = counted(counter)
-            if SAMPLES_TELL & set(energy.flags):
-                energy = counted(counter, samples().get(zone, ()))
-            found[phase.name] = (phase.duration_s, energy)
+        counter = _counter_of(phase, zone)
+        if counter is None:
+            continue
+        energy = counted(counter)
+        if SAMPLES_TELL & set(energy.flags):
+            energy = counted(counter, samples().get(zone, ()))
+        found[phase.name] = (phase.duration_s, energy)
+    whole = _whole(run, found)
     between = [counted(counter) for counter in pauses(run.phases, zone)]
-    for name, (duration_s, energy) in found.items():
-        yield name, (duration_s, energy)
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:
         energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
-        yield BETWEEN, (pause_s, energy)
-    yield ALL, _whole(run, found)
+        found[BETWEEN] = (pause_s, energy)
+    return {**found, ALL: whole}
 
 
 def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:
@@ -388,7 +381,8 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                 if name == ALL and found.energy_j is None:
                     found = Energy(None, None, found.coverage, (*found.flags, "incomplete"))
                 duration_s = sum(end - start for start, end in stretches) * 1e-9
-                label = Label(name, meter.name, channel, meter.origin)
+                label = {"phase": name, "source": meter.name, "component": channel}
+                label["origin"] = meter.origin
                 yield _row(run, label, duration_s, found, meter.accuracy)
 
 
@@ -403,12 +397,15 @@ def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:
 
 def _row(
     run: Run,
-    label: Label,
+    label: Mapping[str, str],
     duration_s: float,
     energy: Energy,
     accuracy: Mapping[str, object] | None,
 ) -> Row:
-    """`accuracy` None: nobody states limits for this source, so there is no whole interval."""
+    """`label`: phase, source, component and origin of the energy.
+
+    `accuracy` None: nobody states limits for this source, so there is no whole interval.
+    """
     type_b = None
     if accuracy is not None and energy.energy_j is not None:
         type_b = TypeB.of(accuracy, energy.energy_j, duration_s)
@@ -420,10 +417,7 @@ def _row(
         "block": run.block,
         "configuration": run.configuration,
         "workload": run.workload,
-        "phase": label.phase,
-        "source": label.source,
-        "component": label.component,
-        "origin": label.origin,
+        **label,
         "duration_s": duration_s,
         "energy_j": energy.energy_j,
         "power_w": None if energy.energy_j is None else energy.energy_j / duration_s,

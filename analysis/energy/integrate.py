@@ -80,7 +80,8 @@ class _Channel:
         self._next = 0  # the first edge not yet reached
         self._high = self._low = self._covered_s = 0.0
         self._e_high, self._e_low = np.zeros(count), np.zeros(count)
-        self._c_s, self._split_j, self._slope_w, self._swing_w = np.zeros((4, count))
+        self._c_s, self._split_j, self._slope_w = np.zeros((3, count))
+        self._swing_w = np.zeros(count)  # by how much the power steps around a window that is cut
         self._responses: list[tuple[float, float, float]] = []  # J, W, standard uncertainty in J
         self._window = -1 - np.arange(count)
         self._filled_j, self._filled_j2, self._sum_w, self._squares_w2 = np.zeros((4, count - 1))
@@ -100,7 +101,9 @@ class _Channel:
         power = held.power_w[name]
         if self._last_end is None:
             self._reference_w = float(power[begin])
-            self._fill(held, name, np.array([-1]), self._before(held))
+            first = int(held.start_ns[0])
+            bounds = np.array([min(first, int(self._edges.t_ns[0]))]), np.array([first])
+            self._fill(held, name, np.array([-1]), bounds)
         last = int(np.searchsorted(self._edges.t_ns, held.end_ns[end - 1], side="left"))
         chosen = np.arange(self._next, last)
         if len(chosen):
@@ -162,10 +165,6 @@ class _Channel:
         usual = np.maximum(self._filled_j2, variance * self._filled_s2)
         return np.where(self._count < MANY, near, usual) + self._counted_j2
 
-    def _before(self, held: Windows) -> tuple[Ints, Ints]:
-        first = int(held.start_ns[0])
-        return np.array([min(first, int(self._edges.t_ns[0]))]), np.array([first])
-
     def _add(self, energy_j: float) -> None:
         """Knuth's two-sum: what the high part cannot hold goes to the low one."""
         high = self._high + energy_j
@@ -189,9 +188,9 @@ class _Channel:
         self._slope_w[chosen] = power[i]
         self._window[chosen] = self._passed + i - piece.begin
         for k in np.flatnonzero(self._edges.rest[chosen]):
-            edge = int(chosen[k])
-            self._swing_w[edge] = _swing_w(power, int(i[k]))
-            found = self._rested(piece, power, edge, (int(i[k]), float(part_s[k])))
+            edge, cut = int(chosen[k]), int(i[k])
+            self._swing_w[edge] = np.ptp(power[max(cut - 2, 0) : cut + 3])
+            found = self._rested(piece, power, edge, (cut, float(part_s[k])))
             if found is None:
                 continue
             u_j = math.hypot(float(split_j[k]), found.split_j)
@@ -313,11 +312,6 @@ class _Rested:
     rest_w: float
     split_j: float
     level: bool
-
-
-def _swing_w(power: Floats, cut: int) -> float:
-    """By how much the power steps around a window that an edge cuts."""
-    return float(np.ptp(power[max(cut - 2, 0) : cut + 3]))
 
 
 def _response_s(responses: Sequence[tuple[float, float, float]]) -> float:

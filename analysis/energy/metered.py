@@ -14,7 +14,7 @@ from analysis.energy.curve import Curve, Edge
 from analysis.energy.integrate import integrate
 from analysis.energy.uncertainty import Resolution, reading_variance_j2
 from analysis.energy.upsets import STUCK_FLAG, Stuck
-from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, windows
+from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
 from analysis.suite.samples import Samples
 
 
@@ -83,8 +83,8 @@ class Metered:
         if not any(found.values()) and coverage > 1 - 1e-6:  # whole but for nanoseconds
             coverage = 1.0
         found |= dict.fromkeys(self.timing.flags, True)
-        found[STUCK_FLAG] = any(_meets(self.stuck_ns, *stretch) for stretch in stretches)
-        found[DUPLICATE_FLAG] = any(_meets(self.timing.extra_ns, *s) for s in stretches)
+        found[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
+        found[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
         return Energy(
             energy_j=math.fsum(curve.energy_j[between]),
             statistical_j=self._statistical_j(curve, channel, pairs),
@@ -140,10 +140,3 @@ class Metered:
             late_s = self.timing.bound_ns * 1e-9 / math.sqrt(12)
             readings += late_s**2 * float(curve.steps_w2[inside].sum())
         return filled + readings
-
-
-def _meets(spans: Spans, start_ns: int, end_ns: int) -> bool:
-    """Whether any of the spans, in order of time, reaches into a stretch."""
-    starts, ends = spans
-    first = int(np.searchsorted(ends, start_ns, side="right"))
-    return first < len(starts) and bool(starts[first] < end_ns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -69,12 +69,11 @@ def share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
     return own_s / (took_s if at_rest else busy_s), at_rest
 
 
-def _share(phases: Iterable[Phase]) -> tuple[float, bool]:
-    same = list(phases)
+def _share(phases: Sequence[Phase]) -> tuple[float, bool]:
     return share(
-        sum(phase.own_cpu_s or 0.0 for phase in same),
-        sum(phase.cpu_busy_s or 0.0 for phase in same),
-        sum(phase.duration_s for phase in same),
+        sum(phase.own_cpu_s or 0.0 for phase in phases),
+        sum(phase.cpu_busy_s or 0.0 for phase in phases),
+        sum(phase.duration_s for phase in phases),
     )
 
 
@@ -140,9 +139,9 @@ def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
     for meter in suite.meters:
         for channel in meter.channels:
             rows = energy.filter(
-                (pl.col("source") == meter.name)
-                & (pl.col("component") == channel)
-                & ~pl.col("phase").is_in(["all", "between", TAIL])
+                ~pl.col("phase").is_in(["all", "between", TAIL]),
+                source=meter.name,
+                component=channel,
             )
             coverage = rows["coverage"].to_list()
             mean = sum(coverage) / len(coverage) if coverage else None
@@ -158,17 +157,16 @@ def whole(energy: pl.DataFrame) -> WholeAgainstParts:
     Of several packages or memories that is their sum. Domains inside a package (core, uncore) and
     psys are not parts beside it, so they stay out.
     """
-    runs = energy.filter((pl.col("phase") == "all") & pl.col("energy_j").is_not_null())
-    rapl = runs.filter(pl.col("source") == "rapl")
+    runs = energy.filter(pl.col("energy_j").is_not_null(), phase="all")
+    rapl = runs.filter(source="rapl")
     package = "package" if "package" in set(rapl["component"]) else "package-0"
     parts = (
         rapl.filter(pl.col("component").is_in([package, "dram"]))
         .group_by("run_id")
         .agg(pl.col("energy_j").sum().alias("parts_j"))
     )
-    both = parts.join(
-        runs.filter((pl.col("source") != "rapl") & (pl.col("component") == "system")), on="run_id"
-    ).filter(pl.col("energy_j") > 0)
+    metered = runs.filter(pl.col("source") != "rapl", pl.col("energy_j") > 0, component="system")
+    both = parts.join(metered, on="run_id")
     ratios = [float(r) for r in both["parts_j"] / both["energy_j"]]
     return WholeAgainstParts(
         runs=len(ratios),
@@ -194,16 +192,16 @@ class TwoMeters:
 
 def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
     """By channel that several meters have; `energy` has all their rows."""
-    runs = energy.filter((pl.col("phase") == "all") & (pl.col("energy_j") > 0))
+    runs = energy.filter(pl.col("energy_j") > 0, phase="all")
     found = []
     for meter in suite.meters:
         for channel in meter.channels:
             reference = suite.reference_meter(channel)
             if reference is None or reference == meter.name:
                 continue
-            of_channel = runs.filter(pl.col("component") == channel)
-            both = of_channel.filter(pl.col("source") == reference).join(
-                of_channel.filter(pl.col("source") == meter.name), on="run_id", suffix="_other"
+            of_channel = runs.filter(component=channel)
+            both = of_channel.filter(source=reference).join(
+                of_channel.filter(source=meter.name), on="run_id", suffix="_other"
             )
             allowed = (
                 pl.col("energy_u95_j").fill_null(0.0).pow(2)

@@ -226,7 +226,6 @@ class Fit:
     skew_ppm: float | None = None
     skew_bound_ppm: float | None = None
     window_s: float | None = None
-    window_bound_s: float | None = None
     window_told_s: float | None = None
     swing_w: float | None = None
     quality: float | None = None
@@ -368,7 +367,6 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
         offset_ms=tuple(float(offset_s) * 1e3 for offset_s in solved.offsets_s),
         bound_ms=tuple(bound_s * 1e3 for bound_s in bounds_s),
         window_s=solved.window_s,
-        window_bound_s=window_bound_s,
         window_told_s=model.told_s,
         swing_w=float(solved.swings_w.mean()),
         readings=len(solved.left_w),

@@ -285,13 +285,11 @@ def _pieces(stretch: Ints, own: Ints) -> Iterator[Ints]:
 def _with_ahead(
     tables: Iterator[pl.DataFrame],
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame | None]]:
-    held: pl.DataFrame | None = None
-    for table in tables:
-        if held is not None:
-            yield held, table
-        held = table
-    if held is not None:
-        yield held, None
+    table = next(tables, None)
+    while table is not None:
+        ahead = next(tables, None)
+        yield table, ahead
+        table = ahead
 
 
 def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterator[Windows]:
@@ -354,14 +352,14 @@ KNOWN = frozenset({"gap", "restart", "marker"})
 class Remarks:
     """By word: where stretches of records begin and end that bear it, on the controller's clock."""
 
-    stretches: Mapping[str, tuple[Ints, Ints]]
+    stretches: Mapping[str, Spans]
 
     @classmethod
     def of(cls, samples: Samples) -> Remarks:
         """One pass over the flags; neighbouring records that bear a word are one stretch."""
         if "flags" not in samples.columns:
             return cls({})
-        parts: dict[str, list[tuple[Ints, Ints]]] = {}
+        parts: dict[str, list[Spans]] = {}
         for table in samples.tables(["t_mono_ns", "window_s", "flags"]):
             said = table.filter(pl.col("flags") != "")
             for flags in said["flags"].unique():
@@ -378,23 +376,29 @@ class Remarks:
         A word that ends in `-` and the meter's own name of a channel is on that channel alone.
         """
         words = []
-        for word, (starts, ends) in self.stretches.items():
+        for word, spans in self.stretches.items():
             base, _, channel = word.rpartition("-")
             if base and channel in all_own and channel != own:
                 continue
-            first = int(np.searchsorted(ends, start_ns, side="right"))
-            if first < len(starts) and starts[first] < end_ns:
+            if meets(spans, start_ns, end_ns):
                 words.append(base if base and channel in all_own else word)
         return sorted(words)
 
 
-def _merged(start: Ints, end: Ints, width: Ints) -> tuple[Ints, Ints]:
+def meets(spans: Spans, start_ns: int, end_ns: int) -> bool:
+    """Whether any of the spans reaches into a stretch."""
+    starts, ends = spans
+    first = int(np.searchsorted(ends, start_ns, side="right"))
+    return first < len(starts) and bool(starts[first] < end_ns)
+
+
+def _merged(start: Ints, end: Ints, width: Ints) -> Spans:
     """Stretches of records that follow each other within half a window."""
     new = np.flatnonzero(start[1:] - end[:-1] > width[1:] // 2) + 1
     return start[np.concatenate([[0], new])], end[np.concatenate([new - 1, [len(end) - 1]])]
 
 
-def _joined_remarks(parts: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+def _joined_remarks(parts: Iterable[Spans]) -> Spans:
     starts, ends = zip(*parts, strict=True)
     start, end = np.concatenate(starts), np.concatenate(ends)
     order = np.argsort(start, kind="stable")

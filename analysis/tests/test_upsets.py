@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from analysis.energy.metered import _meets
 from analysis.energy.upsets import Stuck
-from analysis.energy.windows import Windows, missed_records
+from analysis.energy.windows import Windows, meets, missed_records
 from validation.metrology import upsets
 
 S = 1_000_000_000
@@ -71,7 +70,7 @@ def test_a_record_that_came_twice_is_no_time_gone_by(late_s: float) -> None:
 
 def test_a_stretch_meets_what_reaches_into_it() -> None:
     spans = np.array([10, 30]), np.array([20, 40])
-    assert [_meets(spans, a, b) for a, b in ((0, 10), (0, 11), (20, 30), (39, 50), (40, 50))] == [
+    assert [meets(spans, a, b) for a, b in ((0, 10), (0, 11), (20, 30), (39, 50), (40, 50))] == [
         False,
         True,
         False,
