@@ -22,7 +22,7 @@ from analysis.money.payback import Payback
 from analysis.report.tables import judged_component
 from analysis.stats.contrasts import Contrast
 from analysis.stats.results import Results, results
-from analysis.stats.stats import Span
+from analysis.stats.stats import ENDS, Span, columns
 from analysis.suite import records
 from analysis.suite.assumptions import Assumptions
 from analysis.suite.records import Meter, Run, SuiteError
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _fit = lru_cache(maxsize=8)(fit)  # one pass over a whole recording
-ENDS = {"": "mid", "_low": "low", "_high": "high"}
 SPANS = (
     *("runs", "hours", "years", "kwh_per_year", "saving_per_year"),
     *("net_present_value", "break_even_price", "break_even_electricity"),
@@ -266,7 +265,7 @@ class Suite:
         found = costs.batteries(self._assuming(assumptions), self.energy)
         rows = [
             {"workload": b.workload, "configuration": b.configuration, "origin": b.origin}
-            | {"energy_j": b.energy_j.mean, **_spread("runs", b.runs)}
+            | {"energy_j": b.energy_j.mean, **columns("runs", b.runs)}
             for b in found
         ]
         return pl.DataFrame(rows, schema=BATTERY)
@@ -330,15 +329,15 @@ def _meter_rows(
         return
     begin, end = part.start_ns[inside], part.end_ns[inside]
     for channel in meter.channels:
-        columns = {
-            **{"start_ns": begin, "end_ns": end},
-            **{"start_s": (begin - start_ns) / 1e9, "end_s": (end - start_ns) / 1e9},
-            "power_w": part.power_w[channel][inside],
-        }
-        frame = pl.DataFrame(columns).with_columns(
-            source=pl.lit(meter.name), component=pl.lit(channel)
+        frame = pl.DataFrame(
+            {
+                **{"source": meter.name, "component": channel},
+                **{"start_ns": begin, "end_ns": end},
+                **{"start_s": (begin - start_ns) / 1e9, "end_s": (end - start_ns) / 1e9},
+                "power_w": part.power_w[channel][inside],
+            }
         )
-        yield frame.select(list(POWER)).cast(POWER)  # type: ignore[arg-type]
+        yield frame.cast(POWER)  # type: ignore[arg-type]
 
 
 def _middle_ns(reading: Reading) -> int:
@@ -363,12 +362,7 @@ def _contrast(one: Contrast) -> dict[str, object]:
 def _payback(p: Payback) -> dict[str, object]:
     row: dict[str, object] = {key: getattr(p, key, None) for key in PAYBACK}
     for name in SPANS:
-        row |= _spread(name, getattr(p, name))
+        row |= columns(name, getattr(p, name))
     whole = p.whole_saving_j
     saving = Span(whole.mean, whole.low, whole.high)
-    return row | _spread("saving_j", saving) | {"n": whole.n}
-
-
-def _spread(name: str, span: Span | None) -> dict[str, object]:
-    """A figure with its interval as three columns."""
-    return {f"{name}{end}": getattr(span, part, None) for end, part in ENDS.items()}
+    return row | columns("saving_j", saving) | {"n": whole.n}

@@ -16,7 +16,7 @@ import yaml
 
 from analysis.money.costs import profiles
 from analysis.money.payback import Payback
-from analysis.stats.stats import Span
+from analysis.stats.stats import ENDS, columns
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.suite.records import Suite, SuiteError, joint
 from contract import schema
@@ -28,7 +28,7 @@ COLUMNS = (
     *(
         f"{what}{end}"
         for what in ("kwh_per_year", "saving_per_year", "net_present_value", "co2_kg_per_year")
-        for end in ("", "_low", "_high")
+        for end in ENDS
     ),
     *("extra_price", "years_to_repay", "break_even_price_each"),
 )
@@ -109,10 +109,10 @@ def _row(suite: Suite, group: _Group, assumptions: Assumptions, one: Payback) ->
         "machines": count,
         "currency": assumptions.currency,
         "probability": one.probability,
-        **_span("kwh_per_year", one.kwh_per_year.scaled(count)),
-        **_span("saving_per_year", one.saving_per_year.scaled(count)),
-        **_span("net_present_value", one.net_present_value.scaled(count)),
-        **_span("co2_kg_per_year", one.co2_kg_per_year and one.co2_kg_per_year.scaled(count)),
+        **columns("kwh_per_year", one.kwh_per_year.scaled(count)),
+        **columns("saving_per_year", one.saving_per_year.scaled(count)),
+        **columns("net_present_value", one.net_present_value.scaled(count)),
+        **columns("co2_kg_per_year", one.co2_kg_per_year and one.co2_kg_per_year.scaled(count)),
         "extra_price": assumptions.sed_extra_price * count,
         "years_to_repay": one.years and one.years.mid,
         "break_even_price_each": one.break_even_price.mid,
@@ -142,8 +142,3 @@ def _common(suite: Suite, against: str, paybacks: Sequence[Payback]) -> dict[str
         "demonstrated": "yes" if all(each.demonstrated for each in paybacks) else "no",
         "origin": joint(each.origin for each in paybacks),
     }
-
-
-def _span(name: str, span: Span | None) -> dict[str, float | None]:
-    ends = (None, None, None) if span is None else (span.mid, span.low, span.high)
-    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))

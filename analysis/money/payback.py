@@ -168,11 +168,11 @@ def payback(
     runs = hours = years = electricity = None
     if demonstrated:
         cost_j = a.sed_extra_price / a.electricity_price_per_kwh * JOULES_PER_KWH
-        runs = _inverse(cost_j, span)
+        runs = span.dividing(cost_j)
         worked_h = [cost_j * seconds / SECONDS_PER_HOUR for seconds in sed_s]
         hours = _by_meter(ratio_of_means(worked_h, savings_j), saving, span).not_below(0.0)
         years = repaid_after_years(yearly, a)
-        electricity = _inverse(a.sed_extra_price, kwh.scaled(in_life))
+        electricity = kwh.scaled(in_life).dividing(a.sed_extra_price)
     return Payback(
         workload=workload,
         against=against,
@@ -251,15 +251,6 @@ def years_by_saving(saved_per_year: float, assumptions: Assumptions) -> float | 
         return None
     interest = rate / math.log1p(rate) if rate > 0 else 1.0
     return -price / saved_per_year / saved_per_year / left * interest
-
-
-def _inverse(top: float, span: Span) -> Span:
-    """top / span for a span above 0, the limits swapped."""
-    return Span(
-        top / span.mid,
-        None if span.high is None else top / span.high,
-        None if span.low is None else top / span.low,
-    )
 
 
 def _probability(saved: Span, price: float, n: int) -> float | None:

@@ -56,13 +56,11 @@ def swings(payback: Payback, assumptions: Assumptions) -> list[Swing]:
 
 
 def _worth(payback: Payback, assumptions: Assumptions, name: str, value: float) -> float:
+    change: dict[str, Any] = {name: value}
     runs = payback.runs_per_day
     if name == "runs_per_day":
         runs *= value / assumptions.runs_per_day
-        return net_present_value(payback.saving_j.mean, runs, assumptions)
-    change: dict[str, Any] = {name: value}
-    moved = replace(assumptions, **change)
-    return net_present_value(payback.saving_j.mean, runs, moved)
+    return net_present_value(payback.saving_j.mean, runs, replace(assumptions, **change))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ class BetweenDisks:
     first: str
     second: str
     comparison: Comparison
-    workloads: tuple[str, ...]
 
 
 def between_disks(suite: Suite, energy: pl.DataFrame) -> list[BetweenDisks]:
@@ -61,17 +60,16 @@ def _between(
 ) -> BetweenDisks | None:
     if suite.disk_of(first) == suite.disk_of(second):
         return None
-    factors = {}
-    for workload in counted(suite):
-        sides = [_factors(suite, joules, workload, name) for name in (first, second)]
-        if all(sides):
-            factors[workload] = sides
-    found = compare_in_blocks(suite, list(factors.values()))
+    factors = (
+        [_factors(suite, joules, workload, name) for name in (first, second)]
+        for workload in counted(suite)
+    )
+    found = compare_in_blocks(suite, [sides for sides in factors if all(sides)])
     if found is None:
         return None
     label = str(suite.named("configurations")[first].get("label") or first)
     stack = label.removesuffix(f", on {suite.disk_of(first)}")
-    return BetweenDisks(stack, first, second, found.comparison, tuple(factors))
+    return BetweenDisks(stack, first, second, found.comparison)
 
 
 def _factors(

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from analysis.stats.comparison import holm
+from analysis.stats.comparison import holm_of_known
 from analysis.stats.contrasts import by_block, counted
 from analysis.stats.results import energy_of
 from analysis.stats.stats import LEVEL
@@ -121,7 +121,7 @@ def _compared(first: Read, second: Read) -> Compared:
         component,
         joint([*origins, str(a.plan.get("origin")), str(b.plan.get("origin"))]),
         tuple(differences(a, b)),
-        tuple(_adjusted([ratio for ratio in joules if ratio is not None])),
+        tuple(_family([ratio for ratio in joules if ratio is not None])),
         tuple(_costs(a, b, blocks_a, blocks_b, shared)),
     )
     same = {w for w in counted(a) if w in counted(b) and w not in found.other_work}
@@ -143,12 +143,10 @@ def _overall(
             yield ratio
 
 
-def _adjusted(ratios: Sequence[Ratio]) -> Iterator[Ratio]:
+def _family(ratios: Sequence[Ratio]) -> list[Ratio]:
     """With Holm's p-values over all that have one."""
-    known = [ratio.p_value for ratio in ratios if ratio.p_value is not None]
-    adjusted = iter(holm(np.array(known, dtype=float)))
-    for ratio in ratios:
-        yield replace(ratio, p_adjusted=None if ratio.p_value is None else float(next(adjusted)))
+    adjusted = holm_of_known([ratio.p_value for ratio in ratios])
+    return [replace(one, p_adjusted=p) for one, p in zip(ratios, adjusted, strict=True)]
 
 
 def p_of(a: Sequence[float], b: Sequence[float]) -> float | None:

@@ -306,6 +306,12 @@ def holm(p_values: Floats) -> Floats:
     return np.asarray(closed(p[..., None, :], p)[..., 0, :])
 
 
+def holm_of_known(p_values: Sequence[float | None]) -> list[float | None]:
+    """The same over those that there are."""
+    known = iter(holm(np.array([p for p in p_values if p is not None], dtype=float)))
+    return [None if p is None else float(next(known)) for p in p_values]
+
+
 def closed(p_values: Floats, settled: Floats) -> Floats:
     """Adjusted p-values of several tests (last axis but one) of each of m questions (last axis), of
     which at most one claims what is false.

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.energy.energy import of_references
 from analysis.stats import host_effects as factor
-from analysis.stats.comparison import Comparison, compare, holm, judged, of_mean
+from analysis.stats.comparison import Comparison, compare, holm_of_known, judged, of_mean
 from analysis.stats.contrasts import by_block, counted, pairs
 from analysis.stats.results import Results, energy_of
 from analysis.stats.stats import Floats, exp
@@ -61,7 +61,6 @@ class Effect:
     workload: str
     base: str
     other: str
-    declared: bool
     by_host: Mapping[str, Comparison]
     lacking: tuple[str, ...]
     workloads: tuple[str, ...]
@@ -146,7 +145,6 @@ def hosts(folders: Sequence[Path]) -> Hosts:
 
 def _overall(each: Sequence[Host], common: Shared) -> Iterator[Effect]:
     """Each pair of configurations over all working workloads that every host has."""
-    declared = [set(host.suite.contrasts) for host in each]
     suite = each[0].suite
     for base, other, _ in pairs(suite):
         if base in common.configurations and other in common.configurations:
@@ -157,8 +155,7 @@ def _overall(each: Sequence[Host], common: Shared) -> Iterator[Effect]:
                 and all((name, side) in h.joules for h in each for side in (base, other))
             ]
             if used:
-                both = {(base, other), (other, base)}
-                yield _effect(each, (ALL, base, other), used, all(d & both for d in declared))
+                yield _effect(each, (ALL, base, other), used)
 
 
 def _single(each: Sequence[Host], common: Shared) -> Iterator[Effect]:
@@ -167,12 +164,10 @@ def _single(each: Sequence[Host], common: Shared) -> Iterator[Effect]:
     for workload in common.workloads:
         for other in common.configurations:
             if base is not None and other != base:
-                yield _effect(each, (workload, base, other), [workload], False)
+                yield _effect(each, (workload, base, other), [workload])
 
 
-def _effect(
-    each: Sequence[Host], key: tuple[str, str, str], used: Sequence[str], declared: bool
-) -> Effect:
+def _effect(each: Sequence[Host], key: tuple[str, str, str], used: Sequence[str]) -> Effect:
     """Of one pair of configurations; the families' p-values come later."""
     _, base, other = key
     margin = each[0].suite.margin
@@ -184,7 +179,7 @@ def _effect(
     }
     lacking = tuple(name for name in sides if name not in by_host)
     if lacking:
-        return Effect(*key, declared, by_host, lacking, tuple(used), None, None)
+        return Effect(*key, by_host, lacking, tuple(used), None, None)
     logs = [b - a for a, b in sides.values()]
     means = np.array([float(np.mean(log)) for log in logs])
     blocks = min(map(len, logs))
@@ -193,12 +188,12 @@ def _effect(
         general = of_mean(factor.hosts_in_general(means), len(logs), margin)
     if blocks < factor.LEAST_BLOCKS:
         these = Comparison(blocks, exp(float(np.mean(means))), margin)
-        return Effect(*key, declared, by_host, (), tuple(used), these, general)
+        return Effect(*key, by_host, (), tuple(used), these, general)
     these = of_mean(factor.these_hosts(logs), blocks, margin)
     differ = float(factor.p_differ(logs))
     alike = float(factor.p_alike(logs, margin))
     known = None if np.isnan(differ) else differ
-    return Effect(*key, declared, by_host, (), tuple(used), these, general, known, alike)
+    return Effect(*key, by_host, (), tuple(used), these, general, known, alike)
 
 
 def _sides(joules: Joules, used: Sequence[str], base: str, other: str) -> tuple[Floats, Floats]:
@@ -227,15 +222,10 @@ def _families(effects: Sequence[Effect]) -> list[Effect]:
     families = (
         judged([e.these for e in found]),
         judged([e.general for e in found]),
-        _adjusted([e.p_differ for e in found]),
-        _adjusted([e.p_alike for e in found]),
+        holm_of_known([e.p_differ for e in found]),
+        holm_of_known([e.p_alike for e in found]),
     )
     return [
         replace(e, these=these, general=general, p_differ_holm=differ, p_alike_holm=alike)
         for e, these, general, differ, alike in zip(found, *families, strict=True)
     ]
-
-
-def _adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    known = iter(holm(np.array([p for p in p_values if p is not None], dtype=float)))
-    return [None if p is None else float(next(known)) for p in p_values]

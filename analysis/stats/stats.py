@@ -35,9 +35,22 @@ class Span:
         """The same, cut off at what it cannot fall short of."""
         return self._changed(lambda value: max(least, value))
 
+    def dividing(self, top: float) -> Span:
+        """top / figure, for a span above 0: its limits are swapped."""
+        low, high = (None if end is None else top / end for end in (self.high, self.low))
+        return Span(top / self.mid, low, high)
+
     def _changed(self, change: Callable[[float], float]) -> Span:
         low, high = (None if end is None else change(end) for end in (self.low, self.high))
         return Span(change(self.mid), low, high)
+
+
+ENDS = {"": "mid", "_low": "low", "_high": "high"}
+
+
+def columns(name: str, span: Span | None) -> dict[str, float | None]:
+    """A figure with its interval as three columns of a table; null where there is none."""
+    return {f"{name}{end}": getattr(span, part, None) for end, part in ENDS.items()}
 
 
 Floats = npt.NDArray[np.float64]

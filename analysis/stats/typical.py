@@ -26,7 +26,7 @@ class Typical:
     @property
     def turned(self) -> Typical:
         """Of the inverse ratio."""
-        return Typical(*(_inverse(span) for span in (self.ratio, self.narrow)))
+        return Typical(self.ratio.dividing(1.0), self.narrow.dividing(1.0))
 
     def within(self, margin: float) -> bool:
         """Whether the 90 % interval lies within the margin."""
@@ -76,8 +76,3 @@ def _outside(n: int, level: float) -> int:
         ways = grown
     below = np.cumsum(ways) / 2.0**n
     return int(np.searchsorted(below, level / 2, side="right")) - 1
-
-
-def _inverse(span: Span) -> Span:
-    low, high = (None if end is None else 1 / end for end in (span.high, span.low))
-    return Span(1 / span.mid, low, high)
