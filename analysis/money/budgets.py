@@ -36,12 +36,6 @@ class Budgeted:
     budget: Budget
 
 
-def all_budgets(found: Results) -> list[Budgeted]:
-    """Every figure of the suite that is a headline somewhere: joules and ratios of each workload,
-    configuration and component, ratios over all workloads, savings and what they are worth."""
-    return [*joules(found), *ratios(found), *overall(found), *money(found)]
-
-
 def joules(found: Results) -> Iterator[Budgeted]:
     """Mean joules of a run, as in the summary."""
     for row in found.summary.iter_rows(named=True):
@@ -143,8 +137,7 @@ def _means(energy: pl.DataFrame) -> dict[tuple[str, ...], Mean]:
     """Mean joules and seconds of whole runs by workload, configuration, source and component."""
     keys = ("workload", "configuration", "source", "component")
     rows = (
-        energy.filter((pl.col("phase") == ALL) & (pl.col("workload") != DRIFT_CHECK))
-        .filter(pl.col("energy_j") > 0)
+        energy.filter(pl.col("workload") != DRIFT_CHECK, pl.col("energy_j") > 0, phase=ALL)
         .group_by(*keys)
         .agg(pl.col("energy_j").mean(), pl.col("duration_s").mean())
     )
@@ -196,11 +189,13 @@ COLUMNS: Mapping[str, Column] = {
 
 
 def table(found: Results) -> pl.DataFrame:
-    """A row a term of every budget (columns: data/README.md)."""
+    """A row a term of every budget (columns: data/README.md): of every figure that is a headline
+    somewhere, i.e. joules and ratios of each workload, configuration and component, ratios over all
+    workloads, savings and what they are worth."""
     same = {"suite_id": found.suite.suite_id, "host": found.suite.host}
     rows = [
         {**same, **{name: value(one, row) for name, (_, value) in COLUMNS.items()}}
-        for one in all_budgets(found)
+        for one in (*joules(found), *ratios(found), *overall(found), *money(found))
         for row in one.budget.rows
     ]
     kinds = {name: kind for name, (kind, _) in COLUMNS.items()}

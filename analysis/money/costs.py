@@ -305,14 +305,10 @@ def _terms(meters: Sequence[Meter], sources: frozenset[str]) -> tuple[ErrorTerm,
 def _sides(energy: pl.DataFrame) -> Sides:
     """All whole runs that a meter of the system saw, their tails included, as means by block."""
     seen = energy.filter(
-        (pl.col("component") == SYSTEM)
-        & (pl.col("workload") != DRIFT_CHECK)
-        & pl.col("energy_j").is_not_null()
+        pl.col("workload") != DRIFT_CHECK, pl.col("energy_j").is_not_null(), component=SYSTEM
     )
-    tails = seen.filter(pl.col("phase") == TAIL).select(
-        "run_id", tail_j="energy_j", tail_s="duration_s"
-    )
-    rows = seen.filter(pl.col("phase") == "all").join(tails, on="run_id", how="left")
+    tails = seen.filter(phase=TAIL).select("run_id", tail_j="energy_j", tail_s="duration_s")
+    rows = seen.filter(phase="all").join(tails, on="run_id", how="left")
     means = (
         rows.with_columns(pl.col("tail_j", "tail_s").fill_null(0.0))
         .group_by("workload", "configuration", "block")

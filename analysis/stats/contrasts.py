@@ -20,6 +20,7 @@ from analysis.stats.summary import (
     compare_pairs,
     estimate_of,
 )
+from analysis.suite.documents import mapping, mappings
 from analysis.suite.records import SYSTEM, Suite
 
 IDLE = "idle"
@@ -94,11 +95,7 @@ def counted(suite: Suite) -> list[str]:
 def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:
     """Mean joules of whole runs by (workload, configuration) and block, where there are any."""
     rows = (
-        energy.filter(
-            (pl.col("component") == component)
-            & (pl.col("phase") == ALL)
-            & pl.col("energy_j").is_not_null()
-        )
+        energy.filter(pl.col("energy_j").is_not_null(), component=component, phase=ALL)
         .group_by("workload", "configuration", "block")
         .agg(pl.col("energy_j").mean())
         .sort("block")
@@ -212,10 +209,7 @@ class Answer:
 
 def questions(suite: Suite) -> list[Question]:
     """The plan's comparisons in its order; one that makes no sense keeps its fault."""
-    analysis = suite.plan.get("analysis")
-    given = analysis.get("comparisons") if isinstance(analysis, Mapping) else None
-    entries = given if isinstance(given, list) else []
-    return [_question(suite, entry) for entry in entries if isinstance(entry, Mapping)]
+    return [_question(suite, entry) for entry in mappings(suite.analysis.get("comparisons"))]
 
 
 def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
@@ -250,7 +244,7 @@ def _question(suite: Suite, entry: Mapping[str, Any]) -> Question:
 
 
 def _side(given: Any) -> Side:
-    side = given if isinstance(given, Mapping) else {}
+    side = mapping(given)
     return Side(str(side.get("workload") or ""), str(side.get("phase") or ALL))
 
 
@@ -265,7 +259,7 @@ def _faults(suite: Suite, question: Question) -> Iterator[str]:
 
 
 def _answer(suite: Suite, energy: pl.DataFrame, question: Question, configuration: str) -> Answer:
-    on = energy.filter(pl.col("configuration") == configuration, pl.col("component") == SYSTEM)
+    on = energy.filter(configuration=configuration, component=SYSTEM)
     first = _values(on, question.first, question.per)
     second = _values(on, question.second, question.per)
     compared = compare_pairs(suite, second, first)
@@ -273,5 +267,5 @@ def _answer(suite: Suite, energy: pl.DataFrame, question: Question, configuratio
 
 
 def _values(energy: pl.DataFrame, side: Side, per: str) -> BlockValues:
-    rows = energy.filter((pl.col("workload") == side.workload) & (pl.col("phase") == side.phase))
+    rows = energy.filter(workload=side.workload, phase=side.phase)
     return block_means(rows, pl.col("energy_j") / (pl.col(per) if per else 1.0))

@@ -6,7 +6,7 @@ every block and so for the means over blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
@@ -92,7 +92,8 @@ def tail(
     """
     after = _taken(energy, workload, configuration, component, TAIL)
     rest = _taken(energy, IDLE, configuration, component, ALL)
-    above = [after[b].energy_j - rest[b].power_w * after[b].seconds for b in _shared(after, rest)]
+    blocks = sorted(after.keys() & rest.keys())
+    above = [after[b].energy_j - rest[b].power_w * after[b].seconds for b in blocks]
     return estimate(above) if above else None
 
 
@@ -102,7 +103,7 @@ def idle_share(
     """Share of a run's joules that rest would have taken; rest as in `tail`."""
     run = _taken(energy, workload, configuration, component, ALL)
     rest = _taken(energy, IDLE, configuration, component, ALL)
-    blocks = [b for b in _shared(run, rest) if run[b].energy_j > 0]
+    blocks = [b for b in sorted(run.keys() & rest.keys()) if run[b].energy_j > 0]
     if not blocks:
         return None
     at_rest = {b: rest[b].power_w * run[b].seconds for b in blocks}
@@ -110,10 +111,6 @@ def idle_share(
         share=estimate([at_rest[b] / run[b].energy_j for b in blocks]),
         above_j=estimate([run[b].energy_j - at_rest[b] for b in blocks]),
     )
-
-
-def _shared(one: Mapping[int, _Taken], other: Mapping[int, _Taken]) -> list[int]:
-    return sorted(one.keys() & other.keys())
 
 
 def _taken(

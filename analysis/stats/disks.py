@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from analysis.stats.stats import Span
+from analysis.suite.documents import mapping
 from analysis.suite.records import Suite
 
 # Keys of a disk in provenance/before.json, and what they are called.
@@ -73,12 +74,8 @@ def roles(suite: Suite) -> list[str]:
 
 def _facts(suite: Suite, role: str) -> Mapping[str, Any]:
     """What the agent found of a disk before the first run, else what the plan says."""
-    planned = _mapping(_mapping(suite.plan.get("disks")).get(role))
-    return {**planned, **_mapping(_mapping(suite.before.get("disks")).get(role))}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    planned = mapping(mapping(suite.plan.get("disks")).get(role))
+    return {**planned, **mapping(mapping(suite.before.get("disks")).get(role))}
 
 
 WHEN = ("before", "after")
@@ -164,11 +161,11 @@ def findings(suite: Suite, found: Sequence[Condition]) -> Iterator[str]:
 
 
 def _told(suite: Suite, name: str) -> Iterator[_Told]:
-    planned = _mapping(_mapping(suite.plan.get("disks")).get(suite.disk_of(name)))
+    planned = mapping(mapping(suite.plan.get("disks")).get(suite.disk_of(name)))
     for run in suite.compared_runs:
         if run.configuration == name:
             disk, *_ = *_own(run.disks.get("before"), planned), ""
-            of = {when: _mapping(_mapping(run.disks.get(when)).get(disk)) for when in WHEN}
+            of = {when: mapping(mapping(run.disks.get(when)).get(disk)) for when in WHEN}
             if disk:
                 yield _Told((run.block, run.workload), disk, of)
 
@@ -176,7 +173,7 @@ def _told(suite: Suite, name: str) -> Iterator[_Told]:
 def _own(told: Any, planned: Mapping[str, Any]) -> list[str]:
     """The disk that the plan means, by its serial number, which a SATA disk has within its WWID;
     without one in the plan the only disk there is."""
-    serial, names = str(planned.get("serial") or ""), list(map(str, _mapping(told)))
+    serial, names = str(planned.get("serial") or ""), list(map(str, mapping(told)))
     if serial:
         return [name for name in names if serial in name]
     return names if len(names) == 1 else []

@@ -20,6 +20,7 @@ from analysis.stats.contrasts import IDLE
 from analysis.stats.stats import LEVEL, Floats
 from analysis.stats.steadiness import hours_of
 from analysis.suite.clocks import TargetClock
+from analysis.suite.documents import mapping
 from analysis.suite.records import TAIL, Suite
 
 LIMIT = 0.01
@@ -94,8 +95,7 @@ def given(suite: Suite) -> tuple[str, str | None, float]:
 
     Where the plan has none: idling on the baseline, and 1 %.
     """
-    told = suite.plan.get("drift_check")
-    told = told if isinstance(told, Mapping) else {}
+    told = mapping(suite.plan.get("drift_check"))
     limit = told.get("limit")
     if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
         limit = LIMIT
@@ -109,11 +109,11 @@ def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Drift
     if configuration is None:
         return None
     rows = energy.filter(
-        (pl.col("workload") == workload)
-        & (pl.col("configuration") == configuration)
-        & pl.col("component").str.contains(JUDGED)
-        & ~pl.col("phase").is_in(["between", TAIL])
-        & (pl.col("power_w") > 0)
+        pl.col("component").str.contains(JUDGED),
+        ~pl.col("phase").is_in(["between", TAIL]),
+        pl.col("power_w") > 0,
+        workload=workload,
+        configuration=configuration,
     )
     if rows.is_empty():
         return None

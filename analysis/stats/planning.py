@@ -172,8 +172,7 @@ def _count(number: int) -> str:
 
 
 def _wanted_half_width(suite: Suite) -> float:
-    analysis = suite.plan.get("analysis")
-    value = analysis.get("half_width") if isinstance(analysis, dict) else None
+    value = suite.analysis.get("half_width")
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1:
         return float(value)
     return HALF_WIDTH

@@ -89,13 +89,11 @@ def steadiness(
     """By workload, in the plan's order; only workloads with joules of this component."""
     hours, places = hours_of(suite.runs, clock), places_of(suite.runs, clock)
     after = {entry: before for (_, before), entry in pairwise(places)}
-    rows = energy.filter(
-        (pl.col("component") == component) & (pl.col("phase") == ALL) & (pl.col("energy_j") > 0)
-    )
+    rows = energy.filter(pl.col("energy_j") > 0, component=component, phase=ALL)
     found = []
     for workload in suite.workloads:
         cells: dict[tuple[int, str], list[_Cell]] = {}
-        of_workload = rows.filter(pl.col("workload") == workload)
+        of_workload = rows.filter(workload=workload)
         for run_id, block, name, joules in of_workload.select(
             "run_id", "block", "configuration", "energy_j"
         ).iter_rows():

@@ -38,10 +38,7 @@ def rows_of(
 ) -> pl.DataFrame:
     """The rows of one phase and component of all runs of a workload on a configuration."""
     return energy.filter(
-        (pl.col("workload") == workload)
-        & (pl.col("configuration") == configuration)
-        & (pl.col("component") == component)
-        & (pl.col("phase") == phase)
+        workload=workload, configuration=configuration, component=component, phase=phase
     )
 
 
@@ -161,7 +158,7 @@ def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
 def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, _Group]:
     """Whole runs by `KEYS`; what the plan does not name comes last."""
     rows = (
-        energy.filter((pl.col("phase") == "all") & (pl.col("workload") != DRIFT_CHECK))
+        energy.filter(pl.col("workload") != DRIFT_CHECK, phase=ALL)
         .group_by(*KEYS, "block")
         .agg(
             pl.col("energy_j").mean(),
@@ -291,9 +288,9 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     A unit is one of `all` only where every phase did some of it: the joules of the others would be
     counted without their work.
     """
-    energy = energy.filter((pl.col("workload") == workload) & (pl.col("phase") != BETWEEN))
+    energy = energy.filter(pl.col("phase") != BETWEEN, workload=workload)
     phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, TAIL}]
-    rows = energy.filter(pl.col("component") == component)
+    rows = energy.filter(component=component)
     units = [u for u in UNITS.values() if (rows[u.work].fill_null(0.0) > 0).any()]
     counted = {unit: _by_block(rows, unit) for unit in units}
     of_all = [unit for unit in units if _in_every_phase(energy, unit.work)]
