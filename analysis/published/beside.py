@@ -449,9 +449,8 @@ def _joules(runs: RunsHere, one: _Ours) -> tuple[Estimate | None, str]:
 
 def _origin(energy: pl.DataFrame, one: _Ours) -> str:
     """Durations are measured even where joules are modelled, but not where no machine ran."""
-    rows = energy.filter(pl.col("workload") == one.entry)
+    rows = energy.filter(workload=one.entry)
     if one.here.column != "duration_s":
-        rows = rows.filter(pl.col("component") == SYSTEM)
-        return records.joint(rows["origin"].unique())
+        return records.joint(rows.filter(component=SYSTEM)["origin"].unique())
     there = set(rows["origin"].unique())
     return records.SYNTHETIC if records.SYNTHETIC in there else records.MEASURED

@@ -53,7 +53,7 @@ class RunsHere:
             return {}
         component = SYSTEM if self.system else there[0]
         names = ["workload", "configuration", "run_id", "block", "phase", *COLUMNS, *WORK]
-        rows = self.energy.filter(pl.col("component") == component)
+        rows = self.energy.filter(component=component)
         rows = rows.with_columns(cpu_percent=CPU_PERCENT).select(names)
         runs: dict[tuple[str, str, str], dict[str, Row]] = {}
         for row in rows.iter_rows(named=True):
@@ -79,22 +79,23 @@ class RunsHere:
 
     def distance(self, entry: str, configuration: str, here: Here) -> float:
         """How far the sizes of the entry's phases are from those wanted, as a logarithm."""
-        runs = self.by.get((entry, configuration), ())
-        sized = [part for part in here.parts if part.size]
-        used = [
-            (part.size or 1, _chosen(run.phases, part)[1]) for run in runs[:1] for part in sized
-        ]
+        used = self._used(entry, configuration, here)
         return max((abs(math.log(number / size)) for size, number in used if number), default=0.0)
 
     def stands_in(self, entry: str, configuration: str, here: Here) -> tuple[int, ...]:
         """The numbers of phases that stand in for others that are not there."""
-        runs = self.by.get((entry, configuration), ())
-        if not runs:
-            return ()
-        sized = [part for part in here.parts if part.size is not None]
-        used = [(part.size, _chosen(runs[0].phases, part)[1]) for part in sized]
+        used = self._used(entry, configuration, here)
         others = (number for size, number in used if number is not None and number != size)
         return tuple(dict.fromkeys(others))
+
+    def _used(self, entry: str, configuration: str, here: Here) -> list[tuple[int, int | None]]:
+        """The sizes that are wanted, each with the number of the first run's phase for it."""
+        return [
+            (part.size, _chosen(run.phases, part)[1])
+            for run in self.by.get((entry, configuration), ())[:1]
+            for part in here.parts
+            if part.size
+        ]
 
 
 def of_seconds(here: Here, seconds: BlockValues) -> BlockValues:

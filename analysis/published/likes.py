@@ -37,32 +37,30 @@ def _named(figure: Published) -> Iterator[Here]:
     """A figure that names its own phase: the paper that this testbed follows."""
     if figure.quantity not in DIRECT:
         return
-    factor = 1.0 if figure.quantity != "time" else 1 / SECONDS.get(figure.unit, 0.0) or 0.0
-    one = Here(
-        figure.workload,
-        (Part(figure.phase),),
-        figure.subject,
-        figure.configuration,
-        DIRECT[figure.quantity],
-        factor,
-    )
+    part = Part(figure.phase)
     if figure.size_bytes and figure.workload == "file_io":
-        one = replace(one, parts=(Part(figure.phase, "files"),))  # a phase holds several files
+        part = Part(figure.phase, "files")  # a phase holds several files
     if figure.workload == "kernel_grep":
-        one = replace(one, parts=(Part(r"grep-\d+"),))  # one search, of however many copies
-    yield one
+        part = Part(r"grep-\d+")  # one search, of however many copies
+    column = DIRECT[figure.quantity]
+    factor = 1 / SECONDS[figure.unit] if figure.quantity == "time" else 1.0
+    yield Here(figure.workload, (part,), figure.subject, figure.configuration, column, factor)
 
 
-def _timed(figure: Published, here: Here) -> Here | None:
-    """With the paper's unit: a time, or a rate over the work that the parts stand for."""
+RATES = {
+    **dict.fromkeys(("speed", "throughput", "burst_rate"), BYTES_A_SECOND),
+    "io_rate": A_SECOND,
+}
+
+
+def _timed(figure: Published, here: Here) -> Iterator[Here]:
+    """With the paper's unit: a time, or a rate over the work that the parts stand for; nothing
+    where it is neither."""
     if figure.quantity in ("time", "average_time", "access_time"):
-        return replace(here, factor=1 / SECONDS[figure.unit]) if figure.unit in SECONDS else None
-    units = {"speed": BYTES_A_SECOND, "throughput": BYTES_A_SECOND, "burst_rate": BYTES_A_SECOND}
-    units["io_rate"] = A_SECOND
-    unit = units.get(figure.quantity, {}).get(figure.unit)
-    if unit is None:
-        return None
-    return replace(here, numerator=sum(part.amount for part in here.parts) / unit)
+        if figure.unit in SECONDS:
+            yield replace(here, factor=1 / SECONDS[figure.unit])
+    elif unit := RATES.get(figure.quantity, {}).get(figure.unit):
+        yield replace(here, numerator=sum(part.amount for part in here.parts) / unit)
 
 
 SASSANI = {
@@ -82,8 +80,8 @@ def _sassani(figure: Published) -> Iterator[Here]:
 
     if figure.quantity == "speed":
         for kind, (software, note) in SASSANI.items():
-            if software == figure.software and (found := _timed(figure, of(kind, note))):
-                yield found
+            if software == figure.software:
+                yield from _timed(figure, of(kind, note))
     elif figure.quantity == "difference":
         faster, slower = (of(kind) for kind in _by_speed(figure))
         yield replace(faster, versus=slower, says="gain")
@@ -122,37 +120,31 @@ CPU_USE_BYTES = 64 * KB
 
 def _analiza(figure: Published) -> Iterator[Here]:
     if figure.entry in ("figure-1", "aes-speed"):
-        found = _in_memory(figure)
+        yield from _in_memory(figure)
     elif figure.operation == "derive key":
         stem = rf"pbkdf2-{HASHES[figure.subject]}\.(\d+)i"
         count = figure.iterations or DEFAULT_ITERATIONS
         part = Part(stem, "derivations", 1.0, count, scaled=True)
-        found = _timed(figure, Here("key_derivation", (part,), figure.subject))
+        yield from _timed(figure, Here("key_derivation", (part,), figure.subject))
     elif "_loss" in figure.quantity:
         yield from _losses(figure)
-        return
     elif figure.quantity.startswith("cpu_use"):
         yield from _cpu_use(figure)
-        return
     else:
         yield from _on_disk(figure)
-        return
-    if found is not None:
-        yield found
 
 
-def _in_memory(figure: Published) -> Here | None:
+def _in_memory(figure: Published) -> Iterator[Here]:
     """The speed of a cipher or cascade; of both ways the mean of the two speeds."""
     chain = "-".join(part.strip(")").lower() for part in figure.subject.split("("))
     ways = ("encrypt", "decrypt") if figure.operation == "both" else (figure.operation,)
     parts = tuple(Part(rf"{chain}-xts-256\.{way}", "bytes", MB) for way in ways)
     one = Here("kernel_ciphers", parts, figure.subject)
     if len(ways) == 1:
-        return _timed(figure, one)
-    each = (
-        replace(one, parts=(part,), numerator=MB / BYTES_A_SECOND[figure.unit]) for part in parts
-    )
-    return replace(one, several=tuple(each), numerator=MB / BYTES_A_SECOND[figure.unit])
+        yield from _timed(figure, one)
+    else:
+        both = replace(one, numerator=MB / BYTES_A_SECOND[figure.unit])
+        yield replace(both, several=tuple(replace(both, parts=(part,)) for part in parts))
 
 
 def _on_disk(figure: Published) -> Iterator[Here]:
@@ -176,9 +168,9 @@ def _on_disk(figure: Published) -> Iterator[Here]:
             both[0], several=both, combine=how if "_m" in figure.quantity else "mean", note="both"
         )
         return
-    found = _timed(figure, one)
-    for stack in VERACRYPT[figure.subject] if found else ():
-        yield replace(found, configuration=stack, note=_format(stack)) if found else one
+    for found in _timed(figure, one):
+        for stack in VERACRYPT[figure.subject]:
+            yield replace(found, configuration=stack, note=_format(stack))
 
 
 def _format(stack: str) -> str:
@@ -193,19 +185,11 @@ def _losses(figure: Published) -> Iterator[Here]:
     ways = [way for way in ("read", "write") if way in figure.operation] or ["read", "write"]
     # The least loss is that of the largest ratio.
     how: Combine = {"min": "max", "max": "min"}.get(figure.quantity[-3:], "geometric")  # type: ignore[assignment]
+    one = Here("block_sizes", (), figure.subject, "plain", numerator=1.0, says="loss")
+    plain = [
+        replace(one, parts=(Part(rf"{way}\.{size}B", unit),)) for way in ways for size in sizes
+    ]
     for stack in VERACRYPT["AES"]:
-        plain = tuple(
-            Here(
-                "block_sizes",
-                (Part(rf"{way}\.{size}B", unit),),
-                figure.subject,
-                "plain",
-                numerator=1.0,
-                says="loss",
-            )
-            for way in ways
-            for size in sizes
-        )
         each = tuple(replace(one, configuration=stack, versus=one) for one in plain)
         yield replace(each[0], several=each, combine=how, note=_format(stack))
 
@@ -251,14 +235,11 @@ def _panda(figure: Published) -> Iterator[Here]:
         # The rows "Average Time" are sums over the sizes (data/reference/README.md).
         parts = _files(stem, (figure.size_bytes,) if figure.size_bytes else PANDA_SIZES)
         member = f"{figure.subject} ({how})" if how else member_of(figure)
-        found = _timed(figure, Here("file_ciphers", parts, member))
-        if found:
-            yield found
+        yield from _timed(figure, Here("file_ciphers", parts, member))
     if figure.subject == "RSA" and figure.operation == "decrypt":  # what its times fit
         stem = rf"rsa-\d+-oaep\.decrypt\.{figure.file_type}\.(\d+)B"
         block = (Part(stem, "bytes", OAEP_BYTES, figure.size_bytes),)
-        if found := _timed(figure, Here("file_ciphers", block, "RSA (OAEP of one block)")):
-            yield found
+        yield from _timed(figure, Here("file_ciphers", block, "RSA (OAEP of one block)"))
 
 
 VERMA = {
@@ -285,11 +266,9 @@ def _verma(figure: Published) -> Iterator[Here]:
     sizes = (figure.size_bytes,) if figure.size_bytes else VERMA_SIZES
     for mode, note in _modes(figure):
         parts = _files(rf"{cipher}-{mode}\.{figure.operation}\.(\d+)B", sizes)
-        found = _timed(figure, Here("cipher_modes", parts, member_of(figure), note=note))
-        if found and figure.quantity == "average_time":
-            found = replace(found, factor=found.factor / len(parts))
-        if found:
-            yield found
+        for found in _timed(figure, Here("cipher_modes", parts, member_of(figure), note=note)):
+            average = figure.quantity == "average_time"
+            yield replace(found, factor=found.factor / len(parts)) if average else found
 
 
 RANKED = ("Blowfish", "DES", "AES", "3DES")

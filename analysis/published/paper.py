@@ -95,14 +95,12 @@ def _batteries(by: dict[tuple[str, str], Published]) -> list[Arithmetic]:
                 "runs",
             )
         )
-    untar = {p.quantity: p.value for p in published(PAPER) if _untar_of_plain(p)}
+    of_plain = ("untar", "plain")
+    unpacking = [p for p in published(PAPER) if (p.entry, p.configuration) == of_plain]
+    untar = {p.quantity: p.value for p in unpacking}
     power_w = untar["energy"] / untar["time"]
     run_j = power_w * by["run-length", ""].value * S_PER_MIN
     held = battery_runs(battery_j, Estimate(1, run_j, None, None)).mid
     inputs = f"{power_w:.1f} W as in unpacking, {by['run-length', ''].printed} min a run"
     printed = f"around {said['plain']:.0f}"
     return [*sums, Arithmetic("Runs on a battery", "plain", inputs, printed, held, "runs")]
-
-
-def _untar_of_plain(figure: Published) -> bool:
-    return (figure.entry, figure.configuration) == ("untar", "plain")

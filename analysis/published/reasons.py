@@ -10,6 +10,7 @@ from typing import Any
 from analysis.energy.trust import program_of
 from analysis.published import reference
 from analysis.published.beside import PLAIN, Beside
+from analysis.suite.documents import mapping
 from analysis.suite.records import MEASURED, MODELLED, Suite
 
 AES, EMULATOR = "aes", "QEMU"
@@ -67,30 +68,26 @@ def _aes(suite: Suite, rows: Sequence[Beside]) -> Iterator[str]:
         return
     model = str(_cpu(suite).get("model") or "the processor here")
     machines = {row.published.machine for row in rows}
-    then = [
-        one
+    then = {
+        one.aes
         for one in hardware()
         if one.kind == "processor"
         and one.paper == rows[0].published.paper
         and (one.name in machines or not one.name)
-    ]
+    }
     here = "has AES instructions" if AES in flags else "has no AES instructions"
     said = {
         "no": "the paper's had none",
         "yes": "so had the paper's" if AES in flags else "the paper's had them",
         "unknown": "whether the paper's had them is not known",
     }
-    by = {one.aes for one in then}
-    for known in ("no", "yes", "unknown"):
-        if known in by:
-            also = "so had the paper's: none" if known == "no" and AES not in flags else said[known]
-            moral = _moral(known, AES in flags, _other_ciphers(rows))
-            yield f"The processor here ({model}) {here}; {also}{moral}."
-
-
-def _other_ciphers(rows: Sequence[Beside]) -> bool:
     named = {row.here.member for row in rows}
-    return any("AES" not in name and name not in PLAIN for name in named)
+    others = any("AES" not in name and name not in PLAIN for name in named)
+    for known in ("no", "yes", "unknown"):
+        if known in then:
+            also = "so had the paper's: none" if known == "no" and AES not in flags else said[known]
+            moral = _moral(known, AES in flags, others)
+            yield f"The processor here ({model}) {here}; {also}{moral}."
 
 
 def _moral(then: str, now: bool, others: bool) -> str:
@@ -108,13 +105,13 @@ def _drive(suite: Suite, rows: Sequence[Beside]) -> Iterator[str]:
     known = [one for one in hardware() if one.kind == "drive" and one.name in devices]
     if not known:
         return
-    disks = suite.before.get("disks")
-    plain = disks.get(suite.disk_of(suite.baseline or "")) if isinstance(disks, Mapping) else None
-    turning = plain.get("rotational") if isinstance(plain, Mapping) else None
+    disks = mapping(suite.before.get("disks"))
+    plain = mapping(disks.get(suite.disk_of(suite.baseline or "")))
+    turning = plain.get("rotational")
     if turning not in ("0", "1"):
         yield "What kind of drive there is here is not recorded."
         return
-    model = str(plain.get("model") or "without a name") if isinstance(plain, Mapping) else ""
+    model = str(plain.get("model") or "without a name")
     here = "turns" if turning == "1" else "has no moving parts"
     then = {one.rotational for one in known}
     others = {
@@ -145,5 +142,4 @@ def _program(suite: Suite, rows: Sequence[Beside]) -> Iterator[str]:
 
 
 def _cpu(suite: Suite) -> Mapping[str, Any]:
-    found = suite.before.get("cpu")
-    return found if isinstance(found, Mapping) else {}
+    return mapping(suite.before.get("cpu"))
