@@ -169,8 +169,6 @@ RAPL, PYRAPL = "rapl", "pyrapl"
 COUNTERS = (RAPL, PYRAPL)
 ALL = "all"
 BETWEEN = "between"
-
-
 Row = dict[str, Any]
 
 
