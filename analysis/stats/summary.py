@@ -171,9 +171,9 @@ def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, _Group]:
     workload = {name: i for i, name in enumerate(suite.workloads)}
     configuration = {name: i for i, name in enumerate(suite.configurations)}
 
-    def place(key: Key) -> tuple[int, int, str, str]:
+    def place(key: Key) -> tuple[int, int, Key]:
         last = len(workload) + len(configuration)
-        return workload.get(key[0], last), configuration.get(key[1], last), key[2], key[3]
+        return workload.get(key[0], last), configuration.get(key[1], last), key
 
     found = {_key(values): frame for values, frame in rows.partition_by(KEYS, as_dict=True).items()}
     return {key: _group(found[key]) for key in sorted(found, key=place)}
