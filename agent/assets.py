@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from contract.errors import AgentError
+from contract.files import sha256_of
 from contract.plan import Plan
 from workloads import registry
 
@@ -32,8 +32,7 @@ def check(plan: Plan) -> dict[str, str]:
 
 def compared(name: str, path: Path, known: Mapping[str, str | None]) -> str:
     """SHA-256 of one asset. Raises AssetError where `known` tells another, OSError."""
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = sha256_of(path)
     sha256, sums = known.get("sha256"), known.get("sums")
     expected = sha256 or (_listed(Path(sums), path.name) if sums else None)
     if expected is not None and expected != found:

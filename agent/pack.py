@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from contract.errors import AgentError
+from contract.files import sha256_of
 
 SUMS = "sums.json"
 # Of a run's folder, where a workload's programs leave what they wrote of themselves.
@@ -58,13 +58,8 @@ def kept_sums(run_folder: Path) -> dict[str, str]:
 
     Hidden files and links are none of it: they are not fetched either.
     """
-    sums = {}
-    for path in fetched_files(run_folder / KEPT):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        sums[str(path.relative_to(run_folder / KEPT))] = sha256
-    return sums
+    kept = run_folder / KEPT
+    return {str(p.relative_to(kept)): sha256_of(p, sync=True) for p in fetched_files(kept)}
 
 
 def _sum(path: Path) -> tuple[str, int]:

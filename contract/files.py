@@ -54,6 +54,14 @@ def write(path: Path, pieces: Iterable[bytes], mode: int = 0o644, sync: bool = T
     return sha256.hexdigest()
 
 
+def sha256_of(path: Path, *, sync: bool = False) -> str:
+    """SHA-256 (hex) of a file; with `sync` of one that is on the medium by then. Raises OSError."""
+    with path.open("rb") as file:
+        if sync:
+            os.fsync(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def append_line(path: Path, document: Any) -> None:
     """Add one JSON line; on the medium once this returns.
 

@@ -27,7 +27,7 @@ from analysis.suite.manifest import canonical_sha256
 from contract import strict_json
 from contract.command_results import Identifying
 from contract.errors import ControllerError
-from contract.files import write, write_json
+from contract.files import sha256_of, write, write_json
 from controller import seal
 from instrumentation.trace import StreamError, frame_spans
 
@@ -206,7 +206,7 @@ def anonymise(folder: Path, found: Sequence[Identifying]) -> Path:
                 sums[hashlib.sha256(before).hexdigest()] = hashlib.sha256(after).hexdigest()
                 write(path, [after], sync=False)
     seal.decode(folder)
-    files = {str(path.relative_to(folder)): seal.sha256(path) for path in seal.files(folder)}
+    files = {str(path.relative_to(folder)): sha256_of(path) for path in seal.files(folder)}
     why = "by fde publish --anonymous: the sums are of the files with pseudonyms"
     write_json(folder / seal.MANIFEST, {"format": seal.FORMAT, "made_anew": why, "files": files})
     place = folder.with_name(str(document["suite_id"]))

@@ -8,7 +8,6 @@ derived from it, the JSON Schemas of its documents, the licence, CITATION.cff (C
 from __future__ import annotations
 
 import gzip
-import hashlib
 import math
 import mimetypes
 import shutil
@@ -380,9 +379,3 @@ def _crate(
             *entities,
         ],
     }
-
-
-def sha256(path: Path) -> str:
-    """Of a bundle, to be cited with it."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

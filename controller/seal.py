@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
@@ -16,7 +14,7 @@ from agent import pack
 from contract import plan as plans
 from contract import strict_json
 from contract.errors import ControllerError
-from contract.files import sync_folder, write_json
+from contract.files import sha256_of, sync_folder, write_json
 from contract.interrupts import uninterrupted
 from contract.places import step
 from controller import remote, timing
@@ -93,7 +91,7 @@ def extract(file: IO[bytes], to: Path) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("wb") as out:
                 shutil.copyfileobj(content, out)
-            if sha256(place) != sums.pop(member.name, None):
+            if sha256_of(place, sync=True) != sums.pop(member.name, None):
                 raise ValueError(f"the sum of {member.name} differs")
         if sums is None or sums:
             raise ValueError(f"{next(iter(sums or {'all'}))} is missing")
@@ -168,7 +166,9 @@ def _sealed(suite_dir: Path, decoded: bool) -> Path:
         decode(suite_dir)
     write_json(suite_dir / "timing.json", _timing(suite_dir))
     shutil.rmtree(suite_dir / "status" / "meters", ignore_errors=True)
-    sums = {str(path.relative_to(suite_dir)): sha256(path) for path in files(suite_dir)}
+    sums = {
+        str(path.relative_to(suite_dir)): sha256_of(path, sync=True) for path in files(suite_dir)
+    }
     for folder in _folders(suite_dir):
         sync_folder(folder)
     write_json(suite_dir / MANIFEST, {"format": FORMAT, "files": sums})
@@ -222,10 +222,3 @@ def files(suite_dir: Path) -> Iterator[Path]:
             yield suite_dir / name
     for name in SEALED_FOLDERS:
         yield from sorted(path for path in (suite_dir / name).rglob("*") if path.is_file())
-
-
-def sha256(path: Path) -> str:
-    """SHA-256 (hex) of a file that is on the medium by then."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        return hashlib.file_digest(file, "sha256").hexdigest()

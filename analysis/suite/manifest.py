@@ -15,6 +15,7 @@ import polars as pl
 
 from contract import documents, schema, strict_json
 from contract import journal as journals
+from contract.files import sha256_of
 from contract.journal import Fact
 
 MANIFEST = "manifest.json"
@@ -78,9 +79,7 @@ def _compare(root: Path, name: str, digest: str) -> str | None:
         return f"The manifest names {name}, which lies outside the suite."
     if not there:
         return f"{name} is missing: it was there when the suite was sealed."
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    return None if found == digest else f"{name} was changed after sealing."
+    return None if sha256_of(path) == digest else f"{name} was changed after sealing."
 
 
 def _strangers(folder: Path, known: set[str]) -> list[str]:
@@ -164,8 +163,7 @@ def _run(folder: Path, run: _Last, problems: list[str]) -> Mapping[str, Any]:
 
 def _sum_of(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError:
         return ""
 

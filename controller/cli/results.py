@@ -22,6 +22,7 @@ from contract.command_results import (
     TraceResult,
     VerifyResult,
 )
+from contract.files import sha256_of
 from contract.places import SHARE, build_folder
 from controller.cli.output import (
     Json,
@@ -121,7 +122,7 @@ def verify(suites: SuiteDirs = None) -> VerifyResult:
             outcome = publishing.verify(folder)
             say("\n".join([f"{folder.name}:", *outcome.said]))
         if path.is_file():
-            say(f"SHA-256 of the bundle: {publishing.sha256(path)}")
+            say(f"SHA-256 of the bundle: {sha256_of(path)}")
         for problem in outcome.problems:
             complain(problem)
         found.append(SuiteVerified(str(path), outcome.said, outcome.problems))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract import journal
+from contract.files import sha256_of
 from controller import many, playbook, seal
 from controller.tests.standin import Standin
 from controller.tests.test_many import Planner, host
@@ -46,7 +47,7 @@ def require_sealed(folder: Path) -> None:
     states = journal.last_states(journal.read(folder / "journal.jsonl"))
     assert {states.get(run["run_id"]) for run in document["runs"]} == {"finished"}
     sums = json.loads((folder / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
-    assert all(seal.sha256(folder / name) == found for name, found in sums.items())
+    assert all(sha256_of(folder / name) == found for name, found in sums.items())
     assert "meters/meter0/stream.raw" in sums
 
 

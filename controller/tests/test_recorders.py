@@ -19,6 +19,7 @@ import pytest
 
 from agent import lock
 from contract.errors import ControllerError
+from contract.files import sha256_of
 from contract.places import ROOT
 from controller import recorders, seal
 from controller.recorders import Recorders, end_leftovers, folder_for
@@ -169,7 +170,7 @@ def test_nothing_records_on_into_a_seal(tmp_path: Path) -> None:
         _left_behind(tmp_path)
         sums = json.loads(seal.seal(tmp_path).read_text(encoding="utf-8"))["files"]
     assert end_leftovers(tmp_path) == []
-    assert sums["meters/meter0/stream.raw"] == seal.sha256(tmp_path / "meters/meter0/stream.raw")
+    assert sums["meters/meter0/stream.raw"] == sha256_of(tmp_path / "meters/meter0/stream.raw")
     assert not (tmp_path / "status" / "meters").exists()
 
 

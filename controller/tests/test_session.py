@@ -16,6 +16,7 @@ from agent import pack
 from contract import journal as journals
 from contract import plan as plans
 from contract.errors import ControllerError
+from contract.files import sha256_of
 from controller import seal, session, suite_folder
 from controller.tests.examples import journal, plan, run_json, target
 from instrumentation.trace import StreamWriter
@@ -83,9 +84,9 @@ def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
     timing = json.loads((folder / "timing.json").read_text(encoding="utf-8"))
     assert timing["wall_s"] == 10
     assert timing["measuring_share"] == pytest.approx(0.1)
-    assert all(seal.sha256(folder / name) == digest for name, digest in sums.items())
+    assert all(sha256_of(folder / name) == digest for name, digest in sums.items())
     (folder / "runs" / RUN / "run.json").write_text("{}", encoding="utf-8")
-    assert seal.sha256(folder / f"runs/{RUN}/run.json") != sums[f"runs/{RUN}/run.json"]
+    assert sha256_of(folder / f"runs/{RUN}/run.json") != sums[f"runs/{RUN}/run.json"]
 
 
 def test_sealing_again_gives_the_same_seal(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -
         evil = tmp_path / "evil"
         evil.write_text("x", encoding="utf-8")
         sums = tmp_path / pack.SUMS
-        sums.write_text(json.dumps({"../x/y": seal.sha256(evil)}), encoding="utf-8")
+        sums.write_text(json.dumps({"../x/y": sha256_of(evil)}), encoding="utf-8")
         with tarfile.open(archive, "w") as tar:
             tar.add(sums, pack.SUMS)
             tar.add(evil, "../x/y")

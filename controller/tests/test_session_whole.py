@@ -25,6 +25,7 @@ from agent import lock
 from contract import journal
 from contract import plan as plans
 from contract.errors import ControllerError
+from contract.files import sha256_of
 from contract.journal import REPEAT
 from contract.places import ROOT
 from controller import follow, playbook, seal, session
@@ -102,7 +103,7 @@ class Scene:
         states = journal.last_states(self.entries)
         assert [states.get(run.run_id) for run in self.plan.runs] == ["finished"] * 6
         sums = json.loads((self.here / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
-        assert all(seal.sha256(self.here / name) == found for name, found in sums.items())
+        assert all(sha256_of(self.here / name) == found for name, found in sums.items())
         assert {"identity.json", "clock.jsonl", "journal.jsonl"} <= set(sums)
         left = [path.name for path in self.here.iterdir() if path.name.startswith(".")]
         assert [name for name in left if name != ".lock"] == []

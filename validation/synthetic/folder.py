@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from contract.files import sha256_of
 from contract.journal import SKIPPED
 from controller import seal
 from instrumentation import decode
@@ -209,7 +209,7 @@ def _write_run(folder: Path, done: Done, record: Record) -> None:
     samples = [line for lines in zip(*by_zone, strict=True) for line in lines]
     folder.mkdir(parents=True)
     write_lines(folder / "rapl.jsonl", samples)
-    dump(folder / "run.json", {**document, "rapl_sha256": _sha256(folder / "rapl.jsonl")})
+    dump(folder / "run.json", {**document, "rapl_sha256": sha256_of(folder / "rapl.jsonl")})
 
 
 def _phase(mark: tuple[str, float, float], record: Record, done: Done) -> dict[str, Any]:
@@ -337,13 +337,8 @@ def write_meter(suite: Path, record: Record, line: Line, generator: np.random.Ge
 
 def write_manifest(folder: Path) -> None:
     """Seal the folder as it stands."""
-    sums = {str(file.relative_to(folder)): _sha256(file) for file in sorted(seal.files(folder))}
+    sums = {str(file.relative_to(folder)): sha256_of(file) for file in sorted(seal.files(folder))}
     dump(folder / seal.MANIFEST, {"format": seal.FORMAT, "files": sums})
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def dump(path: Path, document: Any) -> None:
@@ -358,7 +353,7 @@ def write_journal(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     for line in lines:
         path = folder / "runs" / str(line["run_id"]) / "run.json"
         finished = line["state"] == "finished" and path.exists()
-        facts = {"sha256": _sha256(path)} if finished else {}
+        facts = {"sha256": sha256_of(path)} if finished else {}
         complete.append({**line, "facts": {**line.get("facts", {}), **facts}})
     write_lines(folder / "journal.jsonl", complete)
 
