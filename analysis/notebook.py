@@ -270,7 +270,9 @@ pl.DataFrame(
 #
 # - **The windows beside it.** With p₁ before and p₂ after (means of two windows each), a window of
 #   length T that is cut at the share x holds (p₁ − p₂) T x (1 − x) more before the edge than its
-#   share.
+#   share. Where only one of them is whole, or the window has several edges, what lies between an
+#   edge and a whole neighbour has that one's power, and what is left has one power of its own,
+#   from nothing to twice the window's mean.
 # - **A rest beside it.** Where the machine rests beside the edge, the power of that rest, from
 #   whole windows at its level, holds up to the edge: what is left of the cut windows is work.
 #
@@ -279,21 +281,32 @@ pl.DataFrame(
 
 # %%
 def correction_j(edge_ns: int, edges_ns: npt.NDArray[np.int64]) -> float:
-    """By the windows beside the cut one; 0 where one of them is cut as well, or missing."""
+    """By the windows beside the cut one; 0 where both of them are cut as well, or missing."""
+    cuts = np.searchsorted(b, edges_ns, side="right")
     cut = int(np.searchsorted(b, edge_ns, side="right"))
-    if not 1 <= cut < len(p) - 1 or a[cut] != b[cut - 1] or a[cut + 1] != b[cut]:
+    if cut >= len(p):
         return 0.0
 
     def whole(i: int) -> bool:
         return 0 <= i < len(p) and not bool(np.any((edges_ns > a[i]) & (edges_ns < b[i])))
 
-    if not (whole(cut - 1) and whole(cut + 1)):
-        return 0.0
+    length_ns, mean = b[cut] - a[cut], p[cut]
+    # An edge in a gap lies before the window.
+    x = max(edge_ns - a[cut], 0) / length_ns
+    shares = np.maximum(edges_ns[cuts == cut] - a[cut], 0) / length_ns
+    before = whole(cut - 1) and a[cut] == b[cut - 1]
+    after = whole(cut + 1) and a[cut + 1] == b[cut]
     p1 = np.mean(p[cut - 2 : cut]) if whole(cut - 2) else p[cut - 1]
-    p2 = np.mean(p[cut + 1 : cut + 3]) if whole(cut + 2) else p[cut + 1]
-    length_s, x = (b[cut] - a[cut]) / 1e9, (edge_ns - a[cut]) / (b[cut] - a[cut])
-    x = max(x, 0.0)  # an edge in a gap lies before the window
-    return float((p1 - p2) * length_s * x * (1 - x))
+    p2 = np.mean(p[cut + 1 : cut + 3]) if whole(cut + 2) else p[min(cut + 1, len(p) - 1)]
+    first = shares.min() if before else 0.0
+    last = shares.max() if after else 1.0
+    left_w = mean - p1 * first - p2 * (1 - last)
+    middle_w = left_w / (last - first) if last > first else np.inf
+    if before and after and not 0 <= middle_w <= 2 * mean:
+        return float((p1 - p2) * x * (1 - x) * length_ns / 1e9)
+    middle_w = np.clip(middle_w, 0, 2 * mean)
+    up_to_w = p1 * first + middle_w * (x - first) if after else mean - middle_w * (1 - x)
+    return float((up_to_w - mean * x) * length_ns / 1e9)
 
 
 def rest_correction_j(
