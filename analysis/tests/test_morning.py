@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,11 @@ def test_samples_damaged_in_the_middle_cost_no_summary(
     with pytest.raises(SamplesError, match="damaged in the middle"):
         incident_log(read(copy))
     assert summary(copy, capsys)
+
+
+def test_two_readings_of_a_drift_check_that_changed_cannot_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_suite(tmp_path / "s", replace(CALM, drift_check=1.05))
+    running(tmp_path / "s")
+    assert any("drift check cannot tell: " in line for line in summary(tmp_path / "s", capsys))
