@@ -283,9 +283,9 @@ def _allowed(profile: str, path: Path) -> bool:
 
 def described(instance: Instance) -> str:
     """Version of a running server, and the AppArmor label that confines it, for the run's files."""
-    version = programs.run([instance.binaries.server, "--no-defaults", "--version"]).strip()
+    version = instance.execute("SELECT VERSION()").strip()
     try:
         label = Path(f"/proc/{instance.process.pid}/attr/current").read_text().strip("\0\n ")
     except OSError:  # a kernel without such a security module
         label = "none"
-    return f"{version}\nAppArmor: {label}\n"
+    return f"{instance.binaries.server.name} {version}\nAppArmor: {label}\n"
