@@ -311,7 +311,7 @@ bench-mission: venv ## how many of the papers' figures have a counterpart here: 
 	@$(PY) -m validation.mission
 
 .PHONY: bench-drive
-bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json
+bench-drive: venv-dev ## speed of the virtual drive: tables, and build/bench/drive.json
 	@$(PY) -m validation.drive.bench
 
 .PHONY: clean
