@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from analysis.tests.notebook_cells import notebook_of
+from contract.files import sha256_of
 from controller import seal
 from lab.state import Layout
 from validation import closure
@@ -84,7 +85,7 @@ def test_joules_close_with_what_the_meter_was_fed(suite: Path, lab: LabHandle) -
 def test_the_seal_holds_and_the_report_says_modelled(suite: Path) -> None:
     sums = json.loads((suite / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
     assert {str(path.relative_to(suite)) for path in seal.files(suite)} == set(sums)
-    assert all(seal.sha256(suite / name) == digest for name, digest in sums.items())
+    assert all(sha256_of(suite / name) == digest for name, digest in sums.items())
     assert "modelled" in (suite / "report.html").read_text(encoding="utf-8")
     timing = json.loads((suite / "timing.json").read_text(encoding="utf-8"))
     assert 0 < timing["measuring_share"] < 1
