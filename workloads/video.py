@@ -18,20 +18,25 @@ PLAYER = ("mplayer", "-noconfig", "all", "-noconsolecontrols", "-nolirc", "-nojo
 # A driver or decoder as mplayer names it, with its options; a list of them ends in a comma.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:=,-]*")
 HARDWARE = ("vdpau", "vaapi", "xvmc", "crystalhd", "cuvid", "v4l2m2m")
-# The exit status of mplayer is 0 even if it could play nothing, so its speed is looked at.
+# The exit status of mplayer is 0 even if it could play nothing, so what it counts is looked at: its
+# line of status ends with frames played, and after shares of CPU time dropped frames and a quality.
+STATUS = re.compile(r"\bV: *-?[\d.]+ .*?(\d+)/ *\d+ .* (\d+) \d+ *$")
+ONLY_STATUS = ("-msglevel", "all=-1:statusline=5")
+MOST_DROPPED_SHARE = 0.1
+# Real time, but for what its outputs hold when it ends.
 SHORTEST_SHARE = 0.9
-# It ends with what its outputs hold, so much before they would have played it.
-HELD_S = 0.25
+HELD_S = 0.5
 
 
 class Video(Workload):
     """One phase, `play`: the first seconds of a clip that lies on the disk under test.
 
-    The player has been run on the original beforehand, so the phase loads the clip alone. Picture
-    and sound go to mplayer's null devices, which keep real time, on machines without a screen or a
-    sound card as on others; `picture` and `sound` name its drivers where the machine has both, as
-    the paper's had. `decoder` names one of mplayer's (`mplayer -vc help`), `ffh264vdpau,` for one
-    in the graphics processor; what decoded is kept with the run, and whether that is hardware.
+    They are counted in frames: the time stamps of many clips do not begin at 0. The player has been
+    run on the original beforehand, so the phase loads the clip alone. Picture and sound go to
+    mplayer's null devices, which keep real time, on machines without a screen or a sound card as on
+    others; `picture` and `sound` name its drivers where the machine has both, as the paper's had.
+    `decoder` names one of mplayer's (`mplayer -vc help`), `ffh264vdpau,` for one in the graphics
+    processor; what decoded is kept with the run, and whether that is hardware.
     """
 
     name = "video"
@@ -65,22 +70,38 @@ class Video(Workload):
     def run(self, context: Context) -> None:
         seconds = float(context.parameters["seconds"])
         context.drop_caches()
-        _warm_up(context, seconds)
+        frames = round(seconds * _warm_up(context, seconds))
         command: programs.Command = [
             *_player(context.parameters),
-            *("-really-quiet", "-endpos", f"{seconds:g}", _clip(context)),
+            *(*ONLY_STATUS, "-frames", str(frames), _clip(context)),
         ]
         player = programs.held(command, timeout_s=3 * seconds + 60, home=context.scratch)
         with player as go, context.phase("play") as work:
             started_s = time.monotonic()
-            go()
+            output = go()
             elapsed_s = time.monotonic() - started_s
         work.add(video_s=seconds)
+        _require_played(output, frames)
         if elapsed_s < SHORTEST_SHARE * seconds - HELD_S:
             raise WorkloadError(
                 f"mplayer was done with {seconds:g} s of video after {elapsed_s:.1f} s: "
                 "it did not play in real time."
             )
+
+
+def _require_played(output: str, frames: int) -> None:
+    """Raise WorkloadError unless mplayer's last status has all frames, and hardly any dropped."""
+    lines = output.replace("\r", "\n").splitlines()
+    status = next((match for line in reversed(lines) if (match := STATUS.search(line))), None)
+    if status is None:
+        raise WorkloadError(f"mplayer played nothing: {programs.last_line(output) or 'no output'}.")
+    played, dropped = int(status[1]), int(status[2])
+    if played + dropped < frames - 1:  # the last one may not be told of any more
+        raise WorkloadError(f"mplayer played {played} of {frames} frames: is the clip damaged?")
+    if dropped > MOST_DROPPED_SHARE * frames:
+        raise WorkloadError(
+            f"mplayer dropped {dropped} of {frames} frames: the machine is too slow for this clip."
+        )
 
 
 def _player(parameters: Parameters) -> tuple[str, ...]:
@@ -94,8 +115,11 @@ def _clip(context: Context) -> Path:
     return context.disk / f"clip{context.assets['clip'].suffix}"
 
 
-def _warm_up(context: Context, seconds: float) -> None:
-    """Decode the first frame of the original, which also tells whether it is long enough."""
+def _warm_up(context: Context, seconds: float) -> float:
+    """Decode the first frame of the original, which also tells whether it is long enough.
+
+    Returns its frames per second.
+    """
     clip = context.assets["clip"]
     identify: programs.Command = [
         *_player(context.parameters),
@@ -123,3 +147,9 @@ def _warm_up(context: Context, seconds: float) -> None:
         raise WorkloadError(
             f"The clip {clip.name} lasts {found[1]} s, not the {seconds:g} s asked for."
         )
+    rate = re.search(r"^ID_VIDEO_FPS=([\d.]+)$", output, re.MULTILINE)
+    if rate is None or float(rate[1]) <= 0:
+        raise WorkloadError(
+            f"mplayer finds no constant frame rate in {clip.name}: take a clip that has one."
+        )
+    return float(rate[1])

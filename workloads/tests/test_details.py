@@ -370,11 +370,35 @@ def hasty_player(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     return put
 
 
-def test_a_player_that_does_not_keep_time_is_a_failure(
+KNOWN = "ID_LENGTH=3.00; echo ID_VIDEO_FPS=25.000"
+
+
+@pytest.mark.parametrize(
+    ("status", "failure"),
+    [
+        ("V:   2.0  50/ 50  0%  0%  0.6% 0 0", "did not play in real time"),
+        ("A:   0.8 V:   0.8 A-V:  0.0 ct:  0.0  20/ 20  0%  0%  0.6% 0 0", "20 of 50 frames"),
+        ("A:   2.0 V:   2.0 A-V:  0.0 ct:  0.0  44/ 44  0%  0%  0.6% 6 0", "dropped 6 of 50"),
+        ("something else", "played nothing: something else"),
+    ],
+)
+def test_a_player_that_does_not_play_all_of_it_in_time_is_a_failure(
+    root: Path,
+    assets: dict[str, Path],
+    hasty_player: Callable[[str], None],
+    status: str,
+    failure: str,
+) -> None:
+    hasty_player(f"{KNOWN}; printf '{status.replace('%', '%%')}      \\r\\n'")
+    with pytest.raises(WorkloadError, match=failure):
+        contract.performed("video", root / "a", assets, seconds=2)
+
+
+def test_a_clip_without_a_frame_rate_is_a_failure(
     root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
 ) -> None:
-    hasty_player("ID_LENGTH=3.00")
-    with pytest.raises(WorkloadError, match="did not play in real time"):
+    hasty_player("ID_LENGTH=3.00; echo ID_VIDEO_FPS=0.000")
+    with pytest.raises(WorkloadError, match="no constant frame rate"):
         contract.performed("video", root / "a", assets, seconds=2)
 
 
