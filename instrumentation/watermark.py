@@ -20,8 +20,11 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-# A chip is no shorter than this, so that a slow machine's scheduler can follow.
+# A chip is no shorter than this, so that a slow machine's scheduler can follow, and that enough
+# readings fall into it: ten make up for half its length.
 SHORTEST_CHIP_S = 0.2
+SHORTEST_DENSE_CHIP_S = 0.1
+DENSE_PERIODS = 10
 # Rest at both ends, in periods of the meter and in seconds; the longer one counts.
 PAD_PERIODS = 3.0
 SHORTEST_PAD_S = 0.5
@@ -57,7 +60,7 @@ def chip_s(period_s: float) -> float:
     """Length of a chip in s for a meter that gives a reading every `period_s`.
 
     1.3 periods where that is long enough for the target to follow, else the shortest k + 1/2
-    periods (k ≥ 2) that is: 1.3 s at 1 Hz, 0.25 s at 10 Hz, 0.205 s at 100 Hz. A multiple of the
+    periods (k ≥ 2) that is: 1.3 s at 1 Hz, 0.25 s at 10 Hz, 0.105 s at 100 Hz. A multiple of the
     period would put all edges at the same place of a window, where some places tell nothing of the
     offset. Raises ValueError.
     """
@@ -65,7 +68,8 @@ def chip_s(period_s: float) -> float:
         raise ValueError(f"a meter's period of {period_s} s is none")
     if 1.3 * period_s >= SHORTEST_CHIP_S:
         return 1.3 * period_s
-    return (max(2, math.ceil(SHORTEST_CHIP_S / period_s - 0.5)) + 0.5) * period_s
+    shortest_s = min(SHORTEST_CHIP_S, max(SHORTEST_DENSE_CHIP_S, DENSE_PERIODS * period_s))
+    return (max(2, math.ceil(shortest_s / period_s - 0.5)) + 0.5) * period_s
 
 
 def pad_s(period_s: float) -> float:

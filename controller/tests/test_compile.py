@@ -279,9 +279,9 @@ def test_the_watermark_suits_the_slowest_meter() -> None:
     meter = {"name": "meter0", "kind": "smartpower3", "channels": {"0": "system"}}
     document = {**target(), "meters": [meter]}
     made = compile_plan("smoke", suite(), document, seed=7, now=NOW)
-    assert made["watermark"] == {"chip_s": 0.205, "pad_s": 0.5}
+    assert made["watermark"] == {"chip_s": 0.105, "pad_s": 0.5}
     parsed = plans.parse(made).watermark
-    assert parsed == plans.Watermark(chip_s=0.205, pad_s=0.5)
+    assert parsed == plans.Watermark(chip_s=0.105, pad_s=0.5)
     slower = {**meter, "name": "meter1", "settings": {"interval_ms": 1000}}
     document["meters"] = [meter, slower]
     made = compile_plan("smoke", suite(), document, seed=7, now=NOW)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from instrumentation.watermark import (
     CHIPS,
     SHORTEST_CHIP_S,
+    SHORTEST_DENSE_CHIP_S,
     WatermarkError,
     chip_s,
     m_sequence,
@@ -54,7 +55,7 @@ def test_the_chips_begin_and_end_at_rest() -> None:
     assert CHIPS in {m_sequence(start) for start in range(1, 32)}
 
 
-@pytest.mark.parametrize(("period_s", "chip"), [(1, 1.3), (0.1, 0.25), (0.01, 0.205), (5, 6.5)])
+@pytest.mark.parametrize(("period_s", "chip"), [(1, 1.3), (0.1, 0.25), (0.01, 0.105), (5, 6.5)])
 def test_chips_of_usual_meters(period_s: float, chip: float) -> None:
     assert chip_s(period_s) == pytest.approx(chip)
 
@@ -62,7 +63,7 @@ def test_chips_of_usual_meters(period_s: float, chip: float) -> None:
 @given(st.floats(1e-5, 100))
 def test_a_chip_is_long_enough_and_never_near_a_multiple_of_the_period(period_s: float) -> None:
     chip = chip_s(period_s)
-    assert chip >= SHORTEST_CHIP_S
+    assert chip >= (SHORTEST_DENSE_CHIP_S if period_s < 0.02 else SHORTEST_CHIP_S)
     assert chip <= max(1.3 * period_s, SHORTEST_CHIP_S + period_s, 2.5 * period_s) * (1 + 1e-9)
     beyond = chip / period_s % 1
     assert 0.29 < beyond < 0.71
