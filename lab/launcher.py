@@ -13,6 +13,7 @@ from typing import Any
 from contract import private
 from contract.errors import AgentError, LabError
 from contract.interrupts import deferred_interrupts
+from lab import processors
 from lab.state import REPOSITORY, Layout, Process, Started, read_json, write_started
 
 READY_LIMIT_S = 120.0  # a process that ended is not waited for; a busy computer starts slowly
@@ -37,11 +38,15 @@ def _require_private(folder: Path) -> None:
 class Launcher:
     """Starts processes for one lab; `sockets` is a directory for Unix sockets, made with it.
 
-    `going_on` is what the lab has started before: more is added to it.
+    `going_on` is what the lab has started before: more is added to it. The guest runs on the host's
+    `processor`, all else beside it; None leaves that to the host.
     """
 
-    def __init__(self, layout: Layout, going_on: Started | None = None) -> None:
+    def __init__(
+        self, layout: Layout, going_on: Started | None = None, processor: int | None = None
+    ) -> None:
         self.layout = layout
+        self.processor = processor
         if going_on is not None and going_on.sockets:
             self.sockets, self._started = Path(going_on.sockets), going_on
             _require_private(self.sockets)
@@ -57,9 +62,10 @@ class Launcher:
     ) -> subprocess.Popen[bytes]:
         """Start one process in a session of its own, its output in `log`, or in `<name>.log`."""
         path = log or self.layout.directory / f"{name}.log"
+        bound = processors.bound(command, self.processor, beside=name != "guest")
         with path.open("wb") as output, deferred_interrupts():
             process = subprocess.Popen(
-                command,
+                bound,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

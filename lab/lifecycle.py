@@ -8,20 +8,31 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
-from lab import devices, image, machines, network, ssh
+from lab import devices, image, machines, network, processors, ssh
 from lab.cache import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
+from lab.host_time import HostPage
 from lab.launcher import Launcher, wait_for
 from lab.machines.base import OVERLAY, Guest, Machine
 from lab.network import Network
 from lab.power_model import rapl_words
-from lab.state import FORMAT, GIB, Layout, Process, read_json, read_started, require_room
+from lab.state import (
+    FORMAT,
+    GIB,
+    Layout,
+    Process,
+    cache_dir,
+    read_json,
+    read_started,
+    require_room,
+)
 
 ROOM_BYTES = 4 * GIB
 STOP_LIMIT_S = 5.0
@@ -75,7 +86,9 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     started = time.monotonic()
     try:
         with term_interrupts():
-            state, process = _start(layout, options, guest_image, machine, say)
+            with _processor(machine) as processor:
+                launcher = Launcher(layout, processor=processor)
+                state, process = _start(launcher, options, guest_image, machine, say)
             ssh.wait_for_guest(layout, state, process.alive, say)
             boot_s = round(time.monotonic() - started, 1)
             write_json(layout.state, state | {"ready": True, "boot_s": boot_s})
@@ -87,14 +100,25 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     return True
 
 
+def _processor(machine: Machine) -> AbstractContextManager[int | None]:
+    """The one that the machine's guest has, while it is started."""
+    if not machine.on_one_processor:
+        return contextlib.nullcontext()
+    return processors.chosen(cache_dir() / "processor.lock")
+
+
 def _start(
-    layout: Layout, options: LabOptions, guest_image: image.Image, machine: Machine, say: Say
+    launcher: Launcher, options: LabOptions, guest_image: image.Image, machine: Machine, say: Say
 ) -> tuple[dict[str, Any], Process]:
     """Start everything; returns the lab's state and the guest's process."""
+    layout = launcher.layout
     words = [f"fde.machine={machine.name}", *rapl_words(packages=options.packages)]
+    if machine.name != "kvm":  # whose guest is told by the host
+        words.append("fde_rapl_sim.report_steal=1")
     if options.apparmor:
         words += APPARMOR
-    launcher = Launcher(layout)
+    host_page = launcher.sockets / "host-page"
+    HostPage.create(host_page)
     lab_network = _start_network(launcher, machine, say)
     psid = write_secrets(layout)
     drives = {
@@ -112,6 +136,7 @@ def _start(
         sockets=launcher.sockets,
         console=layout.console,
         network=lab_network,
+        host_page=host_page,
         ssh_port=network.free_port(),
         credentials=ssh.make_keys(layout),
         kernel_words=words,
@@ -124,6 +149,8 @@ def _start(
         "machine": {"name": machine.name, **machine.provenance()},
         # The same machine is switched on again by its command.
         "guest": {"command": command, **machine.start(launcher, command)},
+        "processor": launcher.processor,
+        "host_page": str(host_page),
         "network_pid": lab_network.pid,
         "address": list(address),
         "console": str(layout.console),

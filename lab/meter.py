@@ -4,7 +4,9 @@
         [--truth-period SECONDS]
 
 Every 10 ms of its own time it sends one line: channel 0 is the whole machine, channel 1 the drives.
-The watts come from the power model, the guest's CPU time and the drives' counters.
+The watts come from the power model, the guest's CPU time and the drives' counters. While the host
+runs something else in place of the guest or of a drive that the guest waits for, the machine stands
+still; the guest's own modelled counters hear of it through a page of memory (lab/host_time.py).
 Where the process was late, the lines that are due carry the mean since the last look, so that no
 energy is lost. `--truth` gets the energies themselves before they become lines, every second or as
 `--truth-period` says; 0 is at every look.
@@ -34,16 +36,8 @@ from contract.files import write_json
 from contract.interrupts import noted_signals
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
-from lab.power_model import (
-    DRIVE,
-    Activity,
-    DriveActivity,
-    Power,
-    PowerLostError,
-    PowerModel,
-    ProcessTree,
-    Threads,
-)
+from lab.host_time import Delay, GuestTime, HostPage, PowerLostError, ProcessTree, Threads
+from lab.power_model import DRIVE, Activity, DriveActivity, Power, PowerModel
 
 INTERVAL_NS = 10_000_000
 OFF = Power(0.0, 0.0)
@@ -54,58 +48,88 @@ _STATS = struct.Struct("<9Q")
 class Counters:
     """The counters of a running lab, their files held open."""
 
-    def __init__(self, state: Mapping[str, Any]) -> None:
+    def __init__(self, state: Mapping[str, Any], model: PowerModel) -> None:
         """Raises LabError where the state is incomplete or the lab is not running."""
         try:
             guest = state["guest"]
             pid, vcpu_tids = int(guest["pid"]), guest.get("vcpu_tids")
             drives = state["drives"].values()
             stats = [Path(drive["stats"]) for drive in drives]
+            self._delays = [Delay(int(drive["pid"])) for drive in drives]
+            page = Path(state["host_page"])
             self.media = tuple(str(drive.get("medium") or DRIVE) for drive in drives)
         except (KeyError, TypeError, ValueError) as error:
             raise LabError(
                 f"The lab's state is incomplete ({error}): start the lab again."
             ) from None
         try:
-            self._cpu = Threads(pid, vcpu_tids) if vcpu_tids else ProcessTree(pid)
+            self._page = HostPage(page)
+            self._cpu = Threads(pid, vcpu_tids) if vcpu_tids else ProcessTree(pid, self._page)
             self._drives = [os.open(path, os.O_RDONLY) for path in stats]
         except OSError as error:
             raise LabError(f"The lab is not running: {error.filename} is not there.") from None
         self._last: list[tuple[int, ...]] = [(0,) * 9 for _ in self._drives]
+        self._model = model
+        self._guest = GuestTime()
+        self._delay_ns = self._owed_ns = self._stolen_ns = 0
+        self._last_ns = 0
 
     def close(self) -> None:
         self._cpu.close()
+        self._page.close()
+        for delay in self._delays:
+            delay.close()
         for fd in self._drives:
             os.close(fd)
 
-    def read(self) -> Activity:
+    def _stood_still_ns(self, guest: GuestTime, now_ns: int) -> int:
+        """What the host has kept from the machine: its CPUs, or a drive that an idle CPU waits for.
+
+        What it kept from a drive while the guest worked has stopped nothing. A wait is told of when
+        it ends: what is longer than the time since the last look counts at the next ones.
+        """
+        before, self._guest = self._guest, guest
+        delay_ns = sum(delay.read_ns() for delay in self._delays)
+        waited_ns, self._delay_ns = delay_ns - self._delay_ns, delay_ns
+        idle_ns = guest.idle_ns - before.idle_ns
+        self._owed_ns += (guest.stolen_ns - before.stolen_ns) // self._cpu.cpus
+        self._owed_ns += max(0, min(waited_ns, idle_ns // self._cpu.cpus))
+        counted_ns = min(self._owed_ns, now_ns - (self._last_ns or now_ns))
+        self._owed_ns -= counted_ns
+        self._stolen_ns += counted_ns
+        self._last_ns = now_ns
+        return self._stolen_ns
+
+    def read(self, now_ns: int) -> Activity:
         """All counters now. Raises PowerLostError."""
-        cpu_ns = self._cpu.read_ns()
+        guest = self._cpu.read(now_ns)
+        stolen_ns = self._stood_still_ns(guest, now_ns)
+        self._page.publish(guest.stolen_ns, self._model.uncharged_ns(stolen_ns))
         for index, fd in enumerate(self._drives):
             raw = os.pread(fd, _STATS.size, 0)
             if len(raw) == _STATS.size:  # a drive that starts again empties its file for a moment
                 self._last[index] = _STATS.unpack(raw)
         drives = (DriveActivity(s[0], s[1], s[2] + s[3], s[7]) for s in self._last)
-        return Activity(cpu_ns, tuple(drives))
+        return Activity(guest.cpu_ns, tuple(drives), stolen_ns)
 
 
 class Mains:
     """The lab with its power or without: whose counters are read, by its state file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, model: PowerModel) -> None:
         """Raises LabError where the lab is not running."""
-        self._path = path
-        self._counters: Counters | None = Counters(_load_state(path))
+        self._path, self.model = path, model
+        self._counters: Counters | None = Counters(_load_state(path), model)
         self._seen = self._stamp()
         self.media = self._counters.media
 
-    def read(self) -> Activity | None:
+    def read(self, now_ns: int) -> Activity | None:
         """All counters now; None while there is no power."""
         try:
             if self._counters is None and self._stamp() != self._seen:
                 self._seen = self._stamp()
-                self._counters = Counters(_load_state(self._path))
-            return self._counters.read() if self._counters else None
+                self._counters = Counters(_load_state(self._path), self.model)
+            return self._counters.read(now_ns) if self._counters else None
         except PowerLostError:
             assert self._counters is not None
             self._counters.close()
@@ -127,7 +151,7 @@ class Mains:
 class Integral:
     """Energy used since the start, in J, at the last look and at the one before.
 
-    `activity` is None while the lab has no power.
+    `activity` is None while the lab has no power; `stolen_ns` is how long the machine stood still.
     """
 
     model: PowerModel
@@ -137,13 +161,16 @@ class Integral:
     energy_j: tuple[float, float] = (0.0, 0.0)
     before_ns: int = 0
     before_j: tuple[float, float] = (0.0, 0.0)
+    stolen_ns: int = 0
 
     def look(self, t_ns: int, activity: Activity | None) -> None:
         """Add what happened since the last look; a look without power at either end adds none."""
         dt_s = (t_ns - self.t_ns) / 1e9
         power = OFF
         if activity is not None and self.activity is not None:
-            power = self.model.power(activity.since(self.activity), dt_s, self.media)
+            did = activity.since(self.activity)
+            power = self.model.power(did, dt_s, self.media)
+            self.stolen_ns += did.stolen_ns
         self.before_ns, self.before_j = self.t_ns, self.energy_j
         system_j, drive_j = self.energy_j
         self.energy_j = (system_j + power.system_w * dt_s, drive_j + power.drive_w * dt_s)
@@ -176,6 +203,7 @@ class Truth:
             "t_device_ms": (integral.t_ns - self._start_ns) / 1e6,
             "system_j": system_j,
             "drive_j": drive_j,
+            "stolen_s": integral.stolen_ns / 1e9,
         }
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
@@ -230,7 +258,7 @@ def stream(
     """Send lines until `stopped`; returns how many."""
     simulator = SmartPower3Simulator(INTERVAL_NS // 1_000_000)
     start_ns = time.monotonic_ns()
-    integral = Integral(PowerModel.load(), mains.media, start_ns, mains.read())
+    integral = Integral(mains.model, mains.media, start_ns, mains.read(start_ns))
     truth = Truth(*truth_to, start_ns)
     truth.write(integral)
     ready()
@@ -241,8 +269,8 @@ def stream(
         if wait_ns > 0:
             time.sleep(wait_ns / 1e9)
         cable.move()
-        activity = mains.read()
-        integral.look(time.monotonic_ns(), activity)
+        now_ns = time.monotonic_ns()
+        integral.look(now_ns, mains.read(now_ns))
         while (due_ns := start_ns + (lines + 1) * INTERVAL_NS) <= integral.t_ns:
             cable.send(simulator.advance(np.array([integral.at(due_ns)])))
             lines += 1
@@ -273,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ready = {"port": str(options.link), "pid": os.getpid()}
     try:
         with noted_signals(signal.SIGTERM, signal.SIGINT) as ended:
-            mains = Mains(options.state)
+            mains = Mains(options.state, PowerModel.load())
             cable = Cable(options.link)
             try:
                 lines = stream(

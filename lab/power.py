@@ -77,7 +77,7 @@ def power_on(layout: Layout) -> None:
     with contextlib.suppress(FileNotFoundError):
         layout.console.replace(layout.directory / "console.before.log")
     with deferred_interrupts():
-        launcher = Launcher(layout, read_started(layout))
+        launcher = Launcher(layout, read_started(layout), state["processor"])
         command = state["guest"]["command"]
         running = machine_of(state).start(launcher, command)
         write_json(layout.state, state | {"guest": {"command": command, **running}})
@@ -94,7 +94,7 @@ def reset(layout: Layout) -> None:
     """The button on the front: the guest starts again at once, its drives keep their power."""
     state = require_state(layout)
     with deferred_interrupts():
-        launcher = Launcher(layout, read_started(layout))
+        launcher = Launcher(layout, read_started(layout), state["processor"])
         running = machine_of(state).reset(launcher, state["guest"])
         write_json(layout.state, state | {"guest": {**state["guest"], **running}})
 

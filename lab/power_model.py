@@ -1,14 +1,7 @@
-"""What the lab's target uses: the guest's CPU time, and the modelled power of it and its drives.
-
-CPU time is read from outside, of QEMU's virtual CPUs or of a process tree: often, so that files
-stay open and nothing is started.
-"""
+"""The modelled power of the lab's target and of its drives, from what they did."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,89 +10,6 @@ from typing import Any, Self
 import yaml
 
 from contract.errors import LabError
-
-TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-CHILDREN_TIME = slice(13, 15)  # cutime and cstime of /proc/PID/stat, counted after the name
-
-
-class PowerLostError(Exception):
-    """The guest is gone."""
-
-
-class Threads:
-    """CPU time of single threads of one process: QEMU's virtual CPUs, without its own work."""
-
-    def __init__(self, pid: int, thread_ids: Sequence[int]) -> None:
-        """Raises OSError where there is no such thread."""
-        tasks = Path(f"/proc/{pid}/task")
-        self._files = [os.open(tasks / str(int(t)) / "schedstat", os.O_RDONLY) for t in thread_ids]
-
-    def read_ns(self) -> int:
-        """Their sum in ns. Raises PowerLostError."""
-        try:
-            # First field: time on a CPU in ns (kernel, Documentation/scheduler/sched-stats).
-            return sum(int(os.pread(file, 64, 0).split()[0]) for file in self._files)
-        except (ProcessLookupError, IndexError):
-            raise PowerLostError from None
-
-    def close(self) -> None:
-        for file in self._files:
-            os.close(file)
-
-
-class ProcessTree:
-    """CPU time of a process and its children, of those that have ended too: User Mode Linux.
-
-    Live processes have a clock in ns. What ended ones used is exact once their parent has waited
-    for them, but the kernel shows it in ticks: the clocks as last seen fill in what a tick hides.
-    """
-
-    def __init__(self, pid: int) -> None:
-        """Raises OSError where there is no such process."""
-        self._pid = pid
-        self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-        self._seen_ns: dict[int, int] = {}
-        self._ended_ns = 0
-        self._last_ns = 0
-
-    def read_ns(self) -> int:
-        """The sum in ns; never less than before. Raises PowerLostError."""
-        alive_ns: dict[int, int] = {}
-        for child in self._children():
-            with contextlib.suppress(OSError):
-                alive_ns[child] = _clock_ns(child)
-        try:
-            own_ns = _clock_ns(self._pid)
-            fields = os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()
-            ticks = sum(int(field) for field in fields[CHILDREN_TIME])
-            if fields[0] in (b"Z", b"X"):
-                raise PowerLostError
-        except (OSError, IndexError):
-            raise PowerLostError from None
-        self._ended_ns += sum(ns for pid, ns in self._seen_ns.items() if pid not in alive_ns)
-        self._seen_ns = alive_ns
-        floor_ns = ticks * TICK_NS  # two figures, each cut to a whole tick
-        self._ended_ns = min(max(self._ended_ns, floor_ns), floor_ns + 2 * TICK_NS)
-        self._last_ns = max(self._last_ns, own_ns + self._ended_ns + sum(alive_ns.values()))
-        return self._last_ns
-
-    def _children(self) -> list[int]:
-        """Of every thread of the process (kernel: CONFIG_PROC_CHILDREN)."""
-        tasks = Path(f"/proc/{self._pid}/task")
-        try:
-            named = [(task / "children").read_text(encoding="ascii") for task in tasks.iterdir()]
-        except OSError:
-            raise PowerLostError from None
-        return [int(word) for text in named for word in text.split()]
-
-    def close(self) -> None:
-        os.close(self._stat)
-
-
-def _clock_ns(pid: int) -> int:
-    """CPU clock of a process; the number is that of clock_getcpuclockid(3) in the GNU library."""
-    return time.clock_gettime_ns((~pid << 3) | 2)
-
 
 MODEL_FILE = Path(__file__).with_name("power_model.yml")
 ZONES = ("package", "dram")  # of the modelled RAPL counters
@@ -126,16 +36,21 @@ class DriveActivity:
 
 @dataclass(frozen=True)
 class Activity:
-    """What the lab did: `cpu_ns` is CPU time of all virtual CPUs; the drives in the lab's order."""
+    """What the lab did: `cpu_ns` is CPU time of all virtual CPUs; the drives in the lab's order.
+
+    `stolen_ns` is how long the machine stood still because the host did something else.
+    """
 
     cpu_ns: int = 0
     drives: tuple[DriveActivity, ...] = ()
+    stolen_ns: int = 0
 
     def since(self, before: Activity) -> Activity:
         """The difference, as of its drives."""
         drives = zip(self.drives, before.drives, strict=True)
         cpu_ns = _grown(self.cpu_ns, before.cpu_ns)
-        return Activity(cpu_ns, tuple(now.since(then) for now, then in drives))
+        stolen_ns = _grown(self.stolen_ns, before.stolen_ns)
+        return Activity(cpu_ns, tuple(now.since(then) for now, then in drives), stolen_ns)
 
 
 def _grown(now: int, then: int) -> int:
@@ -162,7 +77,7 @@ class DrivePower:
     busy_w: float = 0.0
 
     def energy_j(self, activity: DriveActivity, dt_s: float) -> float:
-        """Of `dt_s` seconds in which `activity` happened."""
+        """Energy of `dt_s` seconds at rest, and of `activity`."""
         return (
             self.idle_w * dt_s
             + self.j_per_byte_read * activity.bytes_read
@@ -176,12 +91,14 @@ class DrivePower:
 class PowerModel:
     """The coefficients of power_model.yml that the meter needs; units stand in the names.
 
-    `media` has those of a drive by the name of its medium, `DRIVE` for one that names none.
+    `media` has those of a drive by the name of its medium, `DRIVE` for one that names none. Of idle
+    power `stolen_idle_share` runs on while the host keeps the machine from running.
     """
 
     system_idle_w: float
     system_busy_w_per_cpu: float
     media: Mapping[str, DrivePower]
+    stolen_idle_share: float = 0.0
 
     @classmethod
     def load(cls, path: Path = MODEL_FILE) -> Self:
@@ -190,19 +107,27 @@ class PowerModel:
         idle_w, busy_w = (
             _coefficient(path, model, "system", key) for key in ("idle_w", "busy_w_per_cpu")
         )
-        media = {*model, DRIVE} - {"rapl", "system"}
-        return cls(idle_w, busy_w, {name: _medium(path, model, name) for name in media})
+        media = {*model, DRIVE} - {"rapl", "stolen", "system"}
+        share = _coefficient(path, model, "stolen", "idle_share")
+        return cls(idle_w, busy_w, {name: _medium(path, model, name) for name in media}, share)
 
     def power(self, activity: Activity, dt_s: float, media: Sequence[str]) -> Power:
         """Mean power over `dt_s` seconds in which `activity` happened; `media` as its drives.
 
         drives: idle of each + joules per byte read, written, en- or decrypted + of a busy medium;
-        system: idle + busy per CPU × CPUs busy on average + drives.
+        system: idle + busy per CPU × CPUs busy on average + drives. Idle power is that of the time
+        that was not stolen, and of the declared share of what was.
         """
+        rest_s = max(0.0, dt_s - self.uncharged_ns(activity.stolen_ns) / 1e9)
         drives = zip(media, activity.drives, strict=True)
-        drive_w = sum(self.media[name].energy_j(did, dt_s) for name, did in drives) / dt_s
-        cpus_busy = activity.cpu_ns / 1e9 / dt_s
-        return Power(self.system_idle_w + self.system_busy_w_per_cpu * cpus_busy + drive_w, drive_w)
+        drive_j = sum(self.media[name].energy_j(did, rest_s) for name, did in drives)
+        busy_j = self.system_busy_w_per_cpu * activity.cpu_ns / 1e9
+        system_j = self.system_idle_w * rest_s + busy_j + drive_j
+        return Power(system_j / dt_s, drive_j / dt_s)
+
+    def uncharged_ns(self, stolen_ns: int) -> int:
+        """The part of stolen time that draws no idle power."""
+        return round((1 - self.stolen_idle_share) * stolen_ns)
 
 
 def _medium(path: Path, model: Any, name: str) -> DrivePower:

@@ -13,6 +13,10 @@ from agent.checks.context import CheckContext, Observation, text
 from agent.checks.kernel_log import Line
 from instrumentation.clock import ahead_ns, asleep_ns
 
+# By a host: more of it and what a phase takes tells more of the host than of the disk. Of a machine
+# whose power is a model of what it did, only so much that hardly any time was its own.
+STOLEN_LIMIT = 0.1
+STOLEN_LIMIT_MODELLED = 0.8
 # Two clocks are read one after the other, and the reader may be put aside in between.
 TOLERANCE_NS = 50_000_000
 
@@ -47,6 +51,22 @@ def _busy_s(context: CheckContext) -> float:
     ticks = [int(n) for n in (context.proc / "stat").read_text().splitlines()[0].split()[1:9]]
     busy = sum(ticks) - ticks[3] - ticks[4]  # idle and iowait
     return busy / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
+def stolen_s(context: CheckContext) -> tuple[float, float, float]:
+    """Seconds that its host kept from a virtual machine's CPUs (proc_stat(5)), of how many, and
+    what share may be. A modelled machine stands still meanwhile, a real one goes on drawing power.
+    """
+    ticks = int((context.proc / "stat").read_text().splitlines()[0].split()[8])
+    modelled = (context.sys / "module/fde_rapl_sim").exists()
+    limit = STOLEN_LIMIT_MODELLED if modelled else STOLEN_LIMIT
+    return ticks / os.sysconf("SC_CLK_TCK"), time.monotonic() * (os.cpu_count() or 1), limit
+
+
+def stolen(before: tuple[float, float, float], now: tuple[float, float, float]) -> Observation:
+    """Share of the CPUs' time."""
+    share = round((now[0] - before[0]) / (now[1] - before[1]), 3)
+    return Observation(share, share <= now[2])
 
 
 def mounted(context: CheckContext) -> Observation:

@@ -189,6 +189,14 @@ TABLE: tuple[Check, ...] = (
         *(_SLEPT, "systemctl mask sleep.target suspend.target"),
     ),
     Check(
+        *("stolen-time", "during", "blocker", "time that a virtual machine's host gave to others"),
+        "the host ran something else for much of the run",
+        *(
+            Change(machine.stolen_s, machine.stolen),
+            "stop what else runs on the host, or measure on a machine of its own",
+        ),
+    ),
+    Check(
         *("kernel-errors", "during", "blocker", "the kernel reported no failure (of disks, …)"),
         "the kernel reported a failure during the run: {lines}",
         *(Change(machine.kernel_lines, machine.grave), "look at dmesg on the target"),

@@ -71,6 +71,13 @@ def _held(place: Machine) -> None:
     lock.take("the meter is silent", 3600, place.root / "run" / "hold.json")
 
 
+def _steal(place: Machine) -> None:
+    """More than any time between two looks, of a machine that is no model."""
+    text = FILES["proc/stat"].replace(" 0 0 0\n", " 10000000 0 0\n", 1)
+    assert text != FILES["proc/stat"]
+    (place.root / "proc/stat").write_text(text)
+
+
 # What puts each row out of order: before the inspection, or between its two looks.
 FAULTS: dict[tuple[str, str], Fault] = {
     ("held", "before"): _held,
@@ -97,6 +104,7 @@ FAULTS: dict[tuple[str, str], Fault] = {
     ("throttle-package", "during"): _write(
         f"{CPU}/cpu0/thermal_throttle/package_throttle_count", "3"
     ),
+    ("stolen-time", "during"): _steal,
     ("kernel-errors", "during"): _append("kmsg", "3,3,9,-;I/O error, dev sdx, sector 8\n"),
     ("kernel-log", "during"): _append("kmsg", "4,3,9,-;something odd\n"),
     ("disk-errors", "during"): _write("smart.json", _smart(media_errors=4)),
@@ -108,6 +116,7 @@ FAULTS: dict[tuple[str, str], Fault] = {
 CLOCKS = {("clock", "during"): time.CLOCK_REALTIME, ("suspend", "during"): time.CLOCK_BOOTTIME}
 # What a machine always offers, even one without anything.
 ALWAYS = {"held", "suite-room", "load", "mounted", "free-room", "powercap", "clock", "suspend"}
+ALWAYS |= {"stolen-time"}
 
 
 def _inspect(

@@ -27,7 +27,8 @@ class Guest:
     """What a machine must know to start the guest.
 
     `folder` is the lab's directory and `sockets` a short one for Unix sockets; `credentials` are
-    files by the name that systemd knows them by; `ssh_port` is for machines that forward one.
+    files by the name that systemd knows them by; `ssh_port` is for machines that forward one;
+    `host_page` is the memory that the guest shares with the meter (`lab.host_time.HostPage`).
     """
 
     image: Image
@@ -35,6 +36,7 @@ class Guest:
     sockets: Path
     console: Path
     network: Network
+    host_page: Path
     ssh_port: int
     credentials: Mapping[str, Path] = field(default_factory=dict)
     kernel_words: Sequence[str] = ()
@@ -46,6 +48,7 @@ class Machine(Protocol):
     name: str
     abilities: frozenset[str]
     needs_wires: bool
+    on_one_processor: bool  # of the host
 
     def why_not(self, image: Image, say: Say, /) -> str | None:
         """Why it cannot serve here, None if it can; it may have to be tried or built first."""

@@ -1,7 +1,9 @@
 """The kernel of User Mode Linux: Debian's source, our configuration, kept in the cache.
 
-Beside the program lie its modules as the guest finds them in /lib/modules/<release>, with the
-module of the modelled RAPL zones among them.
+There are two: one with all that any configuration, paper or test asks for, and one of what a
+first suite needs, which is built in half of the time. LAB_KERNEL=first asks for that one where
+there is no other yet. Beside the program lie its modules as the guest finds them in
+/lib/modules/<release>, with the module of the modelled RAPL zones among them.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from lab.state import GIB, InDirectory, cache_dir, read_json
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "uml.config"
+MORE_CONFIG = HERE / "uml-full.config"
 PATCH = HERE / "uml.patch"
 # Debian's newest kernel for the guest's release handles page faults and system calls two to three
 # times as fast (seccomp in place of ptrace, since 6.16). It changes every few weeks; 6.12 stays.
@@ -52,9 +55,10 @@ PROGRESS_S = 15.0
 
 @dataclass(frozen=True)
 class Kernel:
-    """A built kernel."""
+    """A built kernel, and the files of its configuration."""
 
     directory: Path
+    configs: tuple[Path, ...] = (CONFIG,)
     program = InDirectory("linux")
     # Becomes /lib/modules in the guest: one directory, named by the release.
     modules = InDirectory("modules")
@@ -64,11 +68,23 @@ class Kernel:
         return {"kernel": self.directory.name, **(read_json(self.directory / cache.FACTS) or {})}
 
 
-def location(directory: Path) -> Kernel:
-    """Where the kernel of the present configuration is, or would be, in this cache."""
-    inputs = [CONFIG, PATCH, *(MODULE / name for name in MODULE_SOURCES)]
+def location(directory: Path, wanted: str | None = None) -> Kernel:
+    """Where the kernel of the present configuration is, or would be, in this cache.
+
+    `wanted` is `full` or `first`, by default what LAB_KERNEL says; a full one serves for both.
+    """
+    full = _location(directory / "kernels", (CONFIG, MORE_CONFIG))
+    wanted = wanted or os.environ.get("LAB_KERNEL") or "full"
+    if wanted == "full" or full.directory.exists():
+        return full
+    return _location(directory / "first-kernels", (CONFIG,))
+
+
+def _location(kernels: Path, configs: tuple[Path, ...]) -> Kernel:
+    inputs = [*configs, PATCH, *(MODULE / name for name in MODULE_SOURCES)]
     recipe = f"{PACKAGE} {SUITES} {UNUSED}"
-    return Kernel(directory / "kernels" / cache.content_hash(inputs, HERE.parent, recipe))
+    name = cache.content_hash(inputs, HERE.parent, recipe)
+    return Kernel(kernels / name, configs)
 
 
 def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
@@ -78,7 +94,7 @@ def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
     def build(target: Path) -> None:
         cache.require_programs(*PROGRAMS)
         with cache.work_directory("kernel", BUILD_ROOM_BYTES, target) as (work, log):
-            Build(say, log, stop).make(work, target)
+            Build(kernel.configs, say, log, stop).make(work, target)
 
     cache.ensure(kernel.directory, "kernel", ROOM_BYTES, build, say)
     return kernel
@@ -94,8 +110,10 @@ def _options(tree: Path) -> Iterator[str]:
 class Build:
     """The steps of one build, their output in `log`; they end where `stop` is set."""
 
-    def __init__(self, say: Say, log: Path, stop: threading.Event | None = None) -> None:
-        self._say, self._log, self._stop = say, log, stop
+    def __init__(
+        self, configs: Sequence[Path], say: Say, log: Path, stop: threading.Event | None = None
+    ) -> None:
+        self._configs, self._say, self._log, self._stop = configs, say, log, stop
 
     def make(self, work: Path, target: Path) -> None:
         """Fill `target` with `linux` and `modules`, working in `work`, from the first suite whose
@@ -151,16 +169,19 @@ class Build:
 
         Passed over are options that this version does not have at all.
         """
-        self.run(
-            ["make", "-s", "-C", str(tree), "ARCH=um", f"KCONFIG_ALLCONFIG={CONFIG}", "allnoconfig"]
-        )
+        lines = [
+            line for path in self._configs for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+        config = tree / "fde.config"
+        config.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        words = ["ARCH=um", f"KCONFIG_ALLCONFIG={config}", "allnoconfig"]
+        self.run(["make", "-s", "-C", str(tree), *words])
         taken = (tree / ".config").read_text(encoding="utf-8").splitlines()
-        lines = CONFIG.read_text(encoding="utf-8").splitlines()
         lost = [line for line in lines if line.startswith("CONFIG_") and line not in taken]
         known = set(_options(tree)) if lost else set()
         lost = [line for line in lost if line.split("=")[0] in known]
         if lost:
-            raise LabError(f"it does not take these lines of {CONFIG}: {', '.join(lost)}")
+            raise LabError(f"it does not take these lines of its configuration: {', '.join(lost)}")
 
     def compile(self, tree: Path) -> None:
         """On all processors, with a word now and then on how far it is."""

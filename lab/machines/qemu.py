@@ -17,6 +17,7 @@ from typing import Any
 from contract.errors import LabError
 from contract.files import write_json
 from lab.cache import Say
+from lab.host_time import HostPage
 from lab.image import Image
 from lab.launcher import READY_LIMIT_S, Launcher, tail, wait_for
 from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest
@@ -166,6 +167,7 @@ class Qemu:
 
     abilities = frozenset({WATCHDOG, AES, TWO_CPUS, DEBIAN_KERNEL})
     needs_wires = False
+    on_one_processor = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -244,6 +246,9 @@ def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> li
     command += ["-netdev", "user,id=drives,net=10.0.3.0/24"]
     command += ["-device", "virtio-net-pci,netdev=drives,romfile="]
     command += ["-device", "virtio-rng-pci"]
+    page = f"memory-backend-file,id=host,share=on,size={HostPage.SIZE_BYTES}"
+    command += ["-object", f"{page},mem-path={_escaped(guest.host_page)}"]
+    command += ["-device", "ivshmem-plain,memdev=host"]
     # A guest that hangs is reset, as a machine with a watchdog would be; it keeps its disk.
     command += ["-device", "i6300esb", "-action", "watchdog=reset"]
     command += ["-chardev", f"file,id=console,path={_escaped(guest.console)}"]

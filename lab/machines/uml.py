@@ -50,6 +50,7 @@ class Uml:
     name = "uml"
     abilities: frozenset[str] = frozenset()
     needs_wires = True
+    on_one_processor = True
 
     def __init__(self) -> None:
         self._ahead: Future[kernel.Kernel] | None = None
@@ -95,6 +96,7 @@ class Uml:
         overlay.unlink(missing_ok=True)
         command = [str(built.program), f"mem={MEMORY_MIB}M", f"umid={guest.sockets.name}"]
         command += [f"uml_dir={guest.sockets}", f"ubd0={overlay},{guest.image.root}"]
+        command += [f"host_page={guest.host_page}"]
         command += [f"hostfs={folder}", *MACHINE_WORDS, *KERNEL_WORDS.split()]
         for number, wire in enumerate(WIRES):
             # Its own address each, and always the same: the other side remembers it over a restart.

@@ -7,10 +7,13 @@
  * runs between reads: a counter is worked out when energy_uj is read, from the time since loading and
  * the busy time of the CPUs:
  *
- *     energy_uj = (idle_mw * wall_us + busy_mw_per_cpu * sum over CPUs (wall_us - idle_us)) / 1000
+ *     energy_uj = (idle_mw * (wall_us - stolen_us) + busy_mw_per_cpu * busy_us) / 1000
+ *     busy_us = sum over CPUs (wall_us - idle_us) - stolen_cpu_us
  *
- * because 1 mW for 1 us is 1 nJ. Of two packages each takes its share of that, and so does its memory.
- * It then wraps past max_energy_range_uj, as the hardware's does.
+ * because 1 mW for 1 us is 1 nJ. Stolen is what the host kept from the machine: the lab's meter writes it
+ * into a page that both see (lab/host_page.py), and it goes to steal of /proc/stat, too. Of two packages
+ * each takes its share of the energy, and so does its memory. It then wraps past max_energy_range_uj, as
+ * the hardware's does.
  *
  * Also registers the thermal zone x86_pkg_temp, whose temperature is what temp_mc says at the moment.
  */
@@ -21,6 +24,7 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
+#include <linux/pci.h>
 #include <linux/percpu.h>
 #include <linux/powercap.h>
 #include <linux/thermal.h>
@@ -55,6 +59,10 @@ static uint second_package_percent = 40;
 module_param(second_package_percent, uint, 0444);
 MODULE_PARM_DESC(second_package_percent, "share of package-1 and its memory, of two packages, percent");
 
+static bool report_steal;
+module_param(report_steal, bool, 0444);
+MODULE_PARM_DESC(report_steal, "whether steal of /proc/stat is what the host's page says");
+
 static int temp_mc = 45000;
 module_param(temp_mc, int, 0644);
 MODULE_PARM_DESC(temp_mc, "temperature of the package, 0.001 degrees Celsius; may be written");
@@ -86,18 +94,77 @@ static struct thermal_zone_device *thermal_zone;
 static u64 wall_start_us;
 static DEFINE_PER_CPU(s64, busy_start_us);
 
+/* What the host has kept from the machine since some moment: of its CPUs, and of all of it. */
+struct stolen {
+	u64 cpu_us;
+	u64 machine_us;
+};
+
+static struct stolen stolen_start;
+
 #ifdef CONFIG_UML
 /* Kept by lab/machines/uml.patch: there is one CPU, and it is not asleep while it reads this. */
-extern u64 um_idle_ns;
+#include <os.h>
 
 static s64 cpu_busy_us(int cpu, u64 *now_us)
 {
 	u64 now_ns = ktime_get_ns();
 
 	*now_us = div_u64(now_ns, NSEC_PER_USEC);
-	return (s64)div_u64(now_ns - um_idle_ns, NSEC_PER_USEC);
+	return (s64)div_u64(now_ns - READ_ONCE(um_host_page->idle_ns), NSEC_PER_USEC);
+}
+
+static void map_host_page(void)
+{
+}
+
+static void unmap_host_page(void)
+{
+}
+
+static struct stolen read_host_page(void)
+{
+	return (struct stolen){
+		.cpu_us = div_u64(READ_ONCE(um_host_page->stolen_cpu_ns), NSEC_PER_USEC),
+		.machine_us = div_u64(READ_ONCE(um_host_page->stolen_ns), NSEC_PER_USEC),
+	};
 }
 #else
+/* QEMU's ivshmem-plain, whose BAR 2 is the memory (its docs/specs/ivshmem-spec.rst); without it nothing
+ * is known to be stolen. */
+#define IVSHMEM_VENDOR 0x1af4
+#define IVSHMEM_DEVICE 0x1110
+#define IVSHMEM_BAR 2
+#define STOLEN_CPU_NS 16 /* places in the page */
+#define STOLEN_NS 24
+
+static struct pci_dev *host_device;
+static void __iomem *host_page;
+
+static void map_host_page(void)
+{
+	host_device = pci_get_device(IVSHMEM_VENDOR, IVSHMEM_DEVICE, NULL);
+	if (host_device && !pci_enable_device(host_device))
+		host_page = pci_iomap(host_device, IVSHMEM_BAR, PAGE_SIZE);
+}
+
+static void unmap_host_page(void)
+{
+	if (host_page)
+		pci_iounmap(host_device, host_page);
+	pci_dev_put(host_device);
+}
+
+static struct stolen read_host_page(void)
+{
+	if (!host_page)
+		return (struct stolen){};
+	return (struct stolen){
+		.cpu_us = div_u64(readq(host_page + STOLEN_CPU_NS), NSEC_PER_USEC),
+		.machine_us = div_u64(readq(host_page + STOLEN_NS), NSEC_PER_USEC),
+	};
+}
+
 /*
  * Time that a CPU has not been idle, up to an unknown constant, and the time of the reading.
  *
@@ -121,15 +188,37 @@ static s64 cpu_busy_us(int cpu, u64 *now_us)
 }
 #endif
 
-/* Busy time of all CPUs since loading; now_us gets the time of the last reading. */
-static u64 busy_us(u64 *now_us)
+static u64 grown(u64 now, u64 then)
 {
+	return now > then ? now - then : 0;
+}
+
+/* Steal of /proc/stat, where no hypervisor gives it: what no CPU had, shared out among all. */
+static void tell_steal(u64 cpu_us)
+{
+	u64 each_ns = div_u64(cpu_us, num_online_cpus()) * NSEC_PER_USEC;
+	int cpu;
+
+	if (report_steal)
+		for_each_online_cpu(cpu)
+			kcpustat_cpu(cpu).cpustat[CPUTIME_STEAL] = each_ns;
+}
+
+/* Since loading, in us: time in which the machine was not stopped, and in which its CPUs worked. */
+static void used_us(u64 *awake_us, u64 *busy_us)
+{
+	struct stolen stolen = read_host_page();
 	s64 sum = 0;
+	u64 now_us;
 	int cpu;
 
 	for_each_online_cpu(cpu)
-		sum += cpu_busy_us(cpu, now_us) - per_cpu(busy_start_us, cpu);
-	return sum > 0 ? sum : 0;
+		sum += cpu_busy_us(cpu, &now_us) - per_cpu(busy_start_us, cpu);
+	stolen.cpu_us = grown(stolen.cpu_us, stolen_start.cpu_us);
+	stolen.machine_us = grown(stolen.machine_us, stolen_start.machine_us);
+	tell_steal(stolen.cpu_us);
+	*busy_us = sum > 0 ? grown(sum, stolen.cpu_us) : 0;
+	*awake_us = grown(now_us - wall_start_us, stolen.machine_us);
 }
 
 static struct sim_zone *to_sim(struct powercap_zone *zone)
@@ -140,13 +229,14 @@ static struct sim_zone *to_sim(struct powercap_zone *zone)
 static int sim_energy_uj(struct powercap_zone *zone, u64 *energy_uj)
 {
 	struct sim_zone *sim = to_sim(zone);
-	u64 now_us, busy, nj, uj;
+	u64 awake, busy, nj, uj;
 
 	mutex_lock(&sim->lock);
-	busy = busy_us(&now_us);
-	nj = (now_us - wall_start_us) * *sim->idle_mw + busy * *sim->busy_mw_per_cpu;
+	used_us(&awake, &busy);
+	nj = awake * *sim->idle_mw + busy * *sim->busy_mw_per_cpu;
 	nj = mul_u64_u32_div(nj, sim->percent, 100);
-	/* CPUs are asked one after another: a counter may stand still for microseconds, never go back. */
+	/* CPUs are asked one after another, and of what is stolen the page tells some ms late: the counter
+	 * may stand still, never go back. */
 	if (nj > sim->last_nj)
 		sim->last_nj = nj;
 	uj = div_u64(sim->last_nj, 1000);
@@ -292,12 +382,16 @@ static int __init sim_init(void)
 	if (err)
 		return err;
 
+	map_host_page();
+	stolen_start = read_host_page();
 	for_each_online_cpu(cpu)
 		per_cpu(busy_start_us, cpu) = cpu_busy_us(cpu, &wall_start_us);
 
 	control_type = powercap_register_control_type(NULL, "intel-rapl", NULL);
-	if (IS_ERR(control_type))
+	if (IS_ERR(control_type)) {
+		unmap_host_page();
 		return PTR_ERR(control_type);
+	}
 
 	for (n = 0; n < packages && !err; n++)
 		err = register_package(n);
@@ -305,6 +399,7 @@ static int __init sim_init(void)
 		err = register_thermal();
 	if (err) {
 		unregister_all();
+		unmap_host_page();
 		return err;
 	}
 	pr_info("fde_rapl_sim: modelled RAPL zones of %u package(s); nothing here is measured\n", packages);
@@ -315,6 +410,7 @@ static void __exit sim_exit(void)
 {
 	thermal_zone_device_unregister(thermal_zone);
 	unregister_all();
+	unmap_host_page();
 }
 
 module_init(sim_init);

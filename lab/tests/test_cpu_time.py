@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.power_model import TICK_NS, PowerLostError, ProcessTree
+from lab.host_time import TICK_NS, Delay, HostPage, PowerLostError, ProcessTree, Threads
 
 # A parent that burns 0.1 s, then starts children one after another which burn as much and end; it
 # says what all have used by its own account, then waits for a word before it ends.
@@ -39,6 +40,10 @@ sys.stdin.readline()
 """
 
 
+def cpu_ns(tree: ProcessTree) -> int:
+    return tree.read(time.monotonic_ns()).cpu_ns
+
+
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
@@ -55,26 +60,102 @@ def test_children_that_ended_still_count_and_none_counts_twice(
     tree = ProcessTree(parent.pid)
     assert parent.stdout is not None
     os.set_blocking(parent.stdout.fileno(), False)
-    seen_ns = [tree.read_ns()]
+    seen_ns = [cpu_ns(tree)]
     while not (output := parent.stdout.readline()):
-        seen_ns.append(tree.read_ns())
+        seen_ns.append(cpu_ns(tree))
         time.sleep(0.002)
     used_ns = float(output) * 1e9
     assert seen_ns == sorted(seen_ns)
-    assert abs(tree.read_ns() - used_ns) < 3 * TICK_NS
+    assert abs(cpu_ns(tree) - used_ns) < 3 * TICK_NS
     tree.close()
 
 
 def test_a_process_that_is_gone_has_lost_its_power(parent: subprocess.Popen[str]) -> None:
     tree = ProcessTree(parent.pid)
-    tree.read_ns()
+    cpu_ns(tree)
     parent.kill()
     while Path(f"/proc/{parent.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.001)
     with pytest.raises(PowerLostError):
-        tree.read_ns()
+        cpu_ns(tree)
     parent.wait()
     with pytest.raises(PowerLostError):
-        tree.read_ns()
+        cpu_ns(tree)
     with pytest.raises(OSError):
         ProcessTree(parent.pid)
+
+
+# Burns until it is told to end, beside another on the same processor.
+BURN = """
+import os, sys
+os.sched_setaffinity(0, [int(sys.argv[1])])
+while True:
+    pass
+"""
+
+
+@pytest.fixture
+def rivals() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Two processes that share one processor."""
+    processor = str(min(os.sched_getaffinity(0)))
+    processes = [subprocess.Popen([sys.executable, "-c", BURN, processor]) for _ in range(2)]
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_that_shares_a_processor_waits_for_it(
+    rivals: list[subprocess.Popen[bytes]],
+) -> None:
+    delay = Delay(rivals[0].pid)
+    first_ns = delay.read_ns()
+    while delay.read_ns() - first_ns < 100_000_000:
+        time.sleep(0.01)
+    rivals[0].kill()
+    rivals[0].wait()
+    at_its_end_ns = delay.read_ns()
+    assert delay.read_ns() == at_its_end_ns >= first_ns + 100_000_000
+    delay.close()
+
+
+def test_what_a_tree_neither_used_nor_slept_was_stolen(
+    rivals: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    file = tmp_path / "page"
+    HostPage.create(file)
+    page = HostPage(file)
+    tree = ProcessTree(rivals[0].pid, page)
+    first_ns = time.monotonic_ns()
+    tree.read(first_ns)
+    while (used := tree.read(time.monotonic_ns())).stolen_ns < 100_000_000:
+        time.sleep(0.01)
+    assert used.idle_ns == 0
+    # It is asleep from now on, as its kernel says, whatever it does.
+    asleep_ns = time.monotonic_ns()
+    with file.open("r+b") as written:
+        written.write(struct.pack("<QQ", 5, asleep_ns))
+    now_ns = asleep_ns + 10**12
+    slept = tree.read(now_ns)
+    assert slept.idle_ns == 5 + now_ns - asleep_ns
+    assert slept.stolen_ns >= used.stolen_ns
+    tree.close()
+
+
+def test_the_guest_is_told_what_was_stolen(tmp_path: Path) -> None:
+    file = tmp_path / "page"
+    HostPage.create(file)
+    page = HostPage(file)
+    page.publish(3, 4)
+    assert struct.unpack("<4Q", file.read_bytes()[:32]) == (0, 0, 3, 4)
+    page.close()
+
+
+def test_threads_wait_for_a_processor(rivals: list[subprocess.Popen[bytes]]) -> None:
+    pid = rivals[0].pid
+    threads = Threads(pid, [pid])
+    first = threads.read(time.monotonic_ns())
+    while (used := threads.read(time.monotonic_ns())).stolen_ns - first.stolen_ns < 100_000_000:
+        time.sleep(0.01)
+    assert used.cpu_ns > first.cpu_ns
+    threads.close()

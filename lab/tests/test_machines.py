@@ -104,6 +104,7 @@ def _emulated(place: Path) -> list[str]:
         sockets=place,
         console=place / "console",
         network=Network(),
+        host_page=place / "host-page",
         ssh_port=1,
         credentials={"name": place / "key"},
         kernel_words=["fde.drive=1,nqn"],
@@ -135,7 +136,7 @@ def test_commas_in_paths_do_not_end_an_option(tmp_path: Path) -> None:
     place = tmp_path / "a,b"
     command = _emulated(place)
     escaped = [word for word in command if "a,,b" in word]
-    assert len(escaped) == 4  # overlay, console, qmp, credential
+    assert len(escaped) == 5  # overlay, console, qmp, credential, page
     assert not [w for w in command if "a,b" in w and not w.startswith(str(place))]
 
 
@@ -323,7 +324,7 @@ def test_every_line_of_the_kernels_configuration_must_be_taken(
     lines = kernel.CONFIG.read_text().splitlines()
     (tree / ".config").write_text("\n".join(lines[:-1]).replace("CONFIG_NVME_TCP=y\n", ""))
     (tree / "Kconfig.nvme").write_text("menuconfig NVME_TCP\n\tbool\n")
-    build = kernel.Build(_say, tmp_path / "log")
+    build = kernel.Build((kernel.CONFIG,), _say, tmp_path / "log")
     monkeypatch.setattr(build, "run", lambda *_a, **_k: None)
     with pytest.raises(LabError, match=r"CONFIG_NVME_TCP=y$"):
         build.configure(tree)
@@ -337,7 +338,16 @@ def test_the_guest_of_user_mode_linux_gets_no_secret_on_its_command_line(
     key = tmp_path / "key"
     key.write_text("SECRET")
     key.chmod(0o600)
-    guest = Guest(Image(tmp_path), tmp_path, tmp_path, tmp_path / "c", Network(7), 1, {"k": key})
+    guest = Guest(
+        Image(tmp_path),
+        tmp_path,
+        tmp_path,
+        tmp_path / "c",
+        Network(7),
+        tmp_path / "p",
+        1,
+        {"k": key},
+    )
     command = uml.Uml().prepare(guest)
     assert command[:2] == ["nsenter", "--target=7"]
     assert not [word for word in command if "SECRET" in word]

@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 from instrumentation.decode import decode
+from lab.host_time import HostPage
 from lab.meter import Integral, main
 from lab.power_model import Activity, DriveActivity, DrivePower, PowerModel
 
@@ -77,7 +78,11 @@ class Lab:
     def write_state(self, **more: Any) -> None:
         state = {
             "guest": {"pid": self.qemu.pid, "vcpu_tids": self.tids},
-            "drives": {name: {"stats": str(drive.path)} for name, drive in self.drives.items()},
+            "drives": {
+                name: {"stats": str(drive.path), "pid": os.getpid()}
+                for name, drive in self.drives.items()
+            },
+            "host_page": str(self.directory / "host-page"),
         } | more
         (self.directory / "state.json").write_text(json.dumps(state))
 
@@ -132,6 +137,7 @@ def bursts() -> tuple[subprocess.Popen[str], list[int]]:
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     drives = {name: Drive(tmp_path / f"{name}.stats") for name in ("plain", "sed")}
+    HostPage.create(tmp_path / "host-page")
     lab = Lab(tmp_path, *bursts(), drives)
     lab.write_state()
     yield lab
@@ -200,7 +206,7 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
     # The truth itself, against the counters: all bytes counted, and work on top of idling.
     model, all_of_it = PowerModel.load(), known[-1]
     drive = model.media["drive"]
-    seconds = all_of_it["t_device_ms"] / 1000
+    seconds = all_of_it["t_device_ms"] / 1000 - all_of_it["stolen_s"]
     bytes_j = (
         (moved + moved // 3) * drive.j_per_byte_read
         + (moved // 2 + moved) * drive.j_per_byte_written
@@ -221,6 +227,35 @@ def test_lines_that_are_due_share_what_happened_between_two_looks() -> None:
     assert integral.at(8_000_000_000) == integral.energy_j
 
 
+def test_a_machine_whose_host_does_something_else_stands_still(lab: Lab) -> None:
+    """Both of its virtual CPUs beside two of the host's own on one processor: half is stolen."""
+    processor = min(os.sched_getaffinity(0))
+    burn = f"import os\nos.sched_setaffinity(0, [{processor}])\nwhile True: pass"
+    for tid in lab.tids:
+        os.sched_setaffinity(tid, [processor])
+    others = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(2)]
+    try:
+        meter = lab.start_meter()
+        while len(lab.truth()) < 6:
+            time.sleep(0.02)
+        meter.terminate()
+        ended(meter)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    last, model = lab.truth()[-1], PowerModel.load()
+    wall_s, stolen_s = last["t_device_ms"] / 1000, last["stolen_s"]
+    assert 0.1 * wall_s < stolen_s < wall_s
+    # The page tells the guest the same: of its CPUs together, and of the machine.
+    page = (lab.directory / "host-page").read_bytes()
+    of_cpus_ns, of_machine_ns = struct.unpack("<2Q", page[16:32])
+    assert of_machine_ns / 1e9 == pytest.approx(stolen_s, abs=0.02)
+    assert of_machine_ns > of_cpus_ns / 2  # and it was kept waiting for a drive
+    busy_j = last["system_j"] - last["drive_j"] - model.system_idle_w * (wall_s - stolen_s)
+    assert 0 < busy_j / model.system_busy_w_per_cpu < wall_s - stolen_s
+
+
 def test_cpu_time_is_that_of_the_threads(lab: Lab) -> None:
     def cpu_s() -> float:
         stats = [Path(f"/proc/{lab.qemu.pid}/task/{tid}/schedstat").read_text() for tid in lab.tids]
@@ -239,7 +274,8 @@ def test_cpu_time_is_that_of_the_threads(lab: Lab) -> None:
     ended(meter)
     after_end = cpu_s()
     last, model = lab.truth()[-1], PowerModel.load()
-    idle_j = model.system_idle_w * last["t_device_ms"] / 1000 + last["drive_j"]
+    awake_s = last["t_device_ms"] / 1000 - last["stolen_s"]
+    idle_j = model.system_idle_w * awake_s + last["drive_j"]
     busy_s = (last["system_j"] - idle_j) / model.system_busy_w_per_cpu
     assert before_end - after_start <= busy_s <= after_end - before_start
 
@@ -261,7 +297,8 @@ def test_the_meter_outlives_a_power_cut_and_shows_none(lab: Lab) -> None:
     while len(lab.truth()) < seen + 4:
         time.sleep(0.02)
     before, after = lab.truth()[-2:]
-    idle_j = idle_w * (after["t_mono_ns"] - before["t_mono_ns"]) / 1e9
+    awake_s = (after["t_mono_ns"] - before["t_mono_ns"]) / 1e9
+    idle_j = idle_w * (awake_s - after["stolen_s"] + before["stolen_s"])
     assert after["system_j"] - before["system_j"] > idle_j
     meter.terminate()
     assert ended(meter)[0] == 0
@@ -326,7 +363,10 @@ def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
         (None, "cannot be read"),
         ("[]", "is not a lab's state"),
         ('{"guest": {"pid": 1}}', "incomplete"),
-        ('{"guest": {"pid": 1, "vcpu_tids": [4194304]}, "drives": {}}', "is not running"),
+        (
+            '{"guest": {"pid": 1, "vcpu_tids": [4194304]}, "drives": {}, "host_page": "/none"}',
+            "is not running",
+        ),
     ],
 )
 def test_without_a_lab_the_reason_is_given(

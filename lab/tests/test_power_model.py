@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def test_arithmetic() -> None:
     assert power.system_w == 10.0 + 5.0 * 1.5 + power.drive_w
 
 
+def test_a_machine_that_stands_still_draws_no_idle_power() -> None:
+    activity = Activity(10**9, (DriveActivity(bytes_written=2),), stolen_ns=10**9)
+    power = MODEL.power(activity, dt_s=4.0, media=["drive"])
+    assert power.drive_w * 4.0 == 3 * 1.0 + 2 * 3.0
+    assert power.system_w * 4.0 == pytest.approx(3 * 10.0 + 5.0 + power.drive_w * 4.0)
+    half = replace(MODEL, stolen_idle_share=0.5).power(activity, dt_s=4.0, media=["drive"])
+    assert half.drive_w * 4.0 == 3.5 * 1.0 + 2 * 3.0
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=1, max_size=20))
 def test_energy_does_not_depend_on_how_time_is_cut(steps: list[tuple[int, int]]) -> None:
     def energy_j(cpu_ns: int, written: int, seconds: float) -> float:
@@ -70,6 +80,8 @@ def unit_of(key: str) -> str:
     """Units stand in the names."""
     if "_mw" in key:
         return "mW"
+    if key.endswith("_share"):
+        return "1"
     return "J/byte" if key.startswith("j_per_byte") else "W"
 
 

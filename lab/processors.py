@@ -1,0 +1,98 @@
+"""Which of the host's processors a guest has, and which are left to everything beside it.
+
+User Mode Linux passes every system call between two processes: on two processors that is a wake-up
+across them, on one a switch, fifteen times as fast and each time the same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PROC = Path("/proc")
+CPUS = Path("/sys/devices/system/cpu")
+WINDOW_S = 0.2
+GUEST = "linux"  # as the process is called that is the guest's kernel
+BUSY = (0, 1, 2, 5, 6, 7)  # user nice system irq softirq steal: proc_stat(5)
+
+
+@contextmanager
+def chosen(lock: Path) -> Iterator[int | None]:
+    """The processor for one more guest, None where this process may use but one.
+
+    One that no other guest has, and of these the one that is least busy, its siblings on the same
+    core counted with it. The guest is started within the context: whoever chooses next waits for
+    `lock`, and sees it.
+    """
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        yield None
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        busy = busy_ticks(WINDOW_S)
+        shared = {cpu: sum(busy.get(sibling, 0) for sibling in siblings(cpu)) for cpu in usable}
+        yield best(usable, taken(), shared)
+
+
+def best(usable: Iterable[int], taken: set[int], busy: Mapping[int, int]) -> int:
+    """Free before taken, idle before busy, and the last of equals: interrupts prefer the first."""
+    return min(usable, key=lambda cpu: (cpu in taken, busy.get(cpu, 0), -cpu))
+
+
+def bound(command: Sequence[str], processor: int | None, *, beside: bool) -> list[str]:
+    """`command` on the guest's processor, or on all `beside` it; as it is where there is none."""
+    usable = sorted(os.sched_getaffinity(0))
+    listed = [cpu for cpu in usable if (cpu != processor) == beside]
+    if processor is None or not listed:
+        return [*command]
+    return ["taskset", "--cpu-list", ",".join(map(str, listed)), *command]
+
+
+def taken(proc: Path = PROC) -> set[int]:
+    """Processors that guests have, whoever started them."""
+    found = set()
+    for status in proc.glob("[0-9]*/status"):
+        try:
+            text = status.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it has ended
+        fields = dict(line.partition(":\t")[::2] for line in text.splitlines())
+        allowed = fields.get("Cpus_allowed_list", "")
+        if fields.get("Name") == GUEST and allowed.isdigit():
+            found.add(int(allowed))
+    return found
+
+
+def busy_ticks(window_s: float, proc: Path = PROC) -> dict[int, int]:
+    """Ticks that each processor was busy within a window from now on."""
+    before = _ticks(proc)
+    time.sleep(window_s)
+    return {cpu: ticks - before.get(cpu, ticks) for cpu, ticks in _ticks(proc).items()}
+
+
+def _ticks(proc: Path) -> dict[int, int]:
+    lines = (line.split() for line in (proc / "stat").read_text(encoding="ascii").splitlines())
+    return {
+        int(name[3:]): sum(int(fields[place]) for place in BUSY)
+        for name, *fields in lines
+        if name.startswith("cpu") and name != "cpu"
+    }
+
+
+def siblings(cpu: int, cpus: Path = CPUS) -> set[int]:
+    """Processors of the same core, itself among them."""
+    try:
+        listed = (cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
+    except OSError:
+        return {cpu}
+    found = {cpu}
+    for part in listed.strip().split(","):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
