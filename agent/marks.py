@@ -112,9 +112,9 @@ class Marks:
         self._check(name)
         self._open = name
         work = Work()
-        busy_s = cpus_busy_s()
         written = self._written_bytes()
         start = self._counters.read()
+        busy_s, stolen_s = cpus_s()
         if self._pyrapl is not None:
             self._pyrapl.begin()
         cpu_s = _own_cpu_s()
@@ -126,12 +126,14 @@ class Marks:
             own_cpu_s = _own_cpu_s() - cpu_s
             measured = None if self._pyrapl is None else self._pyrapl.end()
             end = self._counters.read()
+            busy_end_s, stolen_end_s = cpus_s()
             phase = {
                 "name": name,
                 "t_start_ns": t_start_ns,
                 "t_end_ns": t_end_ns,
                 "own_cpu_s": round(own_cpu_s, 6),
-                "cpu_busy_s": round(cpus_busy_s() - busy_s, 6),
+                "cpu_busy_s": round(busy_end_s - busy_s, 6),
+                "cpu_stolen_s": round(stolen_end_s - stolen_s, 6),
             }
             if written is not None:
                 phase["disk_written_bytes"] = (self._written_bytes() or 0) - written
@@ -210,18 +212,19 @@ def written_bytes(partition: Path) -> int:
 
 STAT = Path("/proc/stat")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# user nice system idle iowait irq softirq; what follows is a hypervisor's (steal), or counted
-# under user already (guest).
+# user nice system idle iowait irq softirq steal; guest, which follows, is counted under user.
 _BUSY = (0, 1, 2, 5, 6)
+_STEAL = 7
 
 
-def cpus_busy_s(stat: Path = STAT) -> float:
-    """Seconds since boot that all logical CPUs together did not rest, in steps of a clock tick
-    (10 ms as a rule): without idle and iowait. See proc_stat(5)."""
+def cpus_s(stat: Path = STAT) -> tuple[float, float]:
+    """Seconds since boot of all logical CPUs together, in steps of a clock tick (10 ms as a rule):
+    how long they did not rest, without idle and iowait, and what a hypervisor kept from them. See
+    proc_stat(5)."""
     with stat.open("rb", buffering=0) as file:
         line = file.read(512).split(b"\n", 1)[0]
     ticks = [int(word) for word in line.split()[1:]]
-    return sum(ticks[place] for place in _BUSY) / _TICKS_PER_S
+    return sum(ticks[place] for place in _BUSY) / _TICKS_PER_S, ticks[_STEAL] / _TICKS_PER_S
 
 
 FILE = "watermark.jsonl"

@@ -44,6 +44,7 @@ class Phase:
     work: Mapping[str, float] | None = None
     own_cpu_s: float | None = None
     cpu_busy_s: float | None = None
+    cpu_stolen_s: float | None = None
     disk_written_bytes: float | None = None
 
 

@@ -63,12 +63,14 @@ def test_a_run_tells_the_processors_and_how_busy_they_were(lab: Lab) -> None:
     work = found["phases"][0]
     assert work["cpu_busy_s"] > 0
     assert found["phases"][-1]["cpu_busy_s"] >= 0
+    assert work["cpu_stolen_s"] >= 0
 
 
-def test_busy_is_all_but_idle_and_waiting_and_what_others_took(tmp_path: Path) -> None:
+def test_busy_is_all_but_idle_and_waiting_and_steal_is_what_others_took(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  1 20 300 4000 50000 600000 7000000 80000000 1 1\ncpu0 9 9 9 9\n")
-    assert marks.cpus_busy_s(stat) == pytest.approx(7600321 / os.sysconf("SC_CLK_TCK"))
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    assert marks.cpus_s(stat) == pytest.approx((7600321 / ticks_per_s, 80000000 / ticks_per_s))
 
 
 def test_what_is_left_out_is_told_with_its_reason(lab: Lab) -> None:

@@ -151,7 +151,7 @@ WORK = (  # units of work
     *("bytes", "files", "queries", "rows", "transactions", "operations", "derivations", "keys"),
     *("matches", "events", "video_s", "idle_s"),
 )
-COUNTED = ("cpu_busy_s", "own_cpu_s", "disk_written_bytes")
+COUNTED = ("cpu_busy_s", "cpu_stolen_s", "own_cpu_s", "disk_written_bytes")
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("suite_id", "host", "run_id"), pl.String()),
     "block": pl.Int64(),

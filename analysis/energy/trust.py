@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analysis.energy.energy import ALL
 from analysis.suite import clocks
 from analysis.suite.records import SYNTHETIC, TAIL, Phase, Run, Suite
 
@@ -75,6 +76,23 @@ def _share(phases: Sequence[Phase]) -> tuple[float, bool]:
         sum(phase.cpu_busy_s or 0.0 for phase in phases),
         sum(phase.duration_s for phase in phases),
     )
+
+
+def stolen_shares(energy: pl.DataFrame) -> list[float]:
+    """What the host of a virtual machine kept from its CPUs, as a share of their time, by run.
+
+    Empty where nothing was kept, or no run has it.
+    """
+    phases = energy.filter(
+        pl.col("cpu_stolen_s").is_not_null(), ~pl.col("phase").is_in([ALL, "between"])
+    )
+    runs = (
+        phases.unique(["run_id", "phase"])
+        .group_by("run_id")
+        .agg(pl.col("cpu_stolen_s").sum() / (pl.col("duration_s") * pl.col("cpus")).sum())
+    )
+    shares = [float(share) for share in runs["cpu_stolen_s"]]
+    return shares if any(shares) else []
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Any
 
+from analysis.energy import trust
 from analysis.report import view, words
 from analysis.report.view import Blocks, Preformatted
 from analysis.report.words import count
@@ -181,6 +183,9 @@ def provenance_section(found: Results) -> Blocks:
         for key, label in MACHINE.items()
         if key in before
     ]
+    if shares := trust.stolen_shares(found.energy):
+        mean, most = (words.number(100 * of, 1) for of in (fmean(shares), max(shares)))
+        facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
     short = [[key, text] for key, text in before.items() if len(text) <= 120]
     after = dict(_flat(suite.after))
     changed = [

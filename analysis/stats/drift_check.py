@@ -21,11 +21,17 @@ from analysis.stats.stats import LEVEL, Floats
 from analysis.stats.steadiness import hours_of
 from analysis.suite.clocks import TargetClock
 from analysis.suite.documents import mapping
-from analysis.suite.records import TAIL, Suite
+from analysis.suite.records import MODELLED, TAIL, Suite
 
 LIMIT = 0.01
 LEAST = 4  # readings that tell of their scatter; two more than a line has parameters
 HELD, MOVED, CANNOT_TELL = "held", "moved", "cannot tell"
+# The share of a phase in which a modelled machine was not stopped by its host.
+AWAKE = (
+    pl.when(pl.col("origin") == MODELLED)
+    .then(1 - pl.col("cpu_stolen_s") / (pl.col("duration_s") * pl.col("cpus")))
+    .fill_null(1.0)
+)
 # Memory takes too small a share to tell of the machine; what lies within a package is part of it.
 JUDGED = r"^(system|drive|package-[^/]+)$"
 
@@ -33,6 +39,8 @@ JUDGED = r"^(system|drive|package-[^/]+)$"
 @dataclass(frozen=True)
 class Reading:
     """Mean power in W of one phase and component in each of its runs, in the order of time.
+
+    A modelled machine stands still while its host does something else: that is none of its time.
 
     `change` from the first to the last is that of a straight line through their logarithms, as a
     share: 0.01 is 1 % more. It has a 95 % interval by Student's t from `LEAST` runs on, and none
@@ -117,6 +125,7 @@ def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Drift
     )
     if rows.is_empty():
         return None
+    rows = rows.with_columns(pl.col("power_w") / AWAKE)
     times = _times(suite, rows, clock)
     hours = max(times.values()) - min(times.values())
     apart = None if math.isnan(hours) else hours

@@ -61,8 +61,8 @@ class Phase:
     """A marked stretch of a run, on the target's clock.
 
     `own_cpu_s` are the agent's own CPU seconds, `cpu_busy_s` those of all programs on all CPUs
-    together, `disk_written_bytes` what reached the partition below the configuration; None where
-    the run does not tell them.
+    together, `cpu_stolen_s` what a hypervisor kept from them, `disk_written_bytes` what reached the
+    partition below the configuration; None where the run does not tell them.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Phase:
     work: Mapping[str, float] = field(default_factory=dict)
     own_cpu_s: float | None = None
     cpu_busy_s: float | None = None
+    cpu_stolen_s: float | None = None
     disk_written_bytes: float | None = None
 
     @property

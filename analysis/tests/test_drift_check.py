@@ -46,6 +46,26 @@ def idle_suite(
     return suite_of(KINDS, ["idle", "write"], runs=runs, **plan), energy_of(rows)
 
 
+@pytest.mark.parametrize(("origin", "verdict"), [("modelled", HELD), ("measured", MOVED)])
+def test_time_that_a_host_kept_from_a_modelled_machine_is_no_drift(
+    origin: str, verdict: str
+) -> None:
+    """Its power is that of the rest; a real machine's went on."""
+    suite, energy = idle_suite(0.0)
+    share = pl.col("block") / 20
+    energy = energy.with_columns(
+        power_w=pl.col("power_w") * (1 - share),
+        cpu_stolen_s=share * pl.col("duration_s") * 2,
+        cpus=pl.lit(2),
+        origin=pl.lit(origin),
+    )
+    found = known(drift_check(suite, energy, NO_CLOCK))
+    assert found.verdict == verdict
+    assert (
+        found.readings[0].powers_w[-1] == pytest.approx(found.readings[0].powers_w[0], 0.01)
+    ) == (verdict == HELD)
+
+
 def test_without_one_in_the_plan_it_is_the_idling_of_the_baseline() -> None:
     suite, energy = idle_suite(0.013)
     found = known(drift_check(suite, energy, NO_CLOCK))
