@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,19 @@ from contract.names import unknown
 from contract.strict_json import read_object
 from controller.names import suite_names
 
-LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report", "verify")
-STEPS = ("packages", "venv", "provision", "run", "report", "verify")
+# Every step of `make`, in order, and what it does; those of the lab fall away without one.
+STEPS = {
+    "packages": "install the system packages that are missing",
+    "venv": "make the Python environment",
+    "image": "build the guest's image, or find it in the cache",
+    "lab": "start the virtual lab, its kernel built first where it is not in the cache",
+    "provision": "prepare the target and its disks",
+    "run": "measure: every workload on every configuration, block by block",
+    "report": "compute the results and write the report",
+    "verify": "check the suite's files and figures",
+    "lab-down": "stop the virtual lab",
+}
+OF_THE_LAB = frozenset({"image", "lab", "lab-down"})
 
 
 @dataclass
@@ -58,11 +69,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         variables.append(f"INVENTORY={options.inventory}")
 
     in_lab = bool(options.labs)
+    steps = [step for step in STEPS if in_lab or step not in OF_THE_LAB]
+    try:
+        host = Host.measure()
+    except KeyboardInterrupt:
+        print("fde: interrupted; nothing was begun.", file=sys.stderr)
+        return 130
+    print(host.sentence(len(options.labs), options.suite), flush=True)
     build = Path(os.environ.get("FDE_BUILD", "build"))
     log, memory = Log(), LabMemory([Path(lab) / "state.json" for lab in options.labs])
     before = set(_suites())
     began_wall = time.time()
-    code = _all(LAB_STEPS if in_lab else STEPS, variables, log, memory, in_lab)
+    code = _all(steps, variables, log, memory)
     new = sorted(set(_suites()) - before)
     # Of several hosts each has a suite; their common report is in the folder of the group.
     suite_dir = next(
@@ -79,7 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lab_memory_gb=memory.peak_bytes / GB if memory.peak_bytes else None,
             measuring_share=read_object(suite_dir / "timing.json").get("measuring_share"),
         )
-        path = write(build / "bench" / "testbed.json", found, machine(memory.machine))
+        where = {**machine(memory.machine), "host_busy_cpus": host.busy_cpus}
+        path = write(build / "bench" / "testbed.json", found, where)
         print(f"figures of this run: {path}")
         (headline,) = [*suite_dir.glob("summary.csv"), *suite_dir.glob("hosts.csv")]
         print(f"headline table: {headline}")
@@ -101,28 +120,35 @@ def _wrong_name(suite: str, inventory: str) -> str:
     return ""
 
 
-def _all(
-    steps: Sequence[str], variables: Sequence[str], log: Log, memory: LabMemory, in_lab: bool
-) -> int:
+def _all(steps: Sequence[str], variables: Sequence[str], log: Log, memory: LabMemory) -> int:
     """Run the steps; the lab goes down in the end, also after a failure or an interruption."""
+    last = "lab-down"
+    code = 0
     try:
         with memory:
-            for step in steps:
-                run_step(step, variables, log)
-        code = 0
+            for number, step in enumerate(steps, 1):
+                if step != last:
+                    announce(number, len(steps), step)
+                    run_step(step, variables, log)
     except StepError:
         code = 1
     except KeyboardInterrupt:
         code = 130
-    if in_lab:
+    if last in steps:
+        announce(len(steps), len(steps), last)
         try:
-            run_step("lab-down", variables, log)
+            run_step(last, variables, log)
         except StepError:
-            log.failed = log.failed or "lab-down"
+            log.failed = log.failed or last
             code = code or 1
         except KeyboardInterrupt:
             code = 130
     return code
+
+
+def announce(number: int, count: int, step: str) -> None:
+    """Print which step of how many begins, and what it does."""
+    print(f"== step {number} of {count}, {step}: {STEPS[step]}", flush=True)
 
 
 def run_step(name: str, variables: Sequence[str], log: Log) -> None:
@@ -131,7 +157,6 @@ def run_step(name: str, variables: Sequence[str], log: Log) -> None:
     Ctrl-C reaches the step itself (it is of the same process group), which then ends in order: it
     is waited for. A SIGTERM comes here alone and is handed on.
     """
-    print(f"== {name}", flush=True)
     start_ns = time.monotonic_ns()
     process = None
     try:
@@ -147,6 +172,76 @@ def run_step(name: str, variables: Sequence[str], log: Log) -> None:
     if code:
         log.failed = name
         raise StepError(name)
+
+
+LOAD_WINDOW_S = 1.0
+# What a lab keeps busy: a processor for its guest, and one for its drives, meter and recorder.
+CPUS_OF_A_LAB = 2
+# Of the processors that the labs want, so much may be taken before it is worth a warning.
+QUIET_SHARE = 0.1
+# `make testbed` of the suite smoke with image and kernel in the cache, on two quiet processors, and
+# how many times as long it took beside two busy loops: measured on 2026-11-26, between 1.1 and 1.4.
+CACHED_QUIET_MIN = 6.0
+BUSY_FACTOR = 1.4
+
+
+@dataclass(frozen=True)
+class Host:
+    """Processors that this process may use, and how many others kept busy; None: unknown."""
+
+    cpus: int
+    busy_cpus: float | None
+
+    @classmethod
+    def measure(cls, window_s: float = LOAD_WINDOW_S) -> Host:
+        """From /proc/stat at both ends of a window of `window_s` seconds."""
+        cpus = os.sched_getaffinity(0)
+        before = cpu_ticks(cpus)
+        time.sleep(window_s)
+        return cls(len(cpus), busy(before, cpu_ticks(cpus), len(cpus)))
+
+    def sentence(self, labs: int, suite: str) -> str:
+        """The load, and what it means for time and result of that many labs on this host."""
+        if self.busy_cpus is None:
+            return "Host: how busy it is could not be read from /proc/stat."
+        many = "processor is" if self.cpus == 1 else "processors are"
+        load = f"Host: {self.busy_cpus:.1f} of {self.cpus} {many} busy with other work"
+        wanted = min(self.cpus, labs * CPUS_OF_A_LAB)
+        lacking = wanted - min(wanted, self.cpus - self.busy_cpus)
+        if lacking <= QUIET_SHARE * wanted:
+            return f"{load}{', which leaves enough' * bool(labs)}."
+        longer = f"the suite to take up to about {BUSY_FACTOR:g} times as long"
+        if (labs, suite) == (1, "smoke"):
+            longer = (
+                f"up to about {BUSY_FACTOR * CACHED_QUIET_MIN:.0f} min instead of about "
+                f"{CACHED_QUIET_MIN:.0f} with image and kernel in the cache"
+            )
+        return f"{load}. Expect {longer}, and wider intervals."
+
+
+def cpu_ticks(cpus: Collection[int]) -> tuple[int, int] | None:
+    """Ticks that these processors have spent at work (those that a hypervisor took away counted as
+    work) and in all; None where /proc/stat does not have them."""
+    at_work = total = seen = 0
+    try:
+        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+            name, *fields = line.split()
+            if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in cpus:
+                user, nice, system, idle, waiting, *interrupts = map(int, fields[:8])
+                seen += 1
+                at_work += user + nice + system + sum(interrupts)
+                total += user + nice + system + idle + waiting + sum(interrupts)
+    except (OSError, ValueError):
+        return None
+    return (at_work, total) if seen == len(cpus) else None
+
+
+def busy(before: tuple[int, int] | None, after: tuple[int, int] | None, cpus: int) -> float | None:
+    """How many of so many processors were at work between two `cpu_ticks`; None: unknown."""
+    if before is None or after is None or after[1] <= before[1]:
+        return None
+    share = (after[0] - before[0]) / (after[1] - before[1])
+    return round(cpus * min(1.0, max(0.0, share)), 2)
 
 
 def _let_end(process: subprocess.Popen[bytes]) -> None:

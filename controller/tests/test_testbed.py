@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,10 +29,10 @@ lab-down:
 """
 
 
-def _start(folder: Path, lab: str) -> subprocess.Popen[str]:
+def _start(folder: Path, lab: str, labs: Sequence[str] = ("build/lab",)) -> subprocess.Popen[str]:
     (folder / "Makefile").write_text(MAKEFILE.format(lab=lab), encoding="utf-8")
     return subprocess.Popen(
-        ["/usr/bin/env", *COMMAND, "--target", "lab", "--labs", "build/lab"],
+        ["/usr/bin/env", *COMMAND, "--target", "lab", "--labs", *labs],
         cwd=folder,
         env={**os.environ, "FDE_BUILD": "build", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -52,6 +54,20 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
     assert _done(tmp_path) == steps
     shown = out[out.index("where the time went") :].splitlines()[2:11]
     assert [line.split()[0] for line in shown] == steps
+    said = re.findall(r"^== step (\d+) of (\d+), ([\w-]+): \w", out, re.MULTILINE)
+    assert said == [(str(number), "9", step) for number, step in enumerate(steps, 1)]
+    assert out.startswith("Host: "), "before the first step"
+
+
+def test_without_a_lab_its_steps_are_not_counted(tmp_path: Path) -> None:
+    process = _start(tmp_path, "false", labs=())
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    steps = ["packages", "venv", "provision", "run", "report", "verify"]
+    assert _done(tmp_path) == steps
+    assert [line.split()[2:5] for line in out.splitlines() if line.startswith("== ")] == [
+        [str(number), "of", "6,"] for number in range(1, 7)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +106,8 @@ def test_several_hosts_have_one_report(tmp_path: Path) -> None:
         "headline table: data/suites/smoke-1/hosts.csv",
         "report: data/suites/smoke-1/report.html",
     ]
+    beside = json.loads((tmp_path / "build/bench/testbed.machine.json").read_text(encoding="utf-8"))
+    assert beside["host_busy_cpus"] >= 0
 
 
 def test_a_failed_step_ends_the_line_but_takes_the_lab_down(tmp_path: Path) -> None:
@@ -155,8 +173,57 @@ def test_the_labs_processes_are_found_and_weighed() -> None:
 
 def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
     found = testbed.figures(steps_s={"run": 60.0})
-    path = testbed.write(tmp_path / "bench" / "testbed.json", found, testbed.machine("tcg"))
+    where = {**testbed.machine("tcg"), "host_busy_cpus": 1.5}
+    path = testbed.write(tmp_path / "bench" / "testbed.json", found, where)
     rows = json.loads(path.read_text(encoding="utf-8"))
     assert [set(row) for row in rows] == [{"figure", "value", "unit", "target", "meets"}]
     beside = json.loads((path.parent / "testbed.machine.json").read_text(encoding="utf-8"))
     assert beside["machine"]["cores"] >= 1 and len(beside["commit"]) == 40
+    assert beside["host_busy_cpus"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("host", "labs", "suite", "minutes", "wider"),
+    [
+        ((2, 0.0), 1, "smoke", [], False),
+        ((2, 0.2), 1, "smoke", [], False),
+        ((2, 1.9), 1, "smoke", ["8", "6"], True),
+        ((2, 1.9), 1, "paper", [], True),  # whose time nobody has measured
+        ((8, 5.9), 1, "smoke", [], False),  # two processors are free
+        ((8, 5.9), 2, "smoke", [], True),  # which is too little for two labs
+        ((1, 0.05), 1, "smoke", [], False),  # what a host has not, nobody takes from it
+        ((1, 0.9), 1, "smoke", ["8", "6"], True),
+        ((2, 1.9), 0, "smoke", [], False),  # the target is another machine
+        ((2, None), 1, "smoke", [], False),
+    ],
+)
+def test_the_hosts_load_is_told_with_what_it_means(
+    host: tuple[int, float | None], labs: int, suite: str, minutes: list[str], wider: bool
+) -> None:
+    said = testbed.Host(*host).sentence(labs, suite)
+    assert re.findall(r"about (\d+)(?= min| with)", said) == minutes
+    assert ("Expect" in said) == ("wider" in said) == wider
+    assert said.count(". ") <= 1 and ("of" in said) == (host[1] is not None)
+
+
+def test_the_load_is_that_of_the_processors_that_this_process_may_use() -> None:
+    """Two loops on one processor, which is then busy whatever else goes on; a quiet second is not
+    to be had here, so that less is tried on ticks."""
+    cpu = min(os.sched_getaffinity(0))
+    loop = ["taskset", "-c", str(cpu), sys.executable, "-c", "while True: pass"]
+    loops = [subprocess.Popen(loop) for _ in range(2)]
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {cpu})
+        found = testbed.Host.measure(0.5)
+    finally:
+        os.sched_setaffinity(0, allowed)
+        for process in loops:
+            process.kill()
+            process.wait()
+    assert found.cpus == 1
+    assert found.busy_cpus is not None and found.busy_cpus > 0.9
+    assert testbed.busy((100, 1000), (150, 1200), 4) == 1.0
+    assert testbed.busy((100, 1000), (100, 1200), 4) == 0.0
+    assert testbed.busy(None, (1, 2), 4) is None and testbed.busy((1, 2), (1, 2), 4) is None
+    assert testbed.cpu_ticks({4095}) is None
