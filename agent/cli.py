@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from agent.command import keep_private
 from agent.limits import Stop
 from contract import identity, journal, plan
 from contract.errors import AgentError
+from contract.journal import Entry
 
 TARGET = Path("/etc/fde-testbed/target.json")
 # Exit codes beside 0, 1 and 2; all but the first two of sysexits.h's restart the service.
@@ -181,14 +183,36 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _follow(options: argparse.Namespace) -> int:
+    """Print the journal's lines from a number on, and ahead of them records of runs."""
+    path = options.suite_dir / "journal.jsonl"
     entries = journal.follow(
-        options.suite_dir / "journal.jsonl",
-        options.start,
-        held=lambda: lock.holder(options.suite_dir) is not None,
+        path, options.start, held=lambda: lock.holder(options.suite_dir) is not None
     )
+    finished: list[str] = []
+    for entry in journal.read(path)[: options.start]:
+        _keep_finished(entry, finished)
     for entry in entries:
+        for run_id in _keep_finished(entry, finished):
+            record = options.suite_dir / "runs" / run_id / "run.json"
+            with suppress(OSError):
+                print(record.read_text(encoding="utf-8").replace("\n", " "))
         print(json.dumps(asdict(entry), ensure_ascii=False), flush=True)
     return 0
+
+
+def _keep_finished(entry: Entry, finished: list[str]) -> list[str]:
+    """Add a run to those that have `finished` since the configuration was switched last; where it
+    is switched now, or all is at its end, return them.
+
+    Nothing is measured then: their records may be sent without disturbing a run.
+    """
+    if entry.state == "finished":
+        finished.append(entry.run_id)
+    if entry.state not in ("switching", *journal.TERMINAL):
+        return []
+    sent = list(finished)
+    finished.clear()
+    return sent
 
 
 def _hold(options: argparse.Namespace) -> int:

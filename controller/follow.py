@@ -9,13 +9,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from contract import journal
+from contract import journal, strict_json
 from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
 from contract.places import step
@@ -24,6 +24,7 @@ from controller import progress, remote
 from controller.agent_client import AgentClient, SecretsDelivery
 from controller.recorders import Recorders
 from controller.remote import SSH_FAILED
+from controller.running_answer import RunningAnswers
 from controller.status import Board
 from instrumentation.clock_link import ClockLink, keep_measuring
 
@@ -90,11 +91,13 @@ MOST_COMPLAINTS = 15
 @dataclass(frozen=True)
 class LinkEvents:
     """What becomes of the link: `dropped` with a reason, `up`, and `abandoned` with the follower's
-    sentence, which may raise ControllerError to end it all."""
+    sentence, which may raise ControllerError to end it all. `record` gets the run.json of runs that
+    have finished, ahead of the entry that switches the configuration or ends the suite."""
 
     dropped: Callable[[str], None]
     up: Callable[[], None]
     abandoned: Callable[[str], None]
+    record: Callable[[Mapping[str, Any]], None] = lambda _: None
 
 
 def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
@@ -124,7 +127,7 @@ def follow(
     while not stop.is_set():
         terminal = False
         with _Link(command(seen if seen == start else seen - 1)) as link:
-            for entry in link.entries(tick_s, events.up):
+            for entry in link.entries(tick_s, events):
                 if entry is not None:
                     complaints = 0
                     terminal = entry.state in TERMINAL
@@ -168,8 +171,8 @@ class _Link:
         self.code = 0
         self.said = ""
 
-    def entries(self, tick_s: float, up: Callable[[], None]) -> Iterator[Entry | None]:
-        """Until it ends; None every `tick_s`. `up` is called when it is known to reach the
+    def entries(self, tick_s: float, events: LinkEvents) -> Iterator[Entry | None]:
+        """Until it ends; None every `tick_s`. `events.up` is called when it is known to reach the
         target."""
         steady_s = time.monotonic() + STEADY_S
         known = False
@@ -182,10 +185,10 @@ class _Link:
             else:
                 if line is None:
                     return
-                entry = _parse(line)
+                entry = _parse(line, events.record)
             if not known and (entry is not None or time.monotonic() > steady_s):
                 known = True
-                up()
+                events.up()
             yield entry
 
     def _pump(self) -> None:
@@ -211,12 +214,17 @@ class _Link:
         self.said = (lines[-1] if lines else silent).removeprefix("fde: ")
 
 
-def _parse(line: str) -> Entry | None:
-    """An entry; None for a line that a dropped link has cut off."""
+def _parse(line: str, record: Callable[[Mapping[str, Any]], None]) -> Entry | None:
+    """An entry; None for a run's record, which is handed on, and for a line that is cut off."""
     try:
         return journal.parse(line)
     except (ValueError, TypeError):
-        return None
+        pass
+    with suppress(ValueError):
+        found = strict_json.loads(line)
+        if isinstance(found, dict):
+            record(found)
+    return None
 
 
 CLOCK_PERIOD_S = 30.0
@@ -233,12 +241,15 @@ class FollowLoop:
         agent: AgentClient,
         board: Board,
         recorders: Recorders,
+        *,
+        answers: RunningAnswers | None = None,
     ) -> None:
         self._plan = plan
         self._target = target
         self._agent = agent
         self._board = board
         self._recorders = recorders
+        self._answers = answers
         self._link = LinkMonitor(board.warn)
         self._secrets = SecretsDelivery(dict(target), board.warn)
         self._starts = 0
@@ -251,6 +262,8 @@ class FollowLoop:
         entries = list(known)
         command = partial(follow_command, self._target, self._plan.suite_id)
         events = LinkEvents(self._link.dropped, self._link.up, self._abandoned)
+        if self._answers:
+            events = replace(events, record=self._answers.record)
         for entry in follow(command, events, start=len(known), stop=threading.Event()):
             self._recorders.tend()
             watts, gaps = self._recorders.watts(), self._recorders.gaps()
@@ -260,6 +273,10 @@ class FollowLoop:
             else:
                 entries.append(entry)
                 self._board.entry(entries, watts, gaps)
+                if self._answers:
+                    self._answers.entry(entries)
+            if self._answers and (answer := self._answers.poll()):
+                self._board.answer(answer)
             if not self._link.gone:
                 self._secrets.look(entries[-1] if entries else None)
         return entries[-1]

@@ -3,6 +3,7 @@ the document of status.json of it, and sentences for people."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -97,6 +98,14 @@ def void_costs_s(entries: Sequence[Entry]) -> list[float]:
     return costs
 
 
+def complete_blocks(plan: Plan, entries: Sequence[Entry]) -> int:
+    """How many blocks, from the first on, have no run that will still be tried."""
+    left = unfinished(plan, entries)
+    if left:
+        return min(run.block for run in left)
+    return plan.runs[-1].block + 1 if plan.runs else 0
+
+
 def unfinished(plan: Plan, entries: Sequence[Entry]) -> list[Run]:
     """Runs that the agent will still try, in order: not those that have used up their tries."""
     accounts = Accounts(entries)
@@ -158,36 +167,21 @@ def name_of(plan: Plan, run_id: str) -> str:
     return run_id
 
 
-def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> str:
-    """One line for people: block, run, what it is, state, watts, voided runs, time left."""
-    last = entries[-1]
-    runs = {run.run_id: run for run in plan.runs}
-    run = runs.get(last.run_id)
-    if run is None or last.state == "waiting":
-        return event(plan, last) or last.state
-    blocks = plan.runs[-1].block + 1
-    state = f" {_voided(last)}" if last.state == "void" else f": {last.state}"
-    parts = [
-        f"block {run.block + 1}/{blocks}",
-        f"run {run.index + 1}/{len(plan.runs)}",
-        f"{run.configuration} {run.workload}{state}",
-    ]
-    parts += [f"{name} {power_w:.2f} W" for name, power_w in watts.items()]
-    found = counts(entries)
-    parts += [f"{found['void']} voided"] if found["void"] else []
-    parts += [f"{found[key]} {key}" for key in ("skipped", "repeated") if found[key]]
-    left = remaining_s(plan, entries)
-    if left is not None:
-        parts.append(f"{minutes(left)} left")
-    return ", ".join(parts)
-
-
 def minutes(seconds: float) -> str:
     """`1 h 02 min`, `3 min 20 s` or `45 s`."""
     whole = round(seconds)
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def about(seconds: float) -> str:
+    """Time left as a person says it: `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
+    whole = math.ceil(seconds / 60)
+    if whole >= 100:
+        tens = math.ceil(whole / 10) * 10
+        return f"about {tens // 60} h {tens % 60:02d} min"
+    return f"about {whole} min" if seconds >= 60 else "less than a minute"
 
 
 @dataclass(frozen=True)
@@ -208,6 +202,7 @@ def document(
     since_s: float,
     now: datetime,
     holder: str = "",
+    answer: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The document of status.json; `since_s` is how long the last line has stood."""
     last = entries[-1] if entries else None
@@ -229,10 +224,12 @@ def document(
         "workload": run.workload if run else "",
         **counts(entries),
         "waiting": last.detail if last and last.state == "waiting" else None,
+        "waiting_for": last.cause if last and last.state == "waiting" else None,
         "left_s": None if left_s is None else round(left_s),
         "ends_wall": None if left_s is None else utc(now + timedelta(seconds=left_s)),
         "watts": dict(watts),
         "gaps": dict(gaps),
+        "answer": answer,
         "events": [{"wall": event.wall, "text": event.text} for event in events],
         "updated_wall": utc(now),
         "holder": holder,
@@ -251,39 +248,107 @@ def _left_s(plan: Plan, entries: Sequence[Entry], since_s: float) -> float | Non
     return max(0.0, left_s - worked_s)
 
 
+DOING = {
+    "switching": "setting up {configuration}",
+    "running": "measuring {workload} on {configuration}",
+    "proving": "checking that {configuration} is what was measured",
+    "finished": "{workload} on {configuration} is finished",
+    "void": "{workload} on {configuration} is void",
+}
+
+
+def position(found: Mapping[str, Any]) -> str:
+    """`block 2 of 4, run 9 of 28`; empty between runs."""
+    if not found.get("run_index"):
+        return ""
+    return (
+        f"block {found['block']} of {found['blocks']}, run {found['run_index']} of {found['runs']}"
+    )
+
+
+def doing(found: Mapping[str, Any]) -> str:
+    """What is done now, as `measuring sql on opal`."""
+    if found.get("waiting"):
+        return f"waiting: {found['waiting']}"
+    state = str(found.get("state", ""))
+    words = DOING.get(state) if found.get("run_index") else None
+    return words.format_map(found) if words else state.replace("-", " ")
+
+
 def compact(found: Mapping[str, Any]) -> str:
     """A status (`fde-status/1`) in one line; what a status does not say is left out."""
-    parts = [str(found.get("state", "")).replace("-", " ")]
-    if found.get("run_index"):
-        parts = [
-            f"block {found['block']}/{found['blocks']}",
-            f"run {found['run_index']}/{found['runs']}",
-            f"{found['configuration']} {found['workload']}: {parts[0]}",
-        ]
-    if found.get("waiting"):
-        parts.append(f"waits: {found['waiting']}")
-    parts += [f"{name} {watts:.1f} W" for name, watts in (found.get("watts") or {}).items()]
-    parts += [f"{found[key]} {key}" for key in ("void", "skipped", "repeated") if found.get(key)]
+    where = position(found)
+    parts = [f"{where}: {doing(found)}" if where else doing(found)]
     left_s = found.get("left_s")
-    if left_s is not None:
-        parts.append(f"{minutes(left_s)} left")
+    if left_s:
+        parts.append(f"{about(left_s)} left")
+    parts += [f"{found[key]} {key}" for key in ("void", "skipped", "repeated") if found.get(key)]
+    parts += [f"{name} {watts:.1f} W" for name, watts in (found.get("watts") or {}).items()]
     return ", ".join(parts)
 
 
 def now(found: Mapping[str, Any]) -> str:
-    """Block, run, what it is, and its state for how long."""
-    state = f"{found['state'].replace('-', ' ')} for {minutes(found['since_s'])}"
-    if found["run_index"] is None:
-        return state
-    where = f"block {found['block']}/{found['blocks']}, run {found['run_index']}/{found['runs']}"
-    return f"{where}, {found['configuration']} {found['workload']}, {state}"
+    """What is done now, and for how long."""
+    return f"{doing(found)} for {minutes(found['since_s'])}"
 
 
 def left(found: Mapping[str, Any]) -> str:
     """Time left and when that will be, by this machine's time zone."""
     if found["left_s"] is None:
         return "not known before the first run has finished"
-    return f"{minutes(found['left_s'])}, until {clock(found['ends_wall'])}"
+    return f"{about(found['left_s'])}, until {clock(found['ends_wall'])}"
+
+
+MOST_ANSWERS = 4
+LEFT_OUT = {
+    "no-meter": "no meter measures the whole system",
+    "no-workload": "no workload runs on both sides",
+    "void": "a run of the block is void",
+    "no-figure": "a run of the block has no joules",
+    "no-block": "no block is complete",
+}
+
+
+def answers(found: Mapping[str, Any] | None) -> list[str]:
+    """The running answer of a status, a contrast each: `dm-crypt AES-128 +41 % ± 9`. Of many
+    configurations the first few; then those that have none, and why."""
+    found = found or {}
+    contrasts = found.get("contrasts", [])
+    texts = [f"{each['label']} {change(each)}" for each in contrasts[:MOST_ANSWERS]]
+    more = len(contrasts) - len(texts)
+    texts += [f"{more} more in status.json"] if more else []
+    for cause, why in LEFT_OUT.items():
+        labels = [each["label"] for each in found.get("left_out", []) if each["cause"] == cause]
+        if labels:
+            texts.append(f"not for {', '.join(labels)}: {why}")
+    return texts
+
+
+def change(contrast: Mapping[str, Any]) -> str:
+    """`+41 % ± 9`, to the digit that half the interval bears; without an interval, of how many
+    blocks it is."""
+    percent = 100 * (contrast["ratio"] - 1)
+    low, high, blocks = contrast["low"], contrast["high"], contrast["blocks"]
+    if low is None or high is None:
+        return f"{percent:+.0f} % ({'one block' if blocks == 1 else f'{blocks} blocks'})"
+    half = 50 * (high - low)
+    places = 0 if half >= 2 else 1 if half >= 0.2 else 2
+    return f"{percent:+.{places}f} % ± {half:.{places}f}"
+
+
+def scope(answer: Mapping[str, Any]) -> str:
+    """What the running answer is of: the joules of what, against what, and their origin."""
+    bases = list(dict.fromkeys(each["base_label"] for each in answer["contrasts"]))
+    base = bases[0] if len(bases) == 1 else "the same disk without encryption"
+    origin = "" if answer["origin"] == "measured" else f", {answer['origin']}"
+    return f"{answer['component']} joules against {base}{origin}"
+
+
+def after_block(answer: Mapping[str, Any], blocks: int) -> str:
+    """The running answer as a line."""
+    where = f"after block {answer['blocks']} of {blocks}"
+    so_far = f" so far ({scope(answer)})" if answer["contrasts"] else ""
+    return f"{where}: {', '.join(answers(answer)) or 'nothing to compare'}{so_far}"
 
 
 def clock(wall: str) -> str:

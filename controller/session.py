@@ -25,6 +25,7 @@ from controller.agent_client import AgentClient, Hold
 from controller.awake import awake
 from controller.follow import FollowLoop
 from controller.recorders import Recorders
+from controller.running_answer import RunningAnswers
 from controller.seal import MANIFEST, decode, seal, unseal
 from controller.status import Board
 from instrumentation.clock_link import ClockLink
@@ -152,6 +153,10 @@ def _measure(session: Session) -> Entry:
         session.cpu_timed(),
         Recorders(session.target["meters"], suite_dir, board.warn) as recorders,
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
+        # What computes here costs a target that is this machine.
+        nullcontext()
+        if remote.is_local(session.target)
+        else RunningAnswers(session.plan, suite_dir) as answers,
     ):
         link.burst()
         known = session.agent.journal()
@@ -159,7 +164,9 @@ def _measure(session: Session) -> Entry:
         def reason() -> str:
             return suite_folder.lack_of_room(suite_dir) or recorders.silence()
 
-        loop = FollowLoop(session.plan, session.target, session.agent, board, recorders)
+        loop = FollowLoop(
+            session.plan, session.target, session.agent, board, recorders, answers=answers
+        )
         with Hold(session.agent, reason, board.warn):
             try:
                 with timing.timed(session.seconds, "start_s"):
@@ -172,6 +179,8 @@ def _measure(session: Session) -> Entry:
                 _salvage(session)
                 raise
         _fetch(session)
+        if answers and (answer := answers.last()):
+            board.answer(answer)
     return last
 
 

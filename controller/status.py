@@ -14,10 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 from contract import names
 from contract.files import write_json
-from contract.journal import PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
+from contract.journal import Entry
 from contract.plan import Plan
 from controller import progress, status_page
-from controller.progress import Event, clock, compact, counted, left, now, utc
+from controller.progress import (
+    Event,
+    after_block,
+    answers,
+    clock,
+    compact,
+    counted,
+    left,
+    now,
+    position,
+    scope,
+    utc,
+)
 from controller.suite_folder import myself
 
 if TYPE_CHECKING:
@@ -29,10 +41,10 @@ log = logging.getLogger(__name__)
 WRITE_PERIOD_S = 5.0
 EVENTS = 3
 BAR = 24
-TOLD_STATES = TERMINAL | {
-    *("suite-started", "waiting", "running", "void"),
-    *(PRECONDITIONING, PRECONDITIONED),
-}
+NOT_FINISHED = ("void", "repeated", "skipped")
+# Without a terminal: a wait that lasts so long is said, and never less than a line in so long.
+LONG_WAIT_S = 10.0
+SAY_PERIOD_S = 600.0
 
 
 class Screen:
@@ -85,18 +97,51 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The view of a status, label and text; the same for every width."""
     done, runs = found["finished"], found["runs"]
     share = done / runs if runs else 0.0
-    bar = "#" * round(share * BAR)
+    bar = f"[{'#' * round(share * BAR):-<{BAR}}] {share:4.0%}"
+    answer = found.get("answer")
+    texts = answers(answer)
+    watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in found["watts"].items())
+    gaps = ", ".join(f"{name} {count}" for name, count in found["gaps"].items() if count)
+    trouble = [counted(found)] if any(found[key] for key in NOT_FINISHED) else []
+    trouble += [f"gaps of meters: {gaps}"] if gaps else []
     return [
         ("suite", str(found["suite_id"])),
-        ("done", f"[{bar:-<{BAR}}] {share:4.0%}  {done} of {runs} runs"),
+        ("done", f"{bar}  {position(found) or f'{done} of {runs} runs'}"),
         ("now", now(found)),
         ("left", left(found)),
-        ("watts", "  ".join(f"{k} {v:.2f} W" for k, v in found["watts"].items()) or "none"),
-        ("gaps", "  ".join(f"{k} {v}" for k, v in found["gaps"].items()) or "none"),
-        ("runs", counted(found)),
-        ("waiting", str(found["waiting"] or "for nothing")),
+        ("power", watts or "not known"),
+        *(("" if number else "so far", text) for number, text in enumerate(texts)),
+        *([("", f"({scope(answer)}, after block {answer['blocks']})")] if answer else []),
+        *([("trouble", ", ".join(trouble))] if trouble else []),
         *((clock(event["wall"]), str(event["text"])) for event in found["events"]),
     ]
+
+
+class Lines:
+    """The lines of a suite where there is no terminal: one as each block begins, one for a wait
+    that lasts, the answer so far after each block, and one where nothing was said for long."""
+
+    def __init__(self) -> None:
+        self._told: set[object] = set()
+        self._answer: object = None
+        self._said_s = 0.0
+
+    def next(self, found: Mapping[str, Any]) -> list[str]:
+        """What is to be printed now that the status is `found`."""
+        lines: list[str] = []
+        answer = found.get("answer")
+        if answer and answer != self._answer:
+            self._answer = answer
+            lines.append(after_block(answer, found["blocks"]))
+        state, between = found["state"], found["run_index"] is None
+        long = state != "waiting" or found["since_s"] >= LONG_WAIT_S
+        key = found["block"], state, found.get("waiting_for")
+        due = key not in self._told or time.monotonic() - self._said_s >= SAY_PERIOD_S
+        if due and long and (between or state in ("running", "waiting")):
+            self._told.add(key)
+            self._said_s = time.monotonic()
+            lines.append(compact(found))
+        return lines
 
 
 class Hosts:
@@ -105,23 +150,28 @@ class Hosts:
     def __init__(self, hosts: Sequence[str]) -> None:
         self._screen = Screen()
         self._width = max(map(len, hosts))
-        self._now = dict.fromkeys(hosts, "starting")
+        self._now = {host: ["starting"] for host in hosts}
 
     def line(self, host: str, text: str) -> None:
         """A line of one session: the host's only one on a terminal, until it has a status."""
         if self._screen.live:
-            self._now[host] = text
+            self._now[host] = [text]
         else:
             print(f"{host:<{self._width}} | {names.sentence(text)}", flush=True)
 
     def status(self, host: str, found: Mapping[str, Any]) -> None:
         """The session's own status; nothing where it keeps none now."""
         if found and self._screen.live:
-            self._now[host] = compact(found)
+            texts = answers(found.get("answer"))
+            self._now[host] = [compact(found), *([f"so far: {', '.join(texts)}"] if texts else [])]
 
     def draw(self) -> None:
         """Redraw; nothing where there is no terminal."""
-        self._screen.show(self._now.items())
+        self._screen.show(
+            (host if number == 0 else "", line)
+            for host, lines in self._now.items()
+            for number, line in enumerate(lines)
+        )
 
     def close(self) -> None:
         """What is printed now comes below."""
@@ -149,6 +199,8 @@ class Board:
         self._events: list[Event] = []
         self._watts: Mapping[str, float] = {}
         self._gaps: Mapping[str, int] = {}
+        self._answer: Mapping[str, Any] | None = None
+        self._lines = Lines()
         self._heard_ns = time.monotonic_ns()
         self._written_ns: int | None = None
         self._write_failed = False
@@ -162,8 +214,8 @@ class Board:
         """
         with self._lock:
             told = len(self._entries) if self._entries else len(entries) - 1
-            for seq in range(told, len(entries)):
-                self._tell(entries[: seq + 1], watts)
+            for entry in entries[told:]:
+                self._tell(entry)
             self._entries = list(entries)
             self._heard_ns = time.monotonic_ns()
             self._show(watts, gaps, write=True)
@@ -173,6 +225,13 @@ class Board:
         with self._lock:
             due_ns = (self._written_ns or 0) + WRITE_PERIOD_S * progress.NS
             self._show(watts, gaps, write=time.monotonic_ns() >= due_ns)
+
+    def answer(self, answer: Mapping[str, Any]) -> None:
+        """The answer so far is this from now on (`answer` in data/README.md)."""
+        with self._lock:
+            self._answer = answer
+            log.info(after_block(answer, self._plan.runs[-1].block + 1))
+            self._show(self._watts, self._gaps, write=True)
 
     def note(self, sentence: str, level: int = logging.INFO) -> None:
         """Something of the session itself, which no line of the journal says."""
@@ -198,12 +257,12 @@ class Board:
     def _live(self) -> bool:
         return self._screen is not None and self._screen.live
 
-    def _tell(self, entries: Sequence[Entry], watts: Mapping[str, float]) -> None:
-        sentence = progress.event(self._plan, entries[-1])
+    def _tell(self, entry: Entry) -> None:
+        sentence = progress.event(self._plan, entry)
         if sentence:
             self._event(sentence)
-        if not self._live and entries[-1].state in TOLD_STATES:
-            self._say(progress.line(self._plan, entries, watts))
+            if not self._live and entry.state != "waiting":
+                self._say(sentence)
 
     def _event(self, sentence: str) -> None:
         self._events = [*self._events, Event(utc(datetime.now(UTC)), sentence)][-EVENTS:]
@@ -220,7 +279,11 @@ class Board:
             since_s=(now_ns - self._heard_ns) / progress.NS,
             now=datetime.now(UTC),
             holder=self._holder,
+            answer=self._answer,
         )
+        if not self._live and (found["run_index"] is not None or found["waiting"]):
+            for line in self._lines.next(found):
+                self._say(line)
         if write:
             self._written_ns = now_ns
             self._write(found)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from contract import files
 from contract.errors import ControllerError
 from contract.journal import TERMINAL
-from controller.progress import counted, minutes
+from controller.progress import about, answers, counted, minutes, scope
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -48,7 +48,8 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"minutes": minutes, "counted": counted}
+    environment.filters |= {"minutes": minutes, "about": about, "counted": counted}
+    environment.filters |= {"answers": answers, "scope": scope}
     return environment.get_template("status.html.j2")
 
 

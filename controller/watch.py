@@ -22,7 +22,7 @@ from controller import many, playbook, remote, status_page, suite_folder
 from controller.follow import LinkEvents, follow, follow_command
 from controller.progress import compact
 from controller.seal import MANIFEST
-from controller.status import Board, Hosts, Screen, rows
+from controller.status import Board, Hosts, Lines, Screen, rows
 
 POLL_S = 1.0
 # A page that shows the end reloads no more; until then it is served.
@@ -213,7 +213,7 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
 
 def _show(found: Sequence[Source]) -> None:
     """Until none is alive: a view in place on a terminal, else a line where something changes."""
-    shown: dict[str, object] = {}
+    lines = {source.name: Lines() for source in found}
     with closing(Screen()) as single, closing(Hosts([source.host for source in found])) as several:
         while True:
             alive = [source for source in found if source.alive()]
@@ -225,10 +225,8 @@ def _show(found: Sequence[Source]) -> None:
                     single.show(rows(status))
                     continue
                 several.status(source.host, status)
-                key = [status.get(name) for name in ("run_id", "state", "waiting", "void")]
-                if shown.get(source.name) != key and not single.live:
-                    several.line(source.host, compact(status))
-                shown[source.name] = key
+                for line in () if single.live else lines[source.name].next(status):
+                    several.line(source.host, line)
             if len(found) > 1:
                 several.draw()
             if not alive:

@@ -79,11 +79,13 @@ def _reading(edge: documents.Edge | None) -> Reading | None:
 PLAN = "plan.json"
 
 
-def read(folder: Path, raw: bool = False) -> Suite:
+def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     """Read the suite in `folder`; with `raw`, meters are decoded again from their raw bytes.
 
+    `results` has journal.jsonl and runs/ in place of `folder`, where they are not fetched yet.
     Raises SuiteError if there is no readable plan, or it is of another version.
     """
+    results = results or folder
     plan = _plan(folder)
     seal = manifest.check(folder)
     problems = list(seal.problems)
@@ -91,11 +93,11 @@ def read(folder: Path, raw: bool = False) -> Suite:
         problems.append(
             "plan.json was changed after it was frozen: its own SHA-256 does not match."
         )
-    journal, bad = journals.readable(folder / "journal.jsonl")
+    journal, bad = journals.readable(results / "journal.jsonl")
     if bad:
         problems.append(f"journal.jsonl is cut short or damaged: {bad} line(s) cannot be read.")
-    last = _last_lines(folder, journal, problems)
-    runs, not_counted = _runs(folder, plan, last, problems)
+    last = _last_lines(results, journal, problems)
+    runs, not_counted = _runs(results, plan, last, problems)
     cannot = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
     recorded = recordings.read(folder, raw, seal.changed, problems)
     clock: Sequence[Mapping[str, Any]] = tuple(lines(folder / "clock.jsonl", problems))

@@ -12,6 +12,25 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LOADS = ("idle", "file_io")
 
 
+# Of status.json: two configurations after two blocks.
+ANSWER: dict[str, Any] = {
+    "blocks": 2,
+    "component": "system",
+    "origin": "modelled",
+    "contrasts": [
+        {
+            **{"configuration": name, "label": label, "base": "plain", "base_label": "plain"},
+            **{"blocks": 2, "ratio": ratio, "low": low, "high": high},
+        }
+        for name, label, ratio, low, high in (
+            ("opal", "Opal", 1.006, 1.001, 1.011),
+            ("dmcrypt-aes128", "AES-128", 1.41, 1.32, 1.5),
+        )
+    ],
+    "left_out": [],
+}
+
+
 def target() -> dict[str, Any]:
     """Two configurations on two disks."""
     stack = {"cipher": None, "key_bits": None, "sector_size": None}

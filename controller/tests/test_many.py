@@ -336,7 +336,7 @@ STATUS = {
 
 def test_a_status_is_one_line() -> None:
     assert compact(STATUS) == (
-        "block 2/3, run 7/12, opal sql: running, system 31.2 W, 1 void, 1 h 02 min left"
+        "block 2 of 3, run 7 of 12: measuring sql on opal, about 62 min left, 1 void, system 31.2 W"
     )
     assert compact({"state": "suite-started"}) == "suite started"
 
@@ -348,7 +348,10 @@ from controller.status import Hosts
 with closing(Hosts(["alder", "birch"])) as view:
     view.line("alder", "starting\\x1b[2J")
     view.draw()
-    view.status("alder", json.loads(sys.argv[1]))
+    status = json.loads(sys.argv[1])
+    view.status("alder", status)
+    view.draw()
+    view.status("alder", {**status, "answer": json.loads(sys.argv[2])})
     view.draw()
     print("said")
     view.draw()
@@ -356,9 +359,11 @@ with closing(Hosts(["alder", "birch"])) as view:
 
 
 def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
-    said, *hosts, end = (line.rstrip() for line in terminal.run(HOSTS, json.dumps(STATUS)))
+    shown = terminal.run(HOSTS, json.dumps(STATUS), json.dumps(examples.ANSWER))
+    said, *hosts, end = (line.rstrip() for line in shown)
     assert said == "said" and end == ""
-    assert hosts[0].startswith("alder  block 2/3") and hosts[1:] == ["birch  starting"]
+    assert hosts[0].startswith("alder  block 2 of 3")
+    assert hosts[1:] == ["       so far: Opal +0.6 % ± 0.5, AES-128 +41 % ± 9", "birch  starting"]
 
 
 def test_the_command_itself_refuses_in_one_sentence() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, get_args
 
 import pytest
 
+from analysis.stats.running import Cause
 from contract import plan as plans
+from contract.journal import Entry
 from controller import progress
-from controller.tests.examples import journal, plan
+from controller.tests.examples import ANSWER, NOW, journal, plan
 
 PLAN = plans.parse(plan(blocks=1))
 IDS = [run.run_id for run in PLAN.runs]
@@ -111,7 +115,7 @@ def test_what_preconditioning_took_is_expected_of_no_run() -> None:
     lines = [(0, "suite-started", ""), (1, "preconditioning", ""), (9000, "preconditioned", "")]
     entries = journal([*lines, (9004, "running", IDS[0]), (9014, "finished", IDS[0])])
     assert progress.entry_costs_s(entries) == [pytest.approx(4)]
-    assert "preconditioning" in progress.line(PLAN, entries[:2], {})
+    assert progress.event(PLAN, entries[1]) == "preconditioning"
 
 
 def test_times_of_two_boots_are_not_subtracted() -> None:
@@ -120,7 +124,7 @@ def test_times_of_two_boots_are_not_subtracted() -> None:
     assert progress.run_costs_s([*before, *after]) == {}
 
 
-def test_the_line_says_block_run_watts_voids_and_time_left() -> None:
+def test_the_line_says_what_is_measured_time_left_voids_and_watts() -> None:
     first = PLAN.runs[0]
     entries = journal(
         [
@@ -132,25 +136,83 @@ def test_the_line_says_block_run_watts_voids_and_time_left() -> None:
             (61, "running", IDS[2]),
         ]
     )
-    line = progress.line(PLAN, entries, {"system": 12.345})
-    assert line.startswith(f"block 1/1, run 3/6, {PLAN.runs[2].configuration}")
-    assert "system 12.35 W" in line or "system 12.34 W" in line
-    assert "1 voided" in line
-    assert "5 min 05 s left" in line
+    run = PLAN.runs[2]
+    assert progress.compact(status(entries, watts={"system": 12.345})) == (
+        f"block 1 of 1, run 3 of 6: measuring {run.workload} on {run.configuration}, "
+        "about 6 min left, 1 void, system 12.3 W"
+    )
+
+
+def status(entries: Sequence[Entry], **found: Any) -> dict[str, Any]:
+    """The document of status.json."""
+    given = {"watts": {}, "gaps": {}, "events": (), "since_s": 0.0, "now": NOW, **found}
+    return progress.document(PLAN, entries, **given)
 
 
 @pytest.mark.parametrize(
-    ("cause", "detail", "words"),
+    ("seconds", "text"),
     [
-        ("failed", "proof failed", "dmcrypt-aes128 idle is void: proof failed"),
-        ("repeat", "no watts", "dmcrypt-aes128 idle is run again: no watts"),
-        ("target-down", "power cut", "dmcrypt-aes128 idle was interrupted: power cut"),
+        (5, "less than a minute"),
+        (60, "about 1 min"),
+        (61, "about 2 min"),
+        (5900, "about 99 min"),
+        (5941, "about 1 h 40 min"),
+        (7300, "about 2 h 10 min"),
+        (7141, "about 2 h 00 min"),
     ],
 )
-def test_the_line_of_a_void_run_says_why_in_words(cause: str, detail: str, words: str) -> None:
-    begun = journal([(0, "running", IDS[0]), (5, "void", IDS[0])])
-    line = progress.line(PLAN, [begun[0], replace(begun[1], cause=cause, detail=detail)], {})
-    assert words in line.split(", ")
+def test_time_left_is_rounded_up_as_a_person_says_it(seconds: float, text: str) -> None:
+    assert progress.about(seconds) == text
+
+
+def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
+    document = plan(blocks=2)
+    suite = plans.parse(document)
+    first, second = [[r.run_id for r in suite.runs if r.block == number] for number in (0, 1)]
+
+    def complete(*lines: tuple[str, str]) -> int:
+        return progress.complete_blocks(suite, journal((0, *line) for line in lines))
+
+    done = [("finished", run_id) for run_id in first]
+    assert complete(*done[:-1]) == 0
+    assert complete(*done[:-1], ("void", first[-1])) == 0, "it is tried again"
+    assert complete(*done) == complete(*done, ("finished", second[0])) == 1
+    assert complete(*done[:-1], *[("void", first[-1])] * suite.attempts) == 1, "it is given up"
+    assert complete(*done, *(("finished", run_id) for run_id in second)) == 2
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "blocks", "text"),
+    [
+        (1.41, None, None, 1, "+41 % (one block)"),
+        (0.98, None, None, 2, "-2 % (2 blocks)"),  # too few for any interval
+        (1.41, 1.32, 1.5, 4, "+41 % ± 9"),
+        (1.0057, 1.0002, 1.0113, 4, "+0.6 % ± 0.6"),
+        (0.9994, 0.9990, 0.9998, 9, "-0.06 % ± 0.04"),
+        (1.2, 0.1, 14.0, 2, "+20 % ± 695"),
+    ],
+)
+def test_a_change_has_the_digits_that_its_interval_bears(
+    ratio: float, low: float | None, high: float | None, blocks: int, text: str
+) -> None:
+    found = {"ratio": ratio, "low": low, "high": high, "blocks": blocks}
+    assert progress.change(found) == text
+
+
+def test_the_answer_so_far_is_one_line_with_what_it_rests_on_and_what_it_lacks() -> None:
+    assert progress.after_block(ANSWER, 4) == (
+        "after block 2 of 4: Opal +0.6 % ± 0.5, AES-128 +41 % ± 9 so far "
+        "(system joules against plain, modelled)"
+    )
+    measured = {**ANSWER, "origin": "measured", "contrasts": ANSWER["contrasts"] * 3}
+    line = progress.after_block(measured, 4)
+    assert line.count(" % ± ") == progress.MOST_ANSWERS and "2 more" in line
+    assert "modelled" not in line
+    lacking = {"configuration": "opal", "label": "Opal"}
+    void = {**ANSWER, "contrasts": [], "left_out": [{**lacking, "cause": "void"}]}
+    assert "so far" not in progress.after_block(void, 4)
+    assert "Opal" in progress.after_block(void, 4) and " %" not in progress.after_block(void, 4)
+    assert {*get_args(Cause)} == progress.LEFT_OUT.keys(), "every cause has its words"
 
 
 @pytest.mark.parametrize(
@@ -168,6 +230,6 @@ def test_a_skipped_run_is_counted_apart_and_not_waited_for() -> None:
     assert progress.counts(entries) == {"finished": 1, "void": 0, "skipped": 1, "repeated": 0}
     assert progress.counted(progress.counts(entries)) == "0 voided, 0 repeated, 1 skipped"
     assert PLAN.runs[1] not in progress.unfinished(PLAN, entries)
-    assert "1 skipped" in progress.line(PLAN, entries, {})
+    assert "1 skipped" in progress.compact(status(entries))
     told = progress.event(PLAN, entries[-1])
     assert told is not None and told.endswith("is skipped: install it.")

@@ -20,7 +20,7 @@ from contract import plan as plans
 from contract.journal import Entry
 from controller import progress, status, status_page
 from controller.tests import terminal
-from controller.tests.examples import NOW, journal, plan
+from controller.tests.examples import ANSWER, NOW, journal, plan
 
 PLAN = plans.parse(plan(blocks=3))
 IDS = [run.run_id for run in PLAN.runs]
@@ -104,10 +104,11 @@ def test_the_board_writes_status_and_page_and_says_lines(
         "the agent starts",
         "run 2 (dmcrypt-aes128 file_io) is void",
     ]
-    assert [line.split(",")[0] for line in said] == [
+    assert [line.split(":")[0] for line in said] == [
         "recorders are on",
         "the agent starts",
-        *["block 1/3"] * 4,
+        "block 1 of 3, run 1 of 18",
+        "run 2 (dmcrypt-aes128 file_io) is void",
     ]
     assert IDS[1][:4] == "0001" and "dmcrypt-aes128" in (
         tmp_path / "status" / "index.html"
@@ -118,7 +119,49 @@ def test_the_board_writes_status_and_page_and_says_lines(
 def test_of_lines_from_before_the_session_only_the_last_is_told(tmp_path: Path) -> None:
     said: list[str] = []
     status.Board(PLAN, tmp_path, said.append).entry(ENTRIES, WATTS, GAPS)
-    assert len(said) == 1 and "running" in said[0]
+    assert len(said) == 1 and "measuring" in said[0]
+
+
+def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: Path) -> None:
+    said: list[str] = []
+    board = status.Board(PLAN, tmp_path, said.append)
+    lines = [(0.0, "suite-started", "")]
+    for run in PLAN.runs:
+        waits = [(0.0, "running", run.run_id), (0.0, "waiting", run.run_id)]
+        lines += [(0.0, "switching", run.run_id), *waits, *waits[:1], (9.0, "finished", run.run_id)]
+    lines += [(99.0, "suite-finished", "")]
+    entries = journal(lines)
+    for count in range(1, len(entries) + 1):
+        board.entry(entries[:count], WATTS, GAPS)
+        board.tick(WATTS, GAPS)
+        if count in (33, 63):  # the second block has begun, the third
+            board.answer({**ANSWER, "blocks": count // 30})
+    assert [line.split(",")[0].split(":")[0] for line in said] == [
+        "the agent starts",
+        "block 1 of 3",
+        "block 2 of 3",
+        "after block 1 of 3",
+        "block 3 of 3",
+        "after block 2 of 3",
+        "suite finished",
+    ]
+    assert read(tmp_path)["answer"] == {**ANSWER, "blocks": 2}
+
+
+def test_a_wait_is_said_once_it_lasts_and_silence_ends_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = status.Lines()
+    assert len(lines.next(document())) == 1
+    for cause in ("load", "heat"):
+        waits = document(state="waiting", waiting=f"{cause} is high", waiting_for=cause)
+        assert lines.next({**waits, "since_s": 3.0}) == []
+        (line,) = lines.next({**waits, "since_s": 11.0})
+        assert f"waiting: {cause} is high" in line
+        assert lines.next({**waits, "waiting": "it is higher", "since_s": 12.0}) == []
+    assert lines.next(document()) == []
+    monkeypatch.setattr(status, "SAY_PERIOD_S", 0.0)
+    assert len(lines.next(document())) == 1
 
 
 def test_a_status_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
@@ -161,6 +204,9 @@ def test_the_page_needs_nothing_else_and_reloads_itself_until_the_end() -> None:
     assert links == ["data:,"], "no file, no network"
     for words in ("dmcrypt-aes128", "file_io", "12.35 W", "meter0 1", "1 of 18 runs"):
         assert words in page.text
+    answered = Page(status_page.render(document(answer=ANSWER))).text
+    for words in ("Opal +0.6 % ± 0.5", "AES-128 +41 % ± 9", "modelled", "after block 2"):
+        assert words in answered and words not in page.text
     ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
     assert not Page(status_page.render(document(ended))).refresh()
 
@@ -249,7 +295,7 @@ def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
     tmp_path: Path, columns: int
 ) -> None:
     event = {"wall": NOW.isoformat(), "text": f"{EVIL} {'long ' * 40}"}
-    documents = [document(), document(events=[event] * 3), document(events=[event])]
+    documents = [document(), document(events=[event] * 3), document(events=[event], answer=ANSWER)]
     (tmp_path / "documents").write_text(json.dumps(documents), encoding="utf-8")
     said, *shown, after, end = terminal.run(DRAW, tmp_path / "documents", columns, columns=columns)
     assert (said, after, end) == ("said meanwhile", "said after", "")
@@ -259,7 +305,10 @@ def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
         shown.pop()
     assert len(shown) == len(status.rows(documents[-1]))
     assert max(map(len, shown)) == columns and shown[-1].endswith("…")
-    assert "block 1/3, run 2/18, dmcrypt-aes128" in shown[2]
+    assert "block 1 of 3, run 2 of 18" in shown[1] or columns < 80
+    assert "measuring file_io on dmcrypt-aes128" in shown[2]
+    assert [line[10:] for line in shown[5:7]] == ["Opal +0.6 % ± 0.5", "AES-128 +41 % ± 9"]
+    assert all(len(line) < 80 for line in shown[:8]), "nothing of it is cut at 80 columns"
 
 
 @pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("PYTHONIOENCODING", "ascii")])

@@ -99,7 +99,7 @@ def test_a_session_here_is_shown_until_it_has_sealed(
         timer.join()
     assert well
     out = capsys.readouterr().out
-    assert "block 1/1, run 1/6, dmcrypt-aes128 idle: running, system 12.0 W" in out
+    assert "block 1 of 1, run 1 of 6: measuring idle on dmcrypt-aes128, system 12.0 W" in out
     assert "suite finished" in out
     assert said == [
         f"{folder} has ended: make summary SUITE_DIR={folder} says what ran, "

@@ -1,0 +1,145 @@
+"""The answer so far of a suite that runs, computed after each block beside the session.
+
+It costs the target no command of its own: the meters' streams and the clock's readings are here
+anyway, and the runs' records come with the journal. The computation is a process of the lowest
+priority; a target that is this machine gets none.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from contract.errors import AgentError
+from contract.files import write_json, write_lines
+from contract.journal import TERMINAL, Entry
+from contract.places import ROOT
+from contract.plan import Plan
+from contract.strict_json import read_object
+from controller.progress import complete_blocks
+
+log = logging.getLogger(__name__)
+
+FILE = "answer.json"
+LAST_LIMIT_S = 30.0
+# One thread: a second processor is the lab's, where that runs on this machine.
+ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+class RunningAnswers:
+    """A context that gathers the records of finished runs and has the answer computed from them.
+
+    What it needs lies in `status/results` of the suite's folder, and is removed in the end.
+    """
+
+    def __init__(self, plan: Plan, suite_dir: Path) -> None:
+        self._plan = plan
+        self._suite_dir = suite_dir
+        self._results = suite_dir / "status" / "results"
+        self._run_ids = [run.run_id for run in plan.runs]
+        self._entries: list[Entry] = []
+        self._wanted = self._begun = 0  # blocks
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> RunningAnswers:
+        """Begin with the records that an earlier session has fetched."""
+        shutil.rmtree(self._results, ignore_errors=True)
+        for run_id in self._run_ids:
+            self.record(read_object(self._suite_dir / "runs" / run_id / "run.json"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._results, ignore_errors=True)
+
+    def record(self, document: Mapping[str, Any]) -> None:
+        """Keep a run's record (run.json), if it is one of the plan's."""
+        run_id = document.get("run_id")
+        if run_id not in self._run_ids or "phases" not in document:
+            return
+        folder = self._results / "runs" / str(run_id)
+        with suppress(OSError):  # a full disk ends no suite
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / "run.json", document, sync=False)
+
+    def entry(self, entries: Sequence[Entry]) -> None:
+        """Lines were added to the journal. The records of all finished runs are here whenever the
+        configuration is switched."""
+        if entries[-1].state in ("switching", *TERMINAL):
+            self._entries = list(entries)
+            self._wanted = complete_blocks(self._plan, entries)
+
+    def poll(self) -> dict[str, Any] | None:
+        """A new answer; begins to compute the next one where a block was completed."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                return None
+            code, self._process = self._process.returncode, None
+            found = read_object(self._results / FILE)
+            if code == 0 and found:
+                return found
+            log.debug("no running answer after %d blocks: status %d", self._begun, code)
+        if self._wanted > self._begun:
+            self._begun = self._wanted
+            with suppress(OSError):
+                self._begin()
+        return None
+
+    def last(self) -> dict[str, Any] | None:
+        """The answer of what was completed last, waited for; None where there is no new one."""
+        found = self.poll()
+        while self._process is not None:
+            try:
+                self._process.wait(timeout=LAST_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                return found
+            found = self.poll() or found
+        return found
+
+    def _begin(self) -> None:
+        self._results.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps(asdict(entry), ensure_ascii=False) for entry in self._entries)
+        write_lines(self._results / "journal.jsonl", lines, sync=False)
+        argv = ["nice", "-n", "19", sys.executable, "-m", "controller.running_answer"]
+        self._process = subprocess.Popen(
+            [*argv, str(self._suite_dir.resolve()), str(self._begun)],
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the session
+        )
+
+
+def compute(suite_dir: Path, blocks: int) -> dict[str, Any]:
+    """The document of `status.json`'s `answer` (data/README.md). Raises SuiteError."""
+    from analysis.stats.running import running_answer  # a second: only when used
+    from analysis.suite.suite_folder import read
+
+    suite = read(suite_dir, raw=True, results=suite_dir / "status" / "results")
+    return asdict(running_answer(suite, blocks))
+
+
+def main(suite_dir: Path, blocks: int) -> int:
+    """Write the answer after so many blocks beside the records; 1 where there is none."""
+    try:
+        write_json(suite_dir / "status" / "results" / FILE, compute(suite_dir, blocks), sync=False)
+    except (AgentError, OSError) as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
