@@ -327,13 +327,15 @@ def answers(found: Mapping[str, Any] | None) -> list[str]:
 def change(contrast: Mapping[str, Any]) -> str:
     """`+41 % ± 9`, to the digit that half the interval bears; without an interval, of how many
     blocks it is."""
-    percent = 100 * (contrast["ratio"] - 1)
     low, high, blocks = contrast["low"], contrast["high"], contrast["blocks"]
-    if low is None or high is None:
-        return f"{percent:+.0f} % ({'one block' if blocks == 1 else f'{blocks} blocks'})"
-    half = 50 * (high - low)
+    known = low is not None and high is not None
+    half = 50 * (high - low) if known else math.inf
     places = 0 if half >= 2 else 1 if half >= 0.2 else 2
-    return f"{percent:+.{places}f} % ± {half:.{places}f}"
+    percent = round(100 * (contrast["ratio"] - 1), places)
+    text = f"{percent:+.{places}f} %" if percent else "0 %"
+    if not known:
+        return f"{text} ({'one block' if blocks == 1 else f'{blocks} blocks'})"
+    return f"{text} ± {half:.{places}f}"
 
 
 def scope(answer: Mapping[str, Any]) -> str:

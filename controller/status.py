@@ -126,18 +126,20 @@ class Lines:
         self._answer: object = None
         self._said_s = 0.0
 
-    def next(self, found: Mapping[str, Any]) -> list[str]:
-        """What is to be printed now that the status is `found`."""
+    def next(self, found: Mapping[str, Any], *, between: bool = True) -> list[str]:
+        """What is to be printed now that the status is `found`; `between`: also states of the suite
+        between runs."""
         lines: list[str] = []
         answer = found.get("answer")
         if answer and answer != self._answer:
             self._answer = answer
             lines.append(after_block(answer, found["blocks"]))
-        state, between = found["state"], found["run_index"] is None
+        state = found["state"]
+        told = state in ("running", "waiting") or (between and found["run_index"] is None)
         long = state != "waiting" or found["since_s"] >= LONG_WAIT_S
         key = found["block"], state, found.get("waiting_for")
         due = key not in self._told or time.monotonic() - self._said_s >= SAY_PERIOD_S
-        if due and long and (between or state in ("running", "waiting")):
+        if told and long and due:
             self._told.add(key)
             self._said_s = time.monotonic()
             lines.append(compact(found))
@@ -281,9 +283,8 @@ class Board:
             holder=self._holder,
             answer=self._answer,
         )
-        if not self._live and (found["run_index"] is not None or found["waiting"]):
-            for line in self._lines.next(found):
-                self._say(line)
+        for line in () if self._live else self._lines.next(found, between=False):
+            self._say(line)
         if write:
             self._written_ns = now_ns
             self._write(found)

@@ -39,12 +39,16 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
         for wanted in tries.pending(suite_dir, writer.entries):
             tell("void", wanted.run_id, wanted.reason, journal.REPEAT)
         tell("suite-started")
+        entered = None
         while run := accounts.next(suite.runs, suite.attempts, journal.boot_id()):
             while reason := lock.reason(lease):
                 tell("waiting", run.run_id, reason, "held")
                 time.sleep(0.1)
             folder = suite_dir / "runs" / run.run_id
             folder.mkdir(parents=True, exist_ok=True)
+            if entered != (run.block, run.configuration):
+                entered = run.block, run.configuration
+                tell("switching", run.run_id, run.configuration)
             tell("running", run.run_id)
             start_ns = time.monotonic_ns()
             time.sleep(seconds)

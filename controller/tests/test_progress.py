@@ -185,6 +185,7 @@ def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
     ("ratio", "low", "high", "blocks", "text"),
     [
         (1.41, None, None, 1, "+41 % (one block)"),
+        (0.9985, None, None, 1, "0 % (one block)"),
         (0.98, None, None, 2, "-2 % (2 blocks)"),  # too few for any interval
         (1.41, 1.32, 1.5, 4, "+41 % ± 9"),
         (1.0057, 1.0002, 1.0113, 4, "+0.6 % ± 0.6"),

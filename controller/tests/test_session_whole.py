@@ -22,13 +22,14 @@ from typing import Any
 import pytest
 
 from agent import lock
+from analysis.stats.results import results
 from contract import journal
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.journal import REPEAT
 from contract.places import ROOT
-from controller import follow, playbook, seal, session
+from controller import follow, playbook, remote, running_answer, seal, session
 from controller.tests.examples import plan, target
 from controller.tests.standin import Standin
 from controller.tests.test_recorders import meter, speaking, wait_until
@@ -50,21 +51,25 @@ class Scene:
     """A suite of six runs, its folder here and there, and who plays Ansible."""
 
     def __init__(self, folder: Path, standin: Standin, link: Path) -> None:
-        kept = {key: value for key, value in plan(attempts=3).items() if key != "sha256"}
-        self.document = plans.freeze(kept | {"runs": kept["runs"][:6]})
-        self.plan = plans.parse(self.document)
         self.standin = standin
         systemctl = standin.folder / "bin" / "systemctl"
         systemctl.write_text(SYSTEMCTL.format(folder=standin.folder), encoding="utf-8")
         self.here = folder / "here"
         self.here.mkdir()
-        (self.here / "plan.json").write_text(json.dumps(self.document), encoding="utf-8")
+        self.take(6)
         self.there = standin.suites / self.plan.suite_id
         self.target = target() | {"meters": [meter(link)], "secrets_file": "none"}
         self.said: list[str] = []
         self.agent: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self.run_s = RUN_S
+
+    def take(self, runs: int) -> None:
+        """Plan so many runs, six a block."""
+        kept = {key: value for key, value in plan(attempts=3).items() if key != "sha256"}
+        self.document = plans.freeze(kept | {"runs": kept["runs"][:runs], "blocks": runs // 6})
+        self.plan = plans.parse(self.document)
+        (self.here / "plan.json").write_text(json.dumps(self.document), encoding="utf-8")
 
     def play(self, tag: str, **given: Any) -> None:
         """What the plays do."""
@@ -161,6 +166,38 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     own = {scene.here / ".lock", scene.here / "controller.log"}
     assert {path for path in after if after[path] != before.get(path)} <= own
     assert scene.starts == 1
+
+
+def test_after_each_block_the_answer_so_far_is_there_and_costs_the_target_no_command(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_answer, "LAST_LIMIT_S", 600.0)
+    scene.take(12)
+    scene.run()
+    answer = json.loads((scene.here / "status" / "status.json").read_text("utf-8"))["answer"]
+    assert (answer["blocks"], answer["component"], answer["origin"]) == (2, "system", "modelled")
+    assert [c["configuration"] for c in answer["contrasts"]] == ["opal", "dmcrypt-aes128"]
+    whole = results(scene.here)
+    reported = {c.other: c.comparison for c in whole.contrasts if c.base == "plain"}
+    for contrast in answer["contrasts"]:
+        comparison = reported[contrast["configuration"]]
+        assert comparison and contrast["blocks"] == comparison.n == 2
+        assert contrast["ratio"] == pytest.approx(comparison.ratio, rel=1e-3)
+        assert contrast["low"] < contrast["ratio"] < contrast["high"]
+    said = [line for line in scene.said if line.startswith("after block 2 of 2: Opal")]
+    assert len(said) == 1 and said[0].count("±") == 2
+    assert "run.json" not in scene.standin.asked, "no command asks for it"
+    assert sum("agent follow" in line for line in scene.standin.asked.splitlines()) == 1
+    assert not (scene.here / "status" / "results").exists()
+
+
+def test_a_target_that_is_the_controller_computes_no_answer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "is_local", lambda _: True)
+    monkeypatch.setattr(remote, "command", remote.ssh)
+    scene.run()
+    assert json.loads((scene.here / "status/status.json").read_text("utf-8"))["answer"] is None
 
 
 def test_a_suite_without_a_meter_comes_to_its_seal(scene: Scene) -> None:
