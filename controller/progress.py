@@ -324,33 +324,53 @@ def answers(found: Mapping[str, Any] | None) -> list[str]:
     return texts
 
 
+# So much of half an interval may its middle lie beside the ratio for one `±` to describe it.
+UNEVEN = 0.2
+
+
+MOST_PLACES = 4
+
+
 def change(contrast: Mapping[str, Any]) -> str:
-    """`+41 % ± 9`, to the digit that half the interval bears; without an interval, of how many
-    blocks it is."""
-    low, high, blocks = contrast["low"], contrast["high"], contrast["blocks"]
-    known = low is not None and high is not None
-    half = 50 * (high - low) if known else math.inf
-    places = 0 if half >= 2 else 1 if half >= 0.2 else 2
-    percent = round(100 * (contrast["ratio"] - 1), places)
-    text = f"{percent:+.{places}f} %" if percent else "0 %"
-    if not known:
-        return f"{text} ({'one block' if blocks == 1 else f'{blocks} blocks'})"
-    return f"{text} ± {half:.{places}f}"
+    """`+41 % ± 9`, to the digit that half the interval bears; with both limits, `+30 % [+1, +68]`,
+    where they lie too unevenly for that; without any, of how many blocks it is.
+
+    As many digits more as it takes to show whether the interval excludes no change.
+    """
+    ratio, low, high = (contrast[key] for key in ("ratio", "low", "high"))
+    if low is None or high is None:
+        blocks = contrast["blocks"]
+        return f"{_percent(ratio, 0)} % ({'one block' if blocks == 1 else f'{blocks} blocks'})"
+    half, excludes_1 = (high - low) / 2, not low <= 1 <= high
+    even = abs(high + low - 2 * ratio) <= UNEVEN * half and (abs(ratio - 1) > half) == excludes_1
+    shown = (ratio - half, ratio + half) if even else (low, high)
+    for places in range(0 if half >= 0.02 else 1 if half >= 0.002 else 2, MOST_PLACES + 1):
+        limits = [_percent(limit, places) for limit in shown]
+        if (limits[0][0] == limits[1][0]) == excludes_1:
+            break
+    middle = f"{_percent(ratio, places)} %"
+    return f"{middle} ± {100 * half:.{places}f}" if even else f"{middle} [{', '.join(limits)}]"
+
+
+def _percent(ratio: float, places: int) -> str:
+    """The change with its sign; `0` where it rounds to none."""
+    rounded = round(100 * (ratio - 1), places)
+    return f"{rounded:+.{places}f}" if rounded else "0"
 
 
 def scope(answer: Mapping[str, Any]) -> str:
     """What the running answer is of: the joules of what, against what, and their origin."""
     bases = list(dict.fromkeys(each["base_label"] for each in answer["contrasts"]))
     base = bases[0] if len(bases) == 1 else "the same disk without encryption"
-    origin = "" if answer["origin"] == "measured" else f", {answer['origin']}"
-    return f"{answer['component']} joules against {base}{origin}"
+    origin = "" if answer["origin"] == "measured" else f"; {answer['origin']}"
+    return f"joules of the {answer['component']}, against {base}{origin}"
 
 
 def after_block(answer: Mapping[str, Any], blocks: int) -> str:
     """The running answer as a line."""
     where = f"after block {answer['blocks']} of {blocks}"
     so_far = f" so far ({scope(answer)})" if answer["contrasts"] else ""
-    return f"{where}: {', '.join(answers(answer)) or 'nothing to compare'}{so_far}"
+    return f"{where}: {'; '.join(answers(answer)) or 'nothing to compare'}{so_far}"
 
 
 def clock(wall: str) -> str:

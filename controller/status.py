@@ -23,7 +23,6 @@ from controller.progress import (
     answers,
     clock,
     compact,
-    counted,
     left,
     now,
     position,
@@ -41,7 +40,6 @@ log = logging.getLogger(__name__)
 WRITE_PERIOD_S = 5.0
 EVENTS = 3
 BAR = 24
-NOT_FINISHED = ("void", "repeated", "skipped")
 # Without a terminal: a wait that lasts so long is said, and never less than a line in so long.
 LONG_WAIT_S = 10.0
 SAY_PERIOD_S = 600.0
@@ -102,7 +100,7 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     texts = answers(answer)
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in found["watts"].items())
     gaps = ", ".join(f"{name} {count}" for name, count in found["gaps"].items() if count)
-    trouble = [counted(found)] if any(found[key] for key in NOT_FINISHED) else []
+    trouble = [f"{found[key]} {key}" for key in ("void", "repeated", "skipped") if found[key]]
     trouble += [f"gaps of meters: {gaps}"] if gaps else []
     return [
         ("suite", str(found["suite_id"])),
@@ -111,7 +109,7 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("left", left(found)),
         ("power", watts or "not known"),
         *(("" if number else "so far", text) for number, text in enumerate(texts)),
-        *([("", f"({scope(answer)}, after block {answer['blocks']})")] if answer else []),
+        *([("", f"({scope(answer)}; after block {answer['blocks']})")] if answer else []),
         *([("trouble", ", ".join(trouble))] if trouble else []),
         *((clock(event["wall"]), str(event["text"])) for event in found["events"]),
     ]
@@ -122,7 +120,7 @@ class Lines:
     that lasts, the answer so far after each block, and one where nothing was said for long."""
 
     def __init__(self) -> None:
-        self._told: set[object] = set()
+        self._told: set[str] = set()
         self._answer: object = None
         self._said_s = 0.0
 
@@ -137,7 +135,7 @@ class Lines:
         state = found["state"]
         told = state in ("running", "waiting") or (between and found["run_index"] is None)
         long = state != "waiting" or found["since_s"] >= LONG_WAIT_S
-        key = found["block"], state, found.get("waiting_for")
+        key = f"{found['block']} {state} {found.get('waiting_for')}"
         due = key not in self._told or time.monotonic() - self._said_s >= SAY_PERIOD_S
         if told and long and due:
             self._told.add(key)
@@ -165,7 +163,7 @@ class Hosts:
         """The session's own status; nothing where it keeps none now."""
         if found and self._screen.live:
             texts = answers(found.get("answer"))
-            self._now[host] = [compact(found), *([f"so far: {', '.join(texts)}"] if texts else [])]
+            self._now[host] = [compact(found), *([f"so far: {'; '.join(texts)}"] if texts else [])]
 
     def draw(self) -> None:
         """Redraw; nothing where there is no terminal."""

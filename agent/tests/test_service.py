@@ -22,6 +22,7 @@ from agent.tests.suite_lab import one_block_document
 from agent.waiting import NotYetError, Waits
 from contract import identity, journal, plan
 from contract.errors import AgentError
+from contract.files import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = {"luks_passphrase": "tell nobody", "opal_admin_pin": "nor this"}
@@ -226,6 +227,37 @@ def test_following_ends_where_nobody_is_there_to_close_the_journal(tmp_path: Pat
     writer.close()
     states = [e.state for e in journal.follow(path, 0, held=lambda: False)]
     assert states == ["suite-started", "suite-failed"]
+
+
+def test_records_of_runs_go_ahead_of_the_next_switch_and_of_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not as the run finishes: the next one may be measured when it is noticed."""
+    lines = [("suite-started", "")]
+    lines += [("switching", "a"), ("running", "a"), ("finished", "a")]
+    lines += [("running", "b"), ("void", "b"), ("running", "c"), ("finished", "c")]
+    lines += [("switching", "d"), ("finished", "d"), ("finished", "gone"), ("suite-finished", "")]
+    writer = journal.Journal(tmp_path / "journal.jsonl")
+    for state, run_id in lines:
+        cause = journal.FAILED if state == "void" else ""
+        writer.append(state, run_id, cause=cause)
+    writer.close()
+    for run_id in "abcd":
+        record = {"run_id": run_id, "phases": ["a\nb\u2028c"]}
+        (tmp_path / "runs" / run_id).mkdir(parents=True)
+        write_json(tmp_path / "runs" / run_id / "run.json", record)
+
+    def followed(start: int) -> list[str]:
+        assert cli.main(["follow", "--suite-dir", str(tmp_path), "--from", str(start)]) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.split("\n")[:-1]]
+        assert all(one.get("phases", ["a\nb\u2028c"]) == ["a\nb\u2028c"] for one in found)
+        return [one.get("state", one["run_id"]) for one in found]
+
+    states = [state for state, _ in lines]
+    assert followed(0) == [*states[:8], "a", "c", *states[8:11], "d", "suite-finished"]
+    assert followed(6) == [*states[6:8], "a", "c", *states[8:11], "d", "suite-finished"]
+    assert followed(8) == ["a", "c", *states[8:11], "d", "suite-finished"]
+    assert followed(9) == [*states[9:11], "d", "suite-finished"]
 
 
 def test_a_pack_has_the_sums_of_what_follows_first(tmp_path: Path) -> None:

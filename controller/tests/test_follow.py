@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -72,6 +72,18 @@ def test_a_dropped_link_is_taken_up_where_it_broke() -> None:
         "dropped: Connection refused",
         "up",
     ]
+
+
+def test_records_of_runs_are_handed_on_and_are_no_entries() -> None:
+    record = json.dumps({"run_id": "r", "phases": []})
+    text = [json.dumps(asdict(entry)) for entry in ENTRIES]
+    text[3:3] = [record, record[:9], "[1]"]
+    script = f"print({chr(10).join(text)!r})"
+    records: list[object] = []
+    heard = replace(Ear().heard, record=records.append)
+    command = [sys.executable, "-c", script]
+    assert _all(follow(lambda _: command, heard, stop=threading.Event())) == ENTRIES
+    assert records == [{"run_id": "r", "phases": []}]
 
 
 def test_a_link_that_ends_well_but_early_is_a_dropped_one() -> None:

@@ -363,7 +363,7 @@ def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
     said, *hosts, end = (line.rstrip() for line in shown)
     assert said == "said" and end == ""
     assert hosts[0].startswith("alder  block 2 of 3")
-    assert hosts[1:] == ["       so far: Opal +0.6 % ± 0.5, AES-128 +41 % ± 9", "birch  starting"]
+    assert hosts[1:] == ["       so far: Opal +0.6 % ± 0.5; AES-128 +41 % ± 9", "birch  starting"]
 
 
 def test_the_command_itself_refuses_in_one_sentence() -> None:

@@ -188,9 +188,14 @@ def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
         (0.9985, None, None, 1, "0 % (one block)"),
         (0.98, None, None, 2, "-2 % (2 blocks)"),  # too few for any interval
         (1.41, 1.32, 1.5, 4, "+41 % ± 9"),
-        (1.0057, 1.0002, 1.0113, 4, "+0.6 % ± 0.6"),
+        (1.0057, 1.0002, 1.0113, 4, "+0.57 % ± 0.56"),  # nought is excluded
         (0.9994, 0.9990, 0.9998, 9, "-0.06 % ± 0.04"),
-        (1.2, 0.1, 14.0, 2, "+20 % ± 695"),
+        (1.613, 1.558, 1.670, 4, "+61 % ± 6"),
+        (1.2, 0.1, 14.0, 2, "+20 % [-90, +1300]"),
+        (1.302, 1.010, 1.678, 3, "+30 % [+1, +68]"),  # ± 33 would deny the difference
+        (1.090, 1.001, 1.203, 5, "+9.0 % [+0.1, +20.3]"),
+        (1.100, 1.001, 1.209, 5, "+10.0 % [+0.1, +20.9]"),
+        (1.002, 0.998, 1.006, 5, "+0.2 % ± 0.4"),
     ],
 )
 def test_a_change_has_the_digits_that_its_interval_bears(
@@ -202,8 +207,8 @@ def test_a_change_has_the_digits_that_its_interval_bears(
 
 def test_the_answer_so_far_is_one_line_with_what_it_rests_on_and_what_it_lacks() -> None:
     assert progress.after_block(ANSWER, 4) == (
-        "after block 2 of 4: Opal +0.6 % ± 0.5, AES-128 +41 % ± 9 so far "
-        "(system joules against plain, modelled)"
+        "after block 2 of 4: Opal +0.6 % ± 0.5; AES-128 +41 % ± 9 so far "
+        "(joules of the system, against plain; modelled)"
     )
     measured = {**ANSWER, "origin": "measured", "contrasts": ANSWER["contrasts"] * 3}
     line = progress.after_block(measured, 4)
