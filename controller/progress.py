@@ -294,6 +294,8 @@ def now(found: Mapping[str, Any]) -> str:
 
 def left(found: Mapping[str, Any]) -> str:
     """Time left and when that will be, by this machine's time zone."""
+    if found["state"] in TERMINAL:
+        return "nothing"
     if found["left_s"] is None:
         return "not known before the first run has finished"
     return f"{about(found['left_s'])}, until {clock(found['ends_wall'])}"
@@ -353,9 +355,9 @@ def change(contrast: Mapping[str, Any]) -> str:
 
 
 def _percent(ratio: float, places: int) -> str:
-    """The change with its sign; `0` where it rounds to none."""
+    """The change with its sign, without one where it rounds to none."""
     rounded = round(100 * (ratio - 1), places)
-    return f"{rounded:+.{places}f}" if rounded else "0"
+    return f"{rounded:+.{places}f}" if rounded else f"{0:.{places}f}"
 
 
 def scope(answer: Mapping[str, Any]) -> str:

@@ -94,7 +94,7 @@ class Screen:
 def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The view of a status, label and text; the same for every width."""
     done, runs = found["finished"], found["runs"]
-    share = done / runs if runs else 0.0
+    share = min(done / runs, 1.0) if runs else 0.0
     bar = f"[{'#' * round(share * BAR):-<{BAR}}] {share:4.0%}"
     answer = found.get("answer")
     texts = answers(answer)

@@ -51,7 +51,7 @@ class Source(ABC):
         """Its status now; None before the first, and where it is none that can be shown."""
         found = read_object(self.status / "status.json")
         try:
-            return found if [*rows(found), compact(found)] else None
+            return found if [*rows(found), compact(found), *Lines().next(found)] else None
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             return None
 

@@ -63,14 +63,14 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
     of the whole system. Where a run of the last block does not, the contrast is left out.
     """
     energy = of_references(suite, energy_table(suite)).filter(component=SYSTEM, phase=ALL)
-    joules = by_block(energy, SYSTEM)
+    joules, states = by_block(energy, SYSTEM), _states(suite, energy)
     compared: list[RunningContrast] = []
     left_out: list[LeftOut] = []
     for name in suite.configurations:
         base = suite.base_of(name)
         if base is None or base == name:
             continue
-        found = _contrast(_Sides(suite, energy, base, name), joules, blocks)
+        found = _contrast(suite, (base, name), states, joules, blocks)
         if isinstance(found, RunningContrast):
             compared.append(found)
         else:
@@ -79,77 +79,50 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
     return RunningAnswer(blocks, SYSTEM, joint(origins), tuple(compared), tuple(left_out))
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The two configurations of a contrast, and what is known of their runs."""
+# By block, workload and configuration: why it cannot be counted, None where it can.
+_States = Mapping[tuple[int, str, str], Cause | None]
 
-    suite: Suite
-    energy: pl.DataFrame
-    base: str
-    name: str
 
-    @property
-    def workloads(self) -> list[str]:
-        """Those that count and can run on both sides."""
-        skipped = {r.workload for r in self.suite.skipped if r.configuration in self.pair}
-        planned = self.suite.planned
-        both = (w for w in counted(self.suite) if all((w, c) in planned for c in self.pair))
-        return [workload for workload in both if workload not in skipped]
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        return self.base, self.name
-
-    def states(self) -> dict[int, dict[tuple[str, str], Cause | None]]:
-        """By block, of each workload on each side that is planned there: why it cannot be counted,
-        None where it can."""
-        finished = {run.run_id for run in self.suite.runs}
-        measured = set(self.energy.filter(pl.col("energy_j").is_not_null())["run_id"])
-        workloads = self.workloads
-        states: dict[int, dict[tuple[str, str], Cause | None]] = {}
-        for run in self.suite.entries("runs"):
-            key = str(run["workload"]), str(run["configuration"])
-            if key[0] not in workloads or key[1] not in self.pair:
-                continue
-            run_id, of_block = str(run["run_id"]), states.setdefault(int(run["block"]), {})
-            cause: Cause | None = None if run_id in measured else "no-figure"
-            cause = cause if run_id in finished else "void"
-            of_block[key] = of_block.get(key) or cause  # one of several repeats is enough
-        return states
+def _states(suite: Suite, energy: pl.DataFrame) -> _States:
+    """Of all planned runs; of repeats within a block, one is enough not to count."""
+    finished = {run.run_id for run in suite.runs}
+    measured = set(energy.filter(pl.col("energy_j").is_not_null())["run_id"])
+    states: dict[tuple[int, str, str], Cause | None] = {}
+    for run in suite.entries("runs"):
+        key = int(run["block"]), str(run["workload"]), str(run["configuration"])
+        cause: Cause | None = None if run["run_id"] in measured else "no-figure"
+        cause = cause if run["run_id"] in finished else "void"
+        states[key] = states.get(key) or cause
+    return states
 
 
 def _contrast(
-    sides: _Sides, joules: Mapping[tuple[str, str], BlockValues], blocks: int
+    suite: Suite,
+    pair: tuple[str, str],
+    states: _States,
+    joules: Mapping[tuple[str, str], BlockValues],
+    blocks: int,
 ) -> RunningContrast | Cause:
     """The ratio over the complete blocks, or why there is none."""
-    suite, workloads = sides.suite, sides.workloads
     if suite.reference_meter(SYSTEM) is None:
         return "no-meter"
+    skipped = {run.workload for run in suite.skipped if run.configuration in pair}
+    both = (w for w in counted(suite) if all((w, c) in suite.planned for c in pair))
+    workloads = [workload for workload in both if workload not in skipped]
     if not workloads:
         return "no-workload"
-    states = {block: of for block, of in sides.states().items() if block < blocks}
-    lacking = [cause for cause in states.get(blocks - 1, {}).values() if cause]
-    if lacking:
-        return lacking[0]
-    complete = {
+    needed = [[(b, w, c) for w in workloads for c in pair] for b in range(blocks)]
+    if cause := next((states[key] for key in needed[-1] if states.get(key)), None):
+        return cause
+    complete = [
         block
-        for block, of in states.items()
-        if len(of) == len(workloads) * len(sides.pair) and not any(of.values())
-    }
-    values = [
-        [{b: joules[w, c][b] for b in complete} for c in sides.pair]  # none of them is missing
-        for w in workloads
+        for block, keys in enumerate(needed)
+        if all(key in states and states[key] is None for key in keys)
     ]
+    values = [[{b: joules[w, c][b] for b in complete} for c in pair] for w in workloads]
     found = compare_in_blocks(suite, values) if complete else None
     if found is None:
         return "no-figure" if complete else "no-block"
-    return RunningContrast(
-        configuration=sides.name,
-        label=suite.label(sides.name),
-        base=sides.base,
-        base_label=suite.label(sides.base),
-        blocks=found.comparison.n,
-        ratio=found.comparison.ratio,
-        low=found.comparison.low,
-        high=found.comparison.high,
-    )
+    (base, name), c = pair, found.comparison
+    labels = suite.label(name), base, suite.label(base)
+    return RunningContrast(name, *labels, c.n, c.ratio, c.low, c.high)

@@ -75,6 +75,17 @@ def test_where_a_run_of_the_block_is_void_the_contrast_is_left_out(found: Result
     assert idle == after(suite, 2), "idling is no part of it"
 
 
+def test_a_block_that_runs_a_part_of_the_suite_does_not_count_and_leaves_nothing_out(
+    found: Results,
+) -> None:
+    suite = found.suite
+    extra = run_of(suite, 2, "opal", "sql")
+    entries = [run for run in suite.entries("runs") if run["run_id"] != extra]
+    answer = after(replace(suite, plan={**suite.plan, "runs": entries}), 3, extra)
+    assert answer.left_out == () and [c.blocks for c in answer.contrasts] == [2, 3, 3]
+    assert answer.contrasts[0] == after(suite, 2).contrasts[0]
+
+
 def test_a_workload_that_was_skipped_is_left_out_of_both_sides(found: Results) -> None:
     suite = found.suite
     video = [run for run in suite.runs if run.workload == "video" and run.configuration == "opal"]

@@ -44,7 +44,8 @@ def kept(folder: Path) -> list[str]:
 
 def test_only_records_of_the_plans_runs_are_kept(answers: RunningAnswers, folder: Path) -> None:
     answers.record({"run_id": FIRST[0], "phases": []})
-    for run_id in ("../../plan", "another", None, [], {}, 1):
+    strange: list[object] = ["../../plan", "another", None, [], {}, 1]
+    for run_id in strange:
         answers.record({"run_id": run_id, "phases": []})
     answers.record({"run_id": FIRST[1], "state": "of a journal that this version cannot read"})
     assert kept(folder) == [FIRST[0]]

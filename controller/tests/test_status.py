@@ -324,3 +324,4 @@ def test_a_terminal_that_cannot_draw_is_left_alone(
 def test_a_closed_suite_has_no_block_on_the_screen() -> None:
     ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
     assert ("now", "suite finished for 2 s") in status.rows(document(ended))
+    assert ("left", "nothing") in status.rows(document(ended))
