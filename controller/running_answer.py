@@ -88,24 +88,22 @@ class RunningAnswers:
                 log.debug("no answer after block %d: %d", self._begun, self._process.returncode)
             self._process = None
         if self._process is None and self._wanted > self._begun:
-            self._begin(niceness=19)
+            self._begin()
         return found or None
 
     def last(self) -> dict[str, Any] | None:
-        """The answer of the whole suite, waited for; None where it was given, or is late.
-
-        Nothing is measured any more, so that it needs not stand back.
-        """
+        """The answer of the whole suite, waited for; None where it was given, or is late."""
         if self._begun < self._wanted:
             self._end()
-            self._begin(niceness=0)
+            self._begin()
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=LAST_LIMIT_S)
         return self.poll()
 
-    def _begin(self, niceness: int) -> None:
+    def _begin(self) -> None:
         self._begun = self._wanted
+        niceness = 0 if self._entries[-1].state in TERMINAL else 19
         lines = (json.dumps(asdict(entry), ensure_ascii=False) for entry in self._entries)
         argv = ["nice", "-n", str(niceness), sys.executable, "-m", "controller.running_answer"]
         with suppress(OSError):  # a full disk ends no suite

@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -29,13 +30,14 @@ STEPS = {
     "packages": "install the system packages that are missing",
     "venv": "make the Python environment",
     "image": "build the guest's image, or find it in the cache",
-    "lab": "start the virtual lab, its kernel built first where it is not in the cache",
+    "lab": "start the virtual lab, whose kernel is built if not cached",
     "provision": "prepare the target and its disks",
-    "run": "measure: every workload on every configuration, block by block",
+    "run": "measure every workload on every configuration, in blocks",
     "report": "compute the results and write the report",
     "verify": "check the suite's files and figures",
     "lab-down": "stop the virtual lab",
 }
+COLUMNS = 80
 OF_THE_LAB = frozenset({"image", "lab", "lab-down"})
 
 
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("fde: interrupted; nothing was begun.", file=sys.stderr)
         return 130
-    print(host.sentence(len(options.labs), options.suite), flush=True)
+    print(textwrap.fill(host.sentence(len(options.labs), options.suite), COLUMNS), flush=True)
     build = Path(os.environ.get("FDE_BUILD", "build"))
     log, memory = Log(), LabMemory([Path(lab) / "state.json" for lab in options.labs])
     before = set(_suites())

@@ -57,6 +57,8 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
     said = re.findall(r"^== step (\d+) of (\d+), ([\w-]+): \w", out, re.MULTILINE)
     assert said == [(str(number), "9", step) for number, step in enumerate(steps, 1)]
     assert out.startswith("Host: "), "before the first step"
+    begins = out[: out.index("where the time")].splitlines()
+    assert max(map(len, begins)) <= 80
 
 
 def test_without_a_lab_its_steps_are_not_counted(tmp_path: Path) -> None:
