@@ -183,7 +183,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _follow(options: argparse.Namespace) -> int:
-    """Print the journal's lines from a number on, and ahead of them records of runs."""
+    """Print the journal's lines from a number on, with the records of finished runs in between."""
     path = options.suite_dir / "journal.jsonl"
     entries = journal.follow(
         path, options.start, held=lambda: lock.holder(options.suite_dir) is not None
@@ -201,10 +201,10 @@ def _follow(options: argparse.Namespace) -> int:
 
 
 def _keep_finished(entry: Entry, finished: list[str]) -> list[str]:
-    """Add a run to those that have `finished` since the configuration was switched last; where it
-    is switched now, or all is at its end, return them.
+    """Collect in `finished` the runs since the configuration was switched last; return them where
+    it is switched again, or where the suite ends.
 
-    Nothing is measured then: their records may be sent without disturbing a run.
+    Nothing is measured then, so that sending their records disturbs no run.
     """
     if entry.state == "finished":
         finished.append(entry.run_id)

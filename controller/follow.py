@@ -215,15 +215,16 @@ class _Link:
 
 
 def _parse(line: str, record: Callable[[Mapping[str, Any]], None]) -> Entry | None:
-    """An entry; None for a run's record, which is handed on, and for a line that is cut off."""
+    """Return the entry of a line; None for a run's record, which goes to `record`, and for a line
+    that a dropped link has cut off."""
     try:
         return journal.parse(line)
     except (ValueError, TypeError):
         pass
     with suppress(ValueError):
-        found = strict_json.loads(line)
-        if isinstance(found, dict):
-            record(found)
+        document = strict_json.loads(line)
+        if isinstance(document, dict):
+            record(document)
     return None
 
 

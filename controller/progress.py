@@ -177,11 +177,11 @@ def minutes(seconds: float) -> str:
 
 def about(seconds: float) -> str:
     """Time left as a person says it: `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
-    whole = math.ceil(seconds / 60)
-    if whole >= 100:
-        tens = math.ceil(whole / 10) * 10
-        return f"about {tens // 60} h {tens % 60:02d} min"
-    return f"about {whole} min" if seconds >= 60 else "less than a minute"
+    total_min = math.ceil(seconds / 60)
+    if total_min >= 100:
+        rounded_min = math.ceil(total_min / 10) * 10
+        return f"about {rounded_min // 60} h {rounded_min % 60:02d} min"
+    return f"about {total_min} min" if seconds >= 60 else "less than a minute"
 
 
 @dataclass(frozen=True)
@@ -257,22 +257,21 @@ DOING = {
 }
 
 
-def position(found: Mapping[str, Any]) -> str:
+def position(status: Mapping[str, Any]) -> str:
     """`block 2 of 4, run 9 of 28`; empty between runs."""
-    if not found.get("run_index"):
+    if not status.get("run_index"):
         return ""
-    return (
-        f"block {found['block']} of {found['blocks']}, run {found['run_index']} of {found['runs']}"
-    )
+    block = f"block {status['block']} of {status['blocks']}"
+    return f"{block}, run {status['run_index']} of {status['runs']}"
 
 
-def doing(found: Mapping[str, Any]) -> str:
+def doing(status: Mapping[str, Any]) -> str:
     """What is done now, as `measuring sql on opal`."""
-    if found.get("waiting"):
-        return f"waiting: {found['waiting']}"
-    state = str(found.get("state", ""))
-    words = DOING.get(state) if found.get("run_index") else None
-    return words.format_map(found) if words else state.replace("-", " ")
+    if status.get("waiting"):
+        return f"waiting: {status['waiting']}"
+    state = str(status.get("state", ""))
+    words = DOING.get(state) if status.get("run_index") else None
+    return words.format_map(status) if words else state.replace("-", " ")
 
 
 def compact(found: Mapping[str, Any]) -> str:
@@ -280,7 +279,7 @@ def compact(found: Mapping[str, Any]) -> str:
     where = position(found)
     parts = [f"{where}: {doing(found)}" if where else doing(found)]
     left_s = found.get("left_s")
-    if left_s:
+    if left_s is not None and found.get("state") not in TERMINAL:
         parts.append(f"{about(left_s)} left")
     parts += [f"{found[key]} {key}" for key in ("void", "skipped", "repeated") if found.get(key)]
     parts += [f"{name} {watts:.1f} W" for name, watts in (found.get("watts") or {}).items()]
@@ -311,22 +310,22 @@ LEFT_OUT = {
 }
 
 
-def answers(found: Mapping[str, Any] | None) -> list[str]:
-    """The running answer of a status, a contrast each: `dm-crypt AES-128 +41 % ± 9`. Of many
+def answers(answer: Mapping[str, Any] | None) -> list[str]:
+    """The running answer of a status, one contrast each: `dm-crypt AES-128 +41 % ± 9`. Of many
     configurations the first few; then those that have none, and why."""
-    found = found or {}
-    contrasts = found.get("contrasts", [])
+    answer = answer or {}
+    contrasts = answer.get("contrasts", [])
     texts = [f"{each['label']} {change(each)}" for each in contrasts[:MOST_ANSWERS]]
     more = len(contrasts) - len(texts)
     texts += [f"{more} more in status.json"] if more else []
     for cause, why in LEFT_OUT.items():
-        labels = [each["label"] for each in found.get("left_out", []) if each["cause"] == cause]
+        labels = [each["label"] for each in answer.get("left_out", []) if each["cause"] == cause]
         if labels:
             texts.append(f"not for {', '.join(labels)}: {why}")
     return texts
 
 
-# So much of half an interval may its middle lie beside the ratio for one `±` to describe it.
+# `±` stands where the middle of the interval is at most this share of its half width off the ratio.
 UNEVEN = 0.2
 
 
@@ -334,10 +333,11 @@ MOST_PLACES = 4
 
 
 def change(contrast: Mapping[str, Any]) -> str:
-    """`+41 % ± 9`, to the digit that half the interval bears; with both limits, `+30 % [+1, +68]`,
-    where they lie too unevenly for that; without any, of how many blocks it is.
+    """Format a ratio as `+41 % ± 9`, where the interval is too uneven for that as
+    `+30 % [+1, +68]`, and without an interval with the number of blocks.
 
-    As many digits more as it takes to show whether the interval excludes no change.
+    It has the digits that half the interval bears, and as many more as it takes to show whether the
+    interval contains 0 %.
     """
     ratio, low, high = (contrast[key] for key in ("ratio", "low", "high"))
     if low is None or high is None:

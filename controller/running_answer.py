@@ -1,8 +1,8 @@
 """The answer so far of a suite that runs, computed after each block beside the session.
 
-It costs the target no command of its own: the meters' streams and the clock's readings are here
-anyway, and the runs' records come with the journal. The computation is a process of the lowest
-priority; a target that is this machine gets none.
+The target runs no further command for it: the controller has the meters' streams and the clock's
+readings already, and the runs' records come with the journal. The computation is a process of the
+lowest priority; where the target is this machine, there is none.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 
 FILE = "answer.json"
 LAST_LIMIT_S = 15.0
-# One thread: a second processor is the lab's, where that runs on this machine.
+# One thread: the virtual lab, where it runs on this machine, needs the other processors.
 ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class RunningAnswers:
     """A context that gathers the records of finished runs and has the answer computed from them.
 
-    What it needs lies in `status/results` of the suite's folder, and is removed in the end.
+    It keeps them in `status/results` of the suite's folder, which it removes in the end.
     """
 
     def __init__(self, plan: Plan, suite_dir: Path) -> None:
@@ -72,27 +72,27 @@ class RunningAnswers:
             write_json(folder / "run.json", document, sync=False)
 
     def entry(self, entries: Sequence[Entry]) -> None:
-        """Lines were added to the journal. The records of all finished runs are here whenever the
-        configuration is switched."""
+        """Take note of a new line of the journal. When it switches the configuration, the records
+        of all finished runs have come."""
         if entries[-1].state in ("switching", *TERMINAL):
             self._entries = list(entries)
             self._wanted = complete_blocks(self._plan, entries)
 
     def poll(self) -> dict[str, Any] | None:
-        """A new answer; begins to compute the next one where a block was completed since."""
-        found: dict[str, Any] = {}
+        """Return a new answer, if there is one; begin to compute the next one where it is due."""
+        answer: dict[str, Any] = {}
         if self._process is not None and self._process.poll() is not None:
             if self._process.returncode == 0:
-                found = read_object(self._results / FILE)
+                answer = read_object(self._results / FILE)
             else:
                 log.debug("no answer after block %d: %d", self._begun, self._process.returncode)
             self._process = None
         if self._process is None and self._wanted > self._begun:
             self._begin()
-        return found or None
+        return answer or None
 
     def last(self) -> dict[str, Any] | None:
-        """The answer of the whole suite, waited for; None where it was given, or is late."""
+        """Wait for the answer after the last block; None where `poll` had it, or it is late."""
         if self._begun < self._wanted:
             self._end()
             self._begin()
@@ -126,7 +126,7 @@ class RunningAnswers:
 
 
 def compute(suite_dir: Path, blocks: int) -> dict[str, Any]:
-    """The document of `status.json`'s `answer` (data/README.md). Raises SuiteError."""
+    """Compute the document of `answer` in status.json (data/README.md). Raises SuiteError."""
     from analysis.stats.running import running_answer  # a second: only when used
     from analysis.suite.suite_folder import read
 
@@ -135,7 +135,7 @@ def compute(suite_dir: Path, blocks: int) -> dict[str, Any]:
 
 
 def main(suite_dir: Path, blocks: int) -> int:
-    """Write the answer after so many blocks beside the records; 1 where there is none."""
+    """Write the answer after so many blocks beside the records; 1 where that failed."""
     try:
         write_json(suite_dir / "status" / "results" / FILE, compute(suite_dir, blocks), sync=False)
     except (AgentError, OSError) as error:

@@ -153,7 +153,7 @@ def _measure(session: Session) -> Entry:
         session.cpu_timed(),
         Recorders(session.target["meters"], suite_dir, board.warn) as recorders,
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
-        # What computes here costs a target that is this machine.
+        # Where the target is this machine, the computation would be measured with it.
         nullcontext()
         if remote.is_local(session.target)
         else RunningAnswers(session.plan, suite_dir) as answers,

@@ -40,9 +40,9 @@ log = logging.getLogger(__name__)
 WRITE_PERIOD_S = 5.0
 EVENTS = 3
 BAR = 24
-# Without a terminal: a wait that lasts so long is said, and never less than a line in so long.
+# Without a terminal: waits that take so long are printed, and at least one line in so long.
 LONG_WAIT_S = 10.0
-SAY_PERIOD_S = 600.0
+PRINT_PERIOD_S = 600.0
 
 
 class Screen:
@@ -116,31 +116,31 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 class Lines:
-    """The lines of a suite where there is no terminal: one as each block begins, one for a wait
-    that lasts, the answer so far after each block, and one where nothing was said for long."""
+    """The lines of a suite without a terminal: one as each block begins, one for a long wait, the
+    answer so far after each block, and one after ten minutes without any."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
         self._answer: object = None
-        self._said_s = 0.0
+        self._printed_s = 0.0
 
-    def next(self, found: Mapping[str, Any], *, between: bool = True) -> list[str]:
-        """What is to be printed now that the status is `found`; `between`: also states of the suite
+    def next(self, status: Mapping[str, Any], *, between: bool = True) -> list[str]:
+        """Return what to print now that the suite has this status; `between`: also its states
         between runs."""
         lines: list[str] = []
-        answer = found.get("answer")
+        answer = status.get("answer")
         if answer and answer != self._answer:
             self._answer = answer
-            lines.append(after_block(answer, found["blocks"]))
-        state = found["state"]
-        told = state in ("running", "waiting") or (between and found["run_index"] is None)
-        long = state != "waiting" or found["since_s"] >= LONG_WAIT_S
-        key = f"{found['block']} {state} {found.get('waiting_for')}"
-        due = key not in self._told or time.monotonic() - self._said_s >= SAY_PERIOD_S
-        if told and long and due:
-            self._told.add(key)
-            self._said_s = time.monotonic()
-            lines.append(compact(found))
+            lines.append(after_block(answer, status["blocks"]))
+        state = status["state"]
+        shown = state in ("running", "waiting") or (between and status["run_index"] is None)
+        long = state != "waiting" or status["since_s"] >= LONG_WAIT_S
+        key = f"{status['block']} {state} {status.get('waiting_for')}"
+        due = key not in self._printed or time.monotonic() - self._printed_s >= PRINT_PERIOD_S
+        if shown and long and due:
+            self._printed.add(key)
+            self._printed_s = time.monotonic()
+            lines.append(compact(status))
         return lines
 
 
@@ -227,7 +227,7 @@ class Board:
             self._show(watts, gaps, write=time.monotonic_ns() >= due_ns)
 
     def answer(self, answer: Mapping[str, Any]) -> None:
-        """The answer so far is this from now on (`answer` in data/README.md)."""
+        """Show this as the answer so far (`answer` in data/README.md)."""
         with self._lock:
             self._answer = answer
             log.info(after_block(answer, self._plan.runs[-1].block + 1))

@@ -57,7 +57,8 @@ class RunningAnswer:
 
 
 def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
-    """The report's contrasts over all working workloads, of the first `blocks` blocks.
+    """Compute the report's contrasts over all working workloads, of the first `blocks` blocks (at
+    least 1).
 
     A block counts for a contrast where every run that the contrast needs is finished and has joules
     of the whole system. Where a run of the last block does not, the contrast is left out.
@@ -70,11 +71,11 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
         base = suite.base_of(name)
         if base is None or base == name:
             continue
-        found = _contrast(suite, (base, name), states, joules, blocks)
-        if isinstance(found, RunningContrast):
-            compared.append(found)
+        contrast = _contrast(suite, (base, name), states, joules, blocks)
+        if isinstance(contrast, RunningContrast):
+            compared.append(contrast)
         else:
-            left_out.append(LeftOut(name, suite.label(name), found))
+            left_out.append(LeftOut(name, suite.label(name), contrast))
     origins = [*energy["origin"].unique(), str(suite.plan.get("origin", ""))]
     return RunningAnswer(blocks, SYSTEM, joint(origins), tuple(compared), tuple(left_out))
 
@@ -84,7 +85,7 @@ _States = Mapping[tuple[int, str, str], Cause | None]
 
 
 def _states(suite: Suite, energy: pl.DataFrame) -> _States:
-    """Of all planned runs; of repeats within a block, one is enough not to count."""
+    """Judge all planned runs; one of several repeats within a block is enough not to count."""
     finished = {run.run_id for run in suite.runs}
     measured = set(energy.filter(pl.col("energy_j").is_not_null())["run_id"])
     states: dict[tuple[int, str, str], Cause | None] = {}
@@ -103,7 +104,7 @@ def _contrast(
     joules: Mapping[tuple[str, str], BlockValues],
     blocks: int,
 ) -> RunningContrast | Cause:
-    """The ratio over the complete blocks, or why there is none."""
+    """Compute the ratio over the complete blocks, or return why there is none."""
     if suite.reference_meter(SYSTEM) is None:
         return "no-meter"
     skipped = {run.workload for run in suite.skipped if run.configuration in pair}
@@ -120,9 +121,9 @@ def _contrast(
         if all(key in states and states[key] is None for key in keys)
     ]
     values = [[{b: joules[w, c][b] for b in complete} for c in pair] for w in workloads]
-    found = compare_in_blocks(suite, values) if complete else None
-    if found is None:
+    ratios = compare_in_blocks(suite, values) if complete else None
+    if ratios is None:
         return "no-figure" if complete else "no-block"
-    (base, name), c = pair, found.comparison
+    (base, name), c = pair, ratios.comparison
     labels = suite.label(name), base, suite.label(base)
     return RunningContrast(name, *labels, c.n, c.ratio, c.low, c.high)

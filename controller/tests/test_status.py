@@ -160,7 +160,7 @@ def test_a_wait_is_said_once_it_lasts_and_silence_ends_after_a_while(
         assert f"waiting: {cause} is high" in line
         assert lines.next({**waits, "waiting": "it is higher", "since_s": 12.0}) == []
     assert lines.next(document()) == []
-    monkeypatch.setattr(status, "SAY_PERIOD_S", 0.0)
+    monkeypatch.setattr(status, "PRINT_PERIOD_S", 0.0)
     assert len(lines.next(document())) == 1
 
 
