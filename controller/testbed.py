@@ -38,6 +38,8 @@ STEPS = {
     "lab-down": "stop the virtual lab",
 }
 COLUMNS = 80
+# Suites of the four configurations that the smaller kernel has (lab/machines/kernel.py).
+FIRST_SUITES = ("micro", "one-disk", "smoke")
 OF_THE_LAB = frozenset({"image", "lab", "lab-down"})
 
 
@@ -70,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.inventory:
         variables.append(f"INVENTORY={options.inventory}")
 
+    if options.suite in FIRST_SUITES:
+        os.environ.setdefault("LAB_KERNEL", "first")
     in_lab = bool(options.labs)
     steps = [step for step in STEPS if in_lab or step not in OF_THE_LAB]
     try:

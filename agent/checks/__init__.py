@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from agent.checks.table import TABLE, Change, Check, Wait
 
 Finding = dict[str, Any]
 UNREADABLE = "unreadable"
+FRESH_S = 5.0  # for so long the temperature of a disk at rest is what it said last
 _UNREADABLE_WHY = "it could not be looked at ({error})"
 
 __all__ = [
@@ -37,12 +39,13 @@ class Memory:
     `given_up`: how often in a row each check was waited for in vain. A machine that cannot have
     what is wanted, because the room got colder, must not spend its night waiting: each time half
     as long. `last`: what was read after the run before. `health`: what the disks then said of
-    themselves, None where something was wrong, so that they are asked again.
+    themselves, at `health_s`, None where something was wrong, so that they are asked again.
     """
 
     given_up: dict[str, int] = field(default_factory=dict)
     last: dict[str, Any] = field(default_factory=dict)
     health: dict[str, Health] | None = None
+    health_s: float = -math.inf
 
 
 class Inspection:
@@ -96,6 +99,7 @@ class Inspection:
                 self._note(check, _look(check.look, context))
         self.disks["after"] = disks.conditions(context)
         self._memory.health = None if blockers(self.found) else context.health
+        self._memory.health_s = self._clock()
 
     def _wait(self, check: Check, wait: Wait, waiting: Callable[[str, str], None]) -> None:
         assert not isinstance(check.look, Change)
@@ -103,7 +107,9 @@ class Inspection:
         limit_s = wait.limit_s / 2**in_vain
         started_s, waited_s = self._clock(), 0.0
         told = helped = ""
-        while (seen := _look(check.look, self._context.unread())) is not None and not seen.ok:
+        known = self._memory.health if started_s - self._memory.health_s < FRESH_S else None
+        while (seen := _look(check.look, self._context.unread(known))) is not None and not seen.ok:
+            known = None
             if waited_s >= limit_s:
                 break
             if (why := _why(check, seen)) != told:
