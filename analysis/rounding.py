@@ -1,8 +1,8 @@
-"""Imports numpy without what it has for AVX-512 alone: exponentials and logarithms that round
+"""Has numpy imported without what it has for AVX-512 alone: exponentials and logarithms that round
 otherwise than everywhere else, so that a suite's figures are the same on every x86-64, bit for bit.
 
-Each package of ours that uses numpy imports this first. Programs that we start do not inherit it;
-where numpy was imported before, nothing can be done.
+Each package of ours that uses numpy imports this first; numpy itself only comes where it is used.
+Programs that we start do not inherit it; where numpy was imported before, nothing can be done.
 """
 
 from __future__ import annotations
@@ -10,13 +10,40 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from importlib import import_module
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 
 _SWITCHED_OFF = "NPY_DISABLE_CPU_FEATURES"
 
+
+class _Finder:
+    """Finds numpy once, with a loader that has the features switched off while it runs."""
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name != "numpy":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            load = _switched_off(spec.loader.exec_module)
+            spec.loader.exec_module = load  # type: ignore[method-assign, assignment]
+        return spec
+
+
+def _switched_off(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    def exec_module(module: ModuleType) -> None:
+        os.environ[_SWITCHED_OFF] = "X86_V4,AVX512_ICL,AVX512_SPR"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ImportWarning)  # a numpy that calls them otherwise
+                load(module)
+        finally:
+            del os.environ[_SWITCHED_OFF]
+
+    return exec_module
+
+
 if not ("numpy" in sys.modules or _SWITCHED_OFF in os.environ or os.uname().machine != "x86_64"):
-    os.environ[_SWITCHED_OFF] = "X86_V4,AVX512_ICL,AVX512_SPR"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ImportWarning)  # a numpy that calls them otherwise
-        import_module("numpy")
-    del os.environ[_SWITCHED_OFF]
+    sys.meta_path.insert(0, _Finder())

@@ -6,11 +6,15 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from analysis.report.view import Verdict
-from analysis.stats.comparison import Comparison
-from analysis.stats.stats import Estimate, Span
-from contract.command_results import Ratio
+
+if TYPE_CHECKING:  # their modules take SciPy, which the words do without
+    from analysis.stats.comparison import Comparison
+    from analysis.stats.stats import Estimate, Span
+    from contract.command_results import Ratio
+    from contract.measured_command import Interval
 
 NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
@@ -100,7 +104,7 @@ def number(value: float | None, places: int | None = None) -> str:
     return text.replace("-", "−")
 
 
-def plus_minus(value: Estimate | None, unit: str = "") -> str:
+def plus_minus(value: Estimate | Interval | None, unit: str = "") -> str:
     """`12.34 ± 0.56 J`; where n is 1, the figure alone."""
     if value is None:
         return NOTHING

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.suite.documents import mapping, mappings
 from analysis.suite.preconditioned import Preconditioned
-from analysis.suite.samples import Samples
 from contract.documents import LeftOut
 from contract.errors import AgentError
 from contract.journal import Entry
 from instrumentation.sources.counter import Reading
+
+if TYPE_CHECKING:
+    from analysis.suite.samples import Samples  # with Polars, which `fde run` does without
 
 MEASURED = "measured"
 MODELLED = "modelled"  # a machine that really ran, its joules from a model
