@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from contract.measured_command import CommandDocument
+from contract.measured_command import CommandDocument, Note
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,8 @@ class ContrastResult:
 
 @dataclass(frozen=True)
 class ReportResult:
-    """`fde report`: the page and the suites that it is of; contrasts of a single suite alone."""
+    """`fde report`: the page and the suites that it is of; contrasts, and notes on the flags of its
+    joules, of a single suite alone."""
 
     ok: bool
     page: str
@@ -151,6 +152,7 @@ class ReportResult:
     origin: str | None
     contrasts: tuple[ContrastResult, ...] | None
     fleet: str | None = None
+    flags: tuple[Note, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from contract.schema import COUNT, SECONDS, Range
 
 Origin = Literal["measured", "modelled"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What the reader of some figures has to know: a code and facts for programs, a sentence for
+    people."""
+
+    code: str
+    facts: Mapping[str, Any]
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -20,12 +30,18 @@ class Interval:
     low: float | None
     high: float | None
 
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval's length, in the unit of the mean."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
 
 @dataclass(frozen=True)
 class Trial:
     """One run of one command; by component the joules between its two reads, `window_s` apart, and
-    the watts of the rest before it, null where a read failed or a sample is missing, and flags that
-    say why."""
+    the watts of the rest before it, null where a read failed or a sample is missing, and the flags
+    of both. `coverage` is the share of the run that a meter measured, where that is not all of it;
+    `output_bytes` what the command wrote into the pipe, null where its output went elsewhere."""
 
     block: COUNT
     place: COUNT
@@ -39,6 +55,9 @@ class Trial:
     window_s: Mapping[str, SECONDS]
     rest_power_w: Mapping[str, float | None]
     flags: Mapping[str, tuple[str, ...]]
+    rest_flags: Mapping[str, tuple[str, ...]]
+    coverage: Mapping[str, float]
+    output_bytes: COUNT | None
 
 
 @dataclass(frozen=True)
@@ -95,7 +114,7 @@ class Component:
 @dataclass(frozen=True)
 class CommandDocument:
     """What was measured on which machine and how; times are of its monotonic clock. Not `ok` where
-    it ended early, by the `message`."""
+    it ended early, by the `message`. `output` is where the commands' output went."""
 
     format: Literal["fde-command/1"]
     started_wall: str
@@ -110,8 +129,9 @@ class CommandDocument:
     blocks: COUNT
     warmup: COUNT
     rest_s: SECONDS
+    output: str
     precision: Annotated[float, Range(above=0)] | None
     pilot_blocks: COUNT | None
     commands: tuple[CommandResult, ...]
     comparisons: tuple[CommandComparison, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.flags import reserves
 from analysis.money import budgets
 from analysis.report import answer, missing_section, questions_section, render, tables, view
 from analysis.report.sections import Report
@@ -50,6 +51,7 @@ def build(folder: Path) -> Built:
 def terminal(found: Results) -> Blocks:
     """What `make report` says: the table, the answer, and what the suite cannot say."""
     notes = [*found.suite.problems, *found.reservations]
+    notes += [note.sentence for note in found.flags if not reserves(note.code)]
     left = missing_section.sentence(found.suite)
     notes += [f"{left}."] * bool(left)
     said = [*answer.sentences(found), *questions_section.sentences(found)]

@@ -8,9 +8,8 @@ from typing import Any
 import polars as pl
 
 from analysis.energy import trust
-from analysis.energy.upsets import STUCK_FLAG
 from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES
-from analysis.energy.windows import DELAY_FLAG, DUPLICATE_FLAG, PERIOD_FLAG
+from analysis.flags import meaning
 from analysis.report import answer, disks_section, missing_section, provenance, view, words
 from analysis.report.budget_section import limit_of, named
 from analysis.report.steadiness_section import drift_check_sentence
@@ -23,7 +22,6 @@ from analysis.stats.steadiness import Steadiness
 from analysis.suite import readers
 from analysis.suite.records import Meter, Suite
 from instrumentation.accuracy import read_terms
-from instrumentation.sources.pyrapl import DIFFERS, UNCHECKED, WRAPPED
 
 TITLE = "How far to trust it"
 
@@ -102,38 +100,6 @@ def _power(found: Results) -> str:
 
 
 MOST_APART = 0.05  # of the runs that two meters of one channel saw: intervals are of 95 %
-FLAGS = {
-    "gap-filled": "samples are missing in the phase; filled with the mean power beside the gap",
-    "gap-by-counter": "samples are missing; the meter's own energy counter tells what they held",
-    DELAY_FLAG: "records came later than the meter's limit allows, or by a clock that is off by "
-    "more than 2 %: the whole delay is in doubt",
-    PERIOD_FLAG: "the meter's records follow each other by another period than the one it was set "
-    "to: their windows may not be what is assumed",
-    DUPLICATE_FLAG: "a record came twice; the second one counts for nothing",
-    STUCK_FLAG: "the readings did not change for longer than this meter's do at that power",
-    "no-samples": "the meter has no sample in the phase: no figure",
-    "no-clock": "no clock reading for that boot of the target: the meter cannot be placed",
-    "wrap-corrected": "the counter went round once and was corrected",
-    "possible-double-wrap": "the counter may have gone round more often than can be seen",
-    "read-failed": "the counter could not be read: no figure",
-    "unknown-range": "the counter's range is unknown: a wrap could not be corrected",
-    "beyond-power-bound": "more energy than the zone can draw in that time; a fall gives no figure",
-    "counter-reopened": "the counter was gone for a while; what it missed is unknown",
-    "mirror": "the counter shows another die's a second time: it is in no sum",
-    WRAPPED: "the counter went round, which pyRAPL does not follow: no figure by pyRAPL",
-    DIFFERS: "pyRAPL's figure lies outside what our reader saw around it: its unit or its zone is "
-    "not the one it should be",
-    UNCHECKED: "our reader has no figure to hold pyRAPL's against: a counter that went round would "
-    "not show",
-    "over-range": "the meter was beyond its range: the stated accuracy does not hold",
-    "auto-range": "the meter chose its range: the stated accuracy is that of its widest one",
-    "range-changed": "the meter's range changed in the phase: so did its accuracy",
-    "doubtful": "in some record the meter's power is not its voltage times its current",
-    "late": "the meter was asked late: its window may have ended earlier than is assumed",
-    "off": "the meter's output was switched off",
-    "tripped": "a protection of the meter's output had tripped",
-    "incomplete": "a phase has no figure, so the run has no sum",
-}
 
 
 def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Blocks:
@@ -150,7 +116,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Block
     page += _uncertainty(found)
     page += _coverage(found)
     page += _uncovered(found)
-    flags = [[flag, FLAGS.get(flag, ""), str(n)] for flag, n in trust.flagged(found.energy)]
+    flags = [[flag, meaning(flag), str(n)] for flag, n in trust.flagged(found.energy)]
     page += view.table("Flags on phases", ["Flag", "Meaning", "Rows"], flags, words=2)
     failed = [[name, message, str(n)] for name, message, n in trust.warnings(suite)]
     what = "Checks that were not passed in finished runs"

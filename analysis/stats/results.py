@@ -13,9 +13,16 @@ from typing import Any
 
 import polars as pl
 
-from analysis.energy.energy import COUNTERS, ENERGY_SCHEMA, energy_table, of_references
+from analysis.energy.energy import (
+    ALL,
+    BETWEEN,
+    COUNTERS,
+    ENERGY_SCHEMA,
+    energy_table,
+    of_references,
+)
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
-from analysis.energy.windows import DELAY_FLAG, PERIOD_FLAG
+from analysis.flags import flag_note, reserves
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
@@ -29,6 +36,7 @@ from analysis.suite.records import TAIL, Suite, SuiteError, joint
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
 from contract import files
+from contract.measured_command import Note
 
 COVERED = 0.98  # of each measured phase, by every meter; below it the rest is filled in
 
@@ -47,12 +55,20 @@ def uncovered(energy: pl.DataFrame) -> list[str]:
     return sorted(uncovered_phases(energy)["run_id"].unique())
 
 
-MISTIMED = {
-    DELAY_FLAG: "its records came later than their limit allows, or by a clock that is off by more "
-    "than 2 %; the intervals of its joules are wider for it",
-    PERIOD_FLAG: "its records follow each other by another period than the one it was set to; what "
-    "its windows hold is not certain: check its settings",
-}
+def flag_notes(energy: pl.DataFrame) -> list[Note]:
+    """A note on each flag of measured phases, by source."""
+    rows = energy.filter(~pl.col("phase").is_in([ALL, BETWEEN]))
+    words = rows.with_columns(flag=pl.col("flags").str.split(" ")).explode("flag")
+    found = []
+    for (source, flag), bearing in words.filter(pl.col("flag") != "").group_by(
+        "source", "flag", maintain_order=True
+    ):
+        whole = rows.filter(source=source)
+        where = bearing["component"].unique(maintain_order=True).to_list()
+        places = ("run_id", "phase")
+        number, total = (frame.select(places).unique().height for frame in (bearing, whole))
+        found.append(flag_note(flag, number, total, f"phases by {source}", where, source=source))
+    return found
 
 
 def reservations(
@@ -79,10 +95,7 @@ def reservations(
             f"{COVERED:.0%} of a phase): what is missing is filled in where there is anything to "
             f"fill it with, and flagged: {', '.join(missed[:3])}{' …' * (len(missed) > 3)}."
         )
-    for flag, what in MISTIMED.items():
-        rows = energy.filter(pl.col("flags").str.split(" ").list.contains(flag))
-        for source in sorted(rows["source"].unique()):
-            yield f"{source}: {what}."
+    yield from (note.sentence for note in flag_notes(energy) if reserves(note.code))
     if drift_check is not None and drift_check.verdict == MOVED:
         yield (
             f"The drift check moved by {abs(drift_check.worst.change) * 100:.1f} % from first to "
@@ -142,6 +155,11 @@ class Results:
     def disks(self) -> list[Condition]:
         """What the disk under each configuration told of itself."""
         return conditions(self.suite)
+
+    @cached_property
+    def flags(self) -> list[Note]:
+        """What the flags on the joules that are compared mean, and on how many phases they are."""
+        return flag_notes(self.energy)
 
     @property
     def reservations(self) -> list[str]:

@@ -96,8 +96,16 @@ def measured(
     input_file: Annotated[
         Path | None, typer.Option("--input", help="File for the standard input. Default: none.")
     ] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            metavar="null|pipe|FILE|inherit",
+            help="Where the commands write: to a pipe that is drained, /dev/null (where grep and "
+            "tar do less), a file, or standard error.",
+        ),
+    ] = "pipe",
     show_output: Annotated[
-        bool, typer.Option("--show-output", help="Let the commands write, to standard error.")
+        bool, typer.Option("--show-output", help="The same as --output inherit.")
     ] = False,
     ignore_failure: Annotated[
         bool, typer.Option("--ignore-failure", help="Go on where a command fails.")
@@ -152,7 +160,7 @@ def measured(
         seed=seed,
         margin=margin,
         ignore_failure=ignore_failure,
-        show_output=show_output,
+        output="inherit" if show_output else output,
         input=input_file,
         component=component,
         meters=_meters(meter or (), inventory, target),

@@ -85,6 +85,7 @@ def report(
         built.found.origin if built.found else None,
         tuple(_contrasts(built.found)) if built.found else None,
         str(table) if table else None,
+        tuple(built.found.flags) if built.found else None,
     )
 
 

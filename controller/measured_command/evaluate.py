@@ -1,18 +1,16 @@
-"""From runs to means, intervals and verdicts, by the statistics of the suites."""
+"""From runs to means, intervals and verdicts, by the statistics of the suites.
+
+These take numpy and SciPy, and are imported where there are two runs at least.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from analysis.report import words
-from analysis.stats import typical
-from analysis.stats.comparison import Comparison, LogRatio, compare, judged, of_mean
-from analysis.stats.planning import blocks_for, two_stages
-from analysis.stats.stats import Estimate, estimate
 from contract.measured_command import (
     CommandComparison,
     CommandResult,
@@ -24,6 +22,9 @@ from controller.measured_command.options import Command
 from controller.measured_command.sources import Used
 from controller.measured_command.trials import RawTrial
 
+if TYPE_CHECKING:
+    from analysis.stats.comparison import Comparison
+
 Spans = Mapping[tuple[int, int], Mapping[str, Used]]
 
 
@@ -34,18 +35,26 @@ class Design:
     margin: float
     pilot: int | None = None
 
-    def estimate(self, values: Sequence[tuple[int, float]]) -> Estimate | None:
+    def estimate(self, values: Sequence[tuple[int, float]]) -> Interval | None:
         """Mean of values by block, with the interval that the design allows."""
         every = [value for _, value in values]
-        if not every:
-            return None
+        if len(every) < 2:
+            return Interval(1, every[0], None, None) if every else None
+        from analysis.stats.planning import two_stages
+        from analysis.stats.stats import estimate
+
         if self.pilot is None:
-            return estimate(every)
+            return Interval(**asdict(estimate(every)))
         first = [value for block, value in values if block < self.pilot]
-        return two_stages(first, every[len(first) :]) if first else None
+        return Interval(**asdict(two_stages(first, every[len(first) :]))) if first else None
 
     def compare(self, base: Mapping[int, float], other: Mapping[int, float]) -> Comparison | None:
         """The ratio other / base within blocks that have both."""
+        import numpy as np
+
+        from analysis.stats import typical
+        from analysis.stats.comparison import LogRatio, compare, of_mean
+
         blocks = sorted(set(base) & set(other))
         sides = [base[b] for b in blocks], [other[b] for b in blocks]
         found = compare(*sides, self.margin)
@@ -82,6 +91,9 @@ def trial(raw: RawTrial, metered: Spans) -> Trial:
             for name, rest in rests.items()
         },
         flags={name: energy.flags for name, energy in used.items() if energy.flags},
+        rest_flags={name: rest.flags for name, rest in rests.items() if rest.flags},
+        coverage={name: e.coverage for name, e in used.items() if e.coverage < 1},
+        output_bytes=raw.output.bytes,
     )
 
 
@@ -89,7 +101,7 @@ def result(command: Command, trials: Sequence[Trial], design: Design) -> Command
     """All runs of one command."""
 
     def seconds(value: Callable[[Trial], float]) -> Interval:
-        return _interval(design.estimate([(t.block, value(t)) for t in trials]))  # type: ignore[return-value]
+        return design.estimate([(t.block, value(t)) for t in trials])  # type: ignore[return-value]
 
     return CommandResult(
         command=command.name,
@@ -118,8 +130,7 @@ def _component(name: str, trials: Sequence[Trial], design: Design) -> ComponentE
         power.append((one.block, energy_j / window_s))
         if rest_w is not None:
             above.append((one.block, energy_j - rest_w * window_s))
-    found = (_interval(design.estimate(values)) for values in (energy, power, rest, above))
-    return ComponentEnergy(*found)
+    return ComponentEnergy(*map(design.estimate, (energy, power, rest, above)))
 
 
 def comparisons(
@@ -127,6 +138,10 @@ def comparisons(
 ) -> list[tuple[CommandComparison, Comparison]]:
     """Each other command against the first; one family."""
     base, *others = results
+    if not others:
+        return []
+    from analysis.stats.comparison import judged
+
     pairs = [
         (other, design.compare(*(_by_block(r, component) for r in (base, other))))
         for other in others
@@ -167,6 +182,10 @@ def blocks_needed(
     None where that cannot be told: fewer than two blocks have a figure. A mean's deviation counts
     as a share of it (Stein 1945, see analysis.stats.planning).
     """
+    import numpy as np
+
+    from analysis.stats.planning import blocks_for
+
     needed = []
     for one in results:
         values = list(_by_block(one, component).values())
@@ -178,7 +197,3 @@ def blocks_needed(
         if found.sd_log is not None:
             needed.append(blocks_for(found.sd_log, found.n, precision))
     return max(needed)
-
-
-def _interval(found: Estimate | None) -> Interval | None:
-    return None if found is None else Interval(**asdict(found))

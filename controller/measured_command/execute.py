@@ -1,4 +1,4 @@
-"""One execution of a command, with its times."""
+"""One execution of a command, with its times and where its output goes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import ControllerError
 from contract.names import printable
-from controller.measured_command.options import Command
+from controller.measured_command.options import INHERIT, NULL, PIPE, Command
 from instrumentation.clock import monotonic_ns
 
 SHOWN_BYTES = 400
 END_LIMIT_S = 5.0
+DRAINED_BYTES = 1 << 16  # what a pipe holds
+# By a shell and by programs that start others (env, timeout, nice): found but not executable, and
+# not found (POSIX.1-2024, XCU 2.8.2).
+NOT_RUN = {126: "it cannot be executed", 127: "it was not found"}
 
 
 @dataclass(frozen=True)
@@ -30,17 +37,69 @@ class Execution:
     exit_code: int
 
 
-def execute(command: Command, *, show: bool = False, given: Path | None = None) -> Execution:
-    """Run it to its end. Its output goes nowhere, or to standard error if it is to be shown:
-    standard output is for the result.
+class Output:
+    """Where a command writes: an open descriptor, whether it is /dev/null, by whatever name, and of
+    a pipe the bytes that came through it.
+
+    A pipe is drained by a thread that discards what it reads: programs that notice that their
+    output is /dev/null (GNU grep, tar, cmp) then do all of their work. Whatever the command leaves
+    running may go on writing: the thread ends with the last of them.
+    """
+
+    def __init__(self, descriptor: int, drained: int | None = None) -> None:
+        self.descriptor = descriptor
+        self.is_null = os.path.samestat(os.fstat(descriptor), Path(os.devnull).stat())
+        self.bytes = None if drained is None else 0
+        if drained is not None:
+            threading.Thread(target=self._drain, args=(drained,), name="drain", daemon=True).start()
+
+    def _drain(self, drained: int) -> None:
+        buffer, count = bytearray(DRAINED_BYTES), 0
+        with open(drained, "rb", buffering=0) as pipe:
+            while number := pipe.readinto(buffer):
+                count += number
+                self.bytes = count
+
+
+@contextmanager
+def opened(where: str) -> Iterator[Output]:
+    """Open what a command writes to, both its standard output and error, for one run.
+
+    Raises ControllerError where a file cannot be written.
+    """
+    if where == INHERIT:
+        yield Output(sys.stderr.fileno())
+        return
+    if where == PIPE:
+        drained, descriptor = os.pipe()
+        output = Output(descriptor, drained)
+    else:
+        path = os.devnull if where == NULL else where
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise ControllerError(
+                f"The output {printable(path)} cannot be written: {error.strerror}."
+            ) from None
+        output = Output(descriptor)
+    try:
+        yield output
+    finally:
+        os.close(descriptor)
+
+
+def execute(command: Command, output: Output, given: Path | None = None) -> Execution:
+    """Run it to its end.
 
     Raises ControllerError where it cannot be started; on Ctrl-C it is ended before that goes on.
     """
-    output = sys.stderr.fileno() if show else subprocess.DEVNULL
+    descriptor = output.descriptor
     with (given or Path(os.devnull)).open("rb") as stdin:
         t_start_ns = monotonic_ns()
         try:
-            process = subprocess.Popen(command.argv, stdin=stdin, stdout=output, stderr=output)
+            process = subprocess.Popen(
+                command.argv, stdin=stdin, stdout=descriptor, stderr=descriptor
+            )
         except OSError as error:
             raise ControllerError(
                 f"The command {printable(command.name)} cannot be started: "
@@ -68,13 +127,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def auxiliary(command: Command, what: str) -> None:
     """Run what prepares or cleans up. Raises ControllerError with its last words if it fails."""
     try:
-        done = subprocess.run(
-            command.argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
+        with opened(PIPE) as output:
+            done = subprocess.run(
+                command.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output.descriptor,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
     except OSError as error:
         raise ControllerError(
             f"{what} {printable(command.name)} cannot be started: {error.strerror}."

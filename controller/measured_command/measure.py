@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
-from analysis.stats.planning import PILOT
 from analysis.suite.records import joint
 from contract.errors import ControllerError
 from contract.files import write
 from contract.interrupts import term_interrupts, uninterrupted
 from contract.journal import boot_id
-from contract.measured_command import CommandDocument, CommandResult
+from contract.measured_command import CommandDocument, CommandResult, Note
 from contract.names import printable
-from controller.measured_command import evaluate, show
+from controller.measured_command import evaluate, notes, show
 from controller.measured_command.evaluate import Design
 from controller.measured_command.meters import Meters
 from controller.measured_command.options import Command, MeasureOptions
@@ -74,7 +73,7 @@ class _Measurement:
         self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")
         self._trials = Trials(commands, options, sources, self._seed, show.progress)
         self._design = Design(options.margin)
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
 
     def run(self) -> int:
         error: ControllerError | KeyboardInterrupt | None = None
@@ -98,6 +97,8 @@ class _Measurement:
         if options.precision is None:
             self._trials.extend(options.runs)
             return
+        from analysis.stats.planning import PILOT
+
         self._trials.extend(min(PILOT, options.most_runs))
         needed = evaluate.blocks_needed(
             self._results(), self._component, self._design, options.precision
@@ -110,9 +111,11 @@ class _Measurement:
             )
         self._design = replace(self._design, pilot=self._trials.blocks)
         if needed > options.most_runs:
-            self._notes.append(
+            sentence = (
                 f"{wanted} would take {needed} runs; --max-runs ended it at {options.most_runs}."
             )
+            facts = {"needed": needed, "most_runs": options.most_runs}
+            self._notes.append(Note("max-runs", facts, sentence))
         self._trials.extend(min(needed, options.most_runs))
 
     def _results(self) -> list[CommandResult]:
@@ -145,6 +148,7 @@ class _Measurement:
             blocks=self._trials.blocks,
             warmup=self._options.warmup,
             rest_s=self._options.rest_s,
+            output=self._options.output,
             precision=self._options.precision,
             pilot_blocks=self._design.pilot,
             commands=tuple(results),
@@ -152,30 +156,35 @@ class _Measurement:
             notes=(*self._notes, *self._remarks(results)),
         )
 
-    def _remarks(self, results: Sequence[CommandResult]) -> Iterator[str]:
+    def _remarks(self, results: list[CommandResult]) -> Iterator[Note]:
         """What the reader of the figures has to know."""
         source = self._components[self._component].source
         if source == "RAPL":
-            yield not_counted([n for n, c in self._components.items() if c.source == "RAPL"])
+            zones = [n for n, c in self._components.items() if c.source == "RAPL"]
+            yield Note("not-counted", {"component": self._component}, not_counted(zones))
         shortest = min(one.seconds.mean for one in results)
         if said := too_short(source, shortest):
-            yield said
+            yield Note("short-runs", {"source": source, "seconds": shortest}, said)
         if source == "battery":
-            yield from self._sources.limits()
+            for said in self._sources.limits():
+                yield Note("source-limits", {"source": source}, said)
         for one in results:
             if failed := sum(bool(trial.exit_code) for trial in one.trials):
-                yield f"{one.command} failed in {failed} of {len(one.trials)} runs."
-            lost = [t for t in one.trials if t.energy_j[self._component] is None]
-            if lost:
-                why = ", ".join(dict.fromkeys(f for t in lost for f in t.flags[self._component]))
-                runs = f"{len(lost)} of {len(one.trials)} runs"
-                yield f"{one.command}: {runs} have no joules ({why})."
+                facts = {"command": one.command, "runs": failed, "of": len(one.trials)}
+                said = f"{one.command} failed in {failed} of {len(one.trials)} runs."
+                yield Note("failed-runs", facts, said)
+            yield from notes.lost_note(one, self._component)
+            yield from notes.flag_notes(one, self._components)
+            yield from notes.repetition_notes(one, self._component)
+        null = any(raw.output.is_null for raw in self._trials.done)
+        yield from notes.output_notes(results, null)
         for name, said in self._sources.refused.items():
             rapl = name in RAPL_READERS and any(r in self._sources.opened for r in RAPL_READERS)
             if registry.there(name) and not rapl and name != "powercap":
-                yield f"Not read: {said}"
+                yield Note("not-read", {"source": name}, f"Not read: {said}")
         if self._meters.components:
-            yield "The meter was recorded on this machine, and its recorder is part of the joules."
+            said = "The meter was recorded on this machine, and its recorder is part of the joules."
+            yield Note("recorded-here", {}, said)
 
     def _tell(self, found: CommandDocument) -> None:
         options = self._options

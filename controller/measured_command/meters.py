@@ -1,4 +1,7 @@
-"""External meters recorded beside the command, and their joules over its runs."""
+"""External meters recorded beside the command, and their joules over its runs.
+
+What reads their records takes numpy and Polars, and is imported where there is a meter alone.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from analysis.energy.curve import Edge
-from analysis.energy.metered import Metered
-from analysis.suite import recordings
-from analysis.suite.records import Meter
 from contract.errors import ControllerError
 from contract.measured_command import Component
 from controller.measured_command.sources import Used
-from controller.recorders import Recorders
 from instrumentation.clock import monotonic_ns
-from instrumentation.recorder_port import MeterConfig
+
+if TYPE_CHECKING:
+    from analysis.suite.records import Meter
 
 Span = tuple[int, int]  # start and end in ns of the monotonic clock, which recorder and we share
 SETTLE_PERIODS = 3
@@ -45,6 +45,8 @@ class Meters:
                     raise ControllerError(
                         f"{self._folder} holds recordings already: name a new folder."
                     )
+                from controller.recorders import Recorders
+
                 stack.enter_context(Recorders(self._entries, self._folder))
             self._stack = stack.pop_all()
         return self
@@ -70,8 +72,11 @@ class Meters:
         """
         if not self._entries or not spans:
             return {}
-        problems: list[str] = []
-        meters = self._read(spans, problems)
+        from analysis.energy.curve import Edge
+        from analysis.energy.metered import Metered
+        from analysis.energy.windows import Remarks
+
+        meters = self._read(spans)
         resting = {end: start for start, end in rests}
         edges = set()
         for start, end in spans:
@@ -84,22 +89,30 @@ class Meters:
             metered = Metered.of(
                 meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, edges
             )
-            for channel in meter.channels:
+            remarks = Remarks.of(meter.samples)
+            for own, channel in zip(meter.own_names, meter.channels, strict=True):
                 name = f"{meter.name}/{channel}"
                 name = name if name in self.components else channel
                 for span, used in found.items():
                     energy = metered.energy(channel, [span])
+                    said = remarks.during(*span, own, meter.own_names)
+                    flags = tuple(dict.fromkeys((*energy.flags, *said)))
                     seconds = (span[1] - span[0]) * 1e-9
-                    used[name] = Used(energy.energy_j, seconds, energy.flags)
+                    used[name] = Used(energy.energy_j, seconds, flags, energy.coverage)
         return found
 
     @property
     def _settle_s(self) -> float:
         """How long after an instant every meter has told of it."""
+        from instrumentation.recorder_port import MeterConfig
+
         drivers = [MeterConfig.from_json(json.dumps(entry)).driver() for entry in self._entries]
         return max(d.arrival_delay_limit_s + SETTLE_PERIODS * d.period_s for d in drivers)
 
-    def _read(self, spans: Sequence[Span], problems: list[str]) -> list[Meter]:
+    def _read(self, spans: Sequence[Span]) -> list[Meter]:
+        from analysis.suite import recordings
+
+        problems: list[str] = []
         last_ns = max(end for _, end in spans)
         time.sleep(max(0.0, self._settle_s - (monotonic_ns() - last_ns) * 1e-9))
         parts = recordings.read(self._folder, True, (), problems)

@@ -12,6 +12,8 @@ from typing import Any
 from contract.errors import ControllerError
 
 SHELL = "/bin/sh"
+# Where the commands' output goes; anything else is the path of a file.
+PIPE, NULL, INHERIT = "pipe", "null", "inherit"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ def of_words(words: Sequence[str], shell: str | None = None) -> Command:
 class MeasureOptions:
     """How to measure. `precision` is the half width of the 95 % interval as a share of the mean, to
     be reached by as many runs as that takes, up to `most_runs`; else there are `runs` of them.
+    `output` is PIPE (drained), NULL, INHERIT (to standard error) or a file, written anew each run.
     `prepare` has one command for all or one for each; `meters` are entries of a resolved target.
     """
 
@@ -63,7 +66,7 @@ class MeasureOptions:
     seed: int | None = None
     margin: float = 0.02  # as of a suite: a change that is too small to matter
     ignore_failure: bool = False
-    show_output: bool = False
+    output: str = PIPE
     input: Path | None = None
     component: str | None = None
     meters: Sequence[Mapping[str, Any]] = ()
@@ -96,6 +99,7 @@ class MeasureOptions:
                 yield f"{name} is given once for all commands, or once for each of them."
         if self.input is not None and not os.access(self.input, os.R_OK):
             yield f"The input {self.input} cannot be read."
-        for path in (self.export_json, self.export_markdown):
+        output = None if self.output in (PIPE, NULL, INHERIT) else Path(self.output)
+        for path in (output, self.export_json, self.export_markdown):
             if path is not None and not path.absolute().parent.is_dir():
                 yield f"There is no folder {path.absolute().parent} for {path.name}."

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 
 from analysis.report.words import NOTHING, change_of, number, plus_minus
-from analysis.stats.stats import Estimate
 from analysis.suite.records import MEASURED
 from contract.measured_command import (
     CommandComparison,
@@ -16,6 +15,7 @@ from contract.measured_command import (
     Interval,
 )
 
+MEANING = "± is half of the 95 % interval of the mean of {runs} runs."
 MODELLED_WORDS = (
     "These joules are MODELLED by the virtual lab or a simulator: no evidence about a real machine."
 )
@@ -34,9 +34,11 @@ def text(found: CommandDocument) -> str:
         lines += [f"Joules ({_label(found)}) within {found.blocks} blocks:"]
         lines += [f"  {_comparison(one)}" for one in found.comparisons]
         lines += [""]
+    if found.blocks > 1:
+        lines.append(MEANING.format(runs=found.blocks))
     if any(one.origin != MEASURED for one in found.components.values()):
         lines.append(MODELLED_WORDS)
-    lines += found.notes
+    lines += [note.sentence for note in found.notes]
     lines.append(f"Seed of the order: {found.seed}.")
     if not found.ok:
         lines.append(f"Not complete: {found.message}")
@@ -52,7 +54,7 @@ def _label(found: CommandDocument, component: str | None = None) -> str:
 def _command(found: CommandDocument, one: CommandResult) -> Iterator[str]:
     main = one.components[found.component]
     yield one.command
-    yield f"  energy      {_figure(main.energy_j, 'J')}   {_label(found)}"
+    yield f"  energy      {_figure(main.energy_j, 'J')}   {_label(found)}{_flagged(one, found)}"
     if found.rest_s:
         rest = _figure(main.rest_power_w, "W")
         yield f"  above rest  {_figure(main.above_rest_j, 'J')}   rest {rest}"
@@ -84,10 +86,14 @@ def _comparison(one: CommandComparison) -> str:
     return f"{one.other} against {one.base}: {change}, {one.verdict_words}"
 
 
+def _flagged(one: CommandResult, found: CommandDocument) -> str:
+    """The flags of the component that is compared, to stand beside its joules."""
+    flags = dict.fromkeys(f for t in one.trials for f in t.flags.get(found.component, ()))
+    return f"   flagged: {', '.join(flags)}" if flags else ""
+
+
 def _figure(found: Interval | None, unit: str) -> str:
-    if found is None:
-        return NOTHING
-    return plus_minus(Estimate(found.n, found.mean, found.low, found.high), unit)
+    return NOTHING if found is None else plus_minus(found, unit)
 
 
 def markdown(found: CommandDocument) -> str:
@@ -103,7 +109,7 @@ def markdown(found: CommandDocument) -> str:
         rows.append(
             [
                 _code(one.command),
-                _figure(energy.energy_j, "J"),
+                _figure(energy.energy_j, "J") + " (flagged)" * bool(_flagged(one, found)),
                 _figure(energy.above_rest_j, "J"),
                 _figure(energy.power_w, "W"),
                 _figure(one.seconds, "s"),
@@ -113,7 +119,7 @@ def markdown(found: CommandDocument) -> str:
         )
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     seen = found.components[found.component]
-    notes = "\n".join(f"- {note}" for note in found.notes)
+    notes = "\n".join(f"- {note.sentence}" for note in found.notes)
     return (
         f"{table}\n\n{seen.label}; {seen.origin}; mean ± half of the 95 % interval, "
         f"{found.blocks} runs of each in random blocks, seed {found.seed}.\n\n{notes}\n"

@@ -157,6 +157,7 @@ class Used:
     energy_j: float | None
     seconds: float
     flags: tuple[str, ...] = ()
+    coverage: float = 1.0  # the share of them that was measured
 
 
 def added(parts: Sequence[Used]) -> Used:

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from contract.errors import ControllerError
 from contract.names import printable
-from controller.measured_command.execute import Execution, auxiliary, ended, execute
+from controller.measured_command.execute import (
+    NOT_RUN,
+    Execution,
+    Output,
+    auxiliary,
+    ended,
+    execute,
+    opened,
+)
 from controller.measured_command.options import Command, MeasureOptions
 from controller.measured_command.sources import Guard, LocalSources, Used
 from instrumentation.clock import monotonic_ns
@@ -23,6 +31,7 @@ class RawTrial:
     block: int
     place: int
     execution: Execution
+    output: Output
     rest: tuple[int, int] | None
     used: Mapping[str, Used]
     rest_used: Mapping[str, Used]
@@ -60,7 +69,8 @@ class Trials:
             for index in self._order():
                 self._say(f"warm-up {number + 1}/{self._options.warmup}")
                 self._prepare(index)
-                self._execute(index)
+                with opened(self._options.output) as output:
+                    self._execute(index, output)
 
     def extend(self, blocks: int) -> None:
         """Measure until there are so many blocks. Raises ControllerError where a command fails."""
@@ -68,7 +78,8 @@ class Trials:
             block: list[RawTrial] = []
             for place, index in enumerate(self._order()):
                 self._say(f"block {self.blocks + 1}/{blocks}, run {place + 1}")
-                block.append(self._trial(index, place))
+                with opened(self._options.output) as output:
+                    block.append(self._trial(index, place, output))
             self.done += block
 
     def clean_up(self) -> None:
@@ -79,7 +90,7 @@ class Trials:
     def _order(self) -> list[int]:
         return self._random.sample(range(len(self._commands)), len(self._commands))
 
-    def _trial(self, index: int, place: int) -> RawTrial:
+    def _trial(self, index: int, place: int, output: Output) -> RawTrial:
         self._prepare(index)
         before = self._sources.read()
         rest = None
@@ -94,23 +105,29 @@ class Trials:
         else:
             start = before
         with Guard(self._sources) as guard:
-            execution = self._execute(index)
+            execution = self._execute(index, output)
         end = self._sources.read()
         used = self._sources.between([start, *guard.readings, end])
         if rest:  # one edge: nothing but our own reads lies between
             rest = (rest[0], execution.t_start_ns)
-        return RawTrial(index, self.blocks, place, execution, rest, used, rest_used)
+        return RawTrial(index, self.blocks, place, execution, output, rest, used, rest_used)
 
     def _prepare(self, index: int) -> None:
         if given := self._options.prepare:
             auxiliary(given[index if len(given) > 1 else 0], "The prepare command")
 
-    def _execute(self, index: int) -> Execution:
+    def _execute(self, index: int, output: Output) -> Execution:
         command = self._commands[index]
-        found = execute(command, show=self._options.show_output, given=self._options.input)
+        found = execute(command, output, self._options.input)
+        if why := NOT_RUN.get(found.exit_code):
+            raise ControllerError(
+                f"The command {printable(command.name)} did not run: {why} (exit code "
+                f"{found.exit_code}). Check its name and path; --output inherit shows what it "
+                "writes."
+            )
         if found.exit_code and not self._options.ignore_failure:
             raise ControllerError(
                 f"The command {printable(command.name)} {ended(found.exit_code)}: see its output "
-                "with --show-output, or let it fail with --ignore-failure."
+                "with --output inherit, or let it fail with --ignore-failure."
             )
         return found

@@ -222,7 +222,8 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
     assert run([failing], replace(options, ignore_failure=True), opener) == 0
     found = schema.read(CommandDocument, json.loads(path.read_text()))
     assert [t.exit_code for t in found.commands[0].trials] == [0, 0, 1, 1, 1]
-    assert "third time failed in 3 of 5 runs." in found.notes
+    (failed,) = [note for note in found.notes if note.code == "failed-runs"]
+    assert failed.facts == {"command": "third time", "runs": 3, "of": 5}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,8 @@ def test_precision_takes_as_many_runs_as_a_pilot_asks_for(
     log.write_text("")
     found, _ = measured([command], replace(options, most_runs=12), opener, tmp_path)
     assert found.blocks == 12
-    assert any(f"would take {needed} runs; --max-runs" in note for note in found.notes)
+    (ended,) = [note for note in found.notes if note.code == "max-runs"]
+    assert ended.facts == {"needed": needed, "most_runs": 12}
 
 
 def test_without_any_source_one_sentence_says_what_was_looked_for() -> None:
@@ -375,7 +377,8 @@ def test_sources_side_by_side(tree: Path, tmp_path: Path) -> None:
     power = found.commands[0].components["power_meter/power1"].power_w
     assert power is not None and power.mean == pytest.approx(120, rel=0.1)
     assert {"cpu+memory", "package-0", "core", "dram"} < set(found.components)
-    assert any("is short for hwmon: power is polled every 200 ms" in n for n in found.notes)
+    (short,) = [note for note in found.notes if note.code == "short-runs"]
+    assert short.facts["source"] == "hwmon"
     assert found.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
 
 

@@ -1,0 +1,102 @@
+"""What flags on joules mean: the one place that makes sentences of them, for suites and commands.
+
+Free of numpy and Polars, so that a command's result needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contract.measured_command import Note
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What a flag means. `reserves`: a suite's conclusions are given with a reservation for it."""
+
+    meaning: str
+    reserves: bool = False
+
+
+FLAGS = {
+    # Of a meter's records over time. A suite has a reservation of its own for what they leave out.
+    "gap-filled": Flag("samples are missing; filled in with the mean power beside the gap"),
+    "gap-by-counter": Flag(
+        "samples are missing; the meter's own energy counter gives what they held"
+    ),
+    "delay-beyond-limit": Flag(
+        "records came later than the meter's limit allows, or by a clock that is off by more than "
+        "2 %; the whole delay is in doubt, and the intervals are wider for it",
+        True,
+    ),
+    "period-not-nominal": Flag(
+        "records follow each other by another period than the one that the meter was set to; what "
+        "its windows hold is not certain: check its settings",
+        True,
+    ),
+    "duplicate-record": Flag("a record came twice; the second one counts for nothing"),
+    "stuck": Flag(
+        "the readings did not change for longer than this meter's do at that power", True
+    ),
+    "no-samples": Flag("the meter has no sample there: no figure"),
+    "no-clock": Flag("no clock reading for that boot of the target: the meter cannot be placed"),
+    # Of counters.
+    "wrap-corrected": Flag("the counter went round once and was corrected"),
+    "possible-double-wrap": Flag("the counter may have gone round more often than can be seen"),
+    "read-failed": Flag("the counter could not be read: no figure", True),
+    "unknown-range": Flag("the counter's range is unknown: a wrap could not be corrected"),
+    "beyond-power-bound": Flag(
+        "more energy than the zone can draw in that time; a fall gives no figure", True
+    ),
+    "counter-reopened": Flag("the counter was gone for a while; what it missed is unknown", True),
+    "mirror": Flag("the counter shows another die's a second time: it is in no sum"),
+    "pyrapl-wrapped": Flag(
+        "the counter went round, which pyRAPL does not follow: no figure by pyRAPL"
+    ),
+    "pyrapl-differs": Flag(
+        "pyRAPL's figure lies outside what our reader saw around it: its unit or its zone is not "
+        "the one it should be"
+    ),
+    "pyrapl-unchecked": Flag(
+        "our reader has no figure to hold pyRAPL's against: a counter that went round would not "
+        "show"
+    ),
+    # What a meter reports of its own readings.
+    "over-range": Flag("the meter was beyond its range; the stated accuracy does not hold", True),
+    "auto-range": Flag("the meter chose its range; the stated accuracy is that of its widest one"),
+    "range-changed": Flag("the meter's range changed, and so did its accuracy", True),
+    "doubtful": Flag("in some record the meter's power is not its voltage times its current", True),
+    "late": Flag("the meter was asked late; its window may have ended earlier than is assumed"),
+    "off": Flag("the meter's output was switched off", True),
+    "tripped": Flag("a protection of the meter's output had tripped", True),
+    "incomplete": Flag("a phase has no figure, so the run has no sum"),
+}
+"""By code. A meter's driver may set others (its `flag_words`)."""
+
+
+def meaning(code: str) -> str:
+    """Return what a flag means; of one that only its driver knows, that."""
+    return FLAGS[code].meaning if code in FLAGS else "the meter's driver sets it"
+
+
+def reserves(code: str) -> bool:
+    """Whether conclusions are given with a reservation for it; an unknown flag counts as such."""
+    return code not in FLAGS or FLAGS[code].reserves
+
+
+def flag_note(
+    code: str, flagged: int, total: int, what: str, components: Sequence[str], **facts: Any
+) -> Note:
+    """Build the note on one flag: on so many of all `what` ("runs of X"), in which components.
+
+    `coverage` among the facts is the share that was measured of the one with most missing.
+    """
+    where = ", ".join(components)
+    sentence = f"{flagged} of {total} {what} flagged {code} in {where}: {meaning(code)}."
+    covered = facts.get("coverage", 1.0)
+    if covered < 1:
+        sentence += f" At worst, {covered:.0%} were measured."
+    facts = {"flagged": flagged, "of": total, "components": tuple(components), **facts}
+    return Note(code, facts, sentence)

@@ -1,0 +1,147 @@
+"""Whether runs of one command are repetitions: independent draws of one quantity.
+
+Student's interval of their mean holds for those alone. Four tests of their joules in the order of
+time, each at a quarter of `FALSE_ALARM`: independent runs get any sign at all with that chance at
+most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from scipy import special
+
+from analysis.stats.stats import Floats
+
+FALSE_ALARM = 0.05
+LEVEL = FALSE_ALARM / 4
+LEAST = 4  # fewer runs leave these tests no freedom
+LEAST_SERIAL = 7  # fewer have too few orders for a p-value below the level
+LEAST_OUTLIERS = 6
+ORDERS, SEED = 3_999, 20_261_126
+MOST_STEP = 0.05  # of the median; a source whose steps are coarser is no source for so short a run
+SPREADS = 4
+SAME = 1e-12
+SHARE_OF_OUTLIERS = 5  # one of five runs at most: more of them are a second mode
+
+Code = Literal["first-run", "trend", "serial-correlation", "outliers"]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A sign that runs are no repetitions: which, its p-value, and how large the effect is.
+
+    `share` is how far the first run or the outlier farthest off is from the others, or how much the
+    trend adds from first to last, each as a share; of serial correlation, the correlation of a run
+    with the one before it. `runs` are the places of those that stand out, from 0.
+    """
+
+    code: Code
+    p_value: float
+    share: float
+    runs: tuple[int, ...] = ()
+
+
+def signs(values: Sequence[float]) -> tuple[Sign, ...]:
+    """Return the signs in joules by run, in order of time; none where too few or not above 0.
+
+    A sign must show in the joules and in their logarithms: a scatter that is normal in either
+    raises no more false alarms than `FALSE_ALARM`.
+    """
+    joules = np.asarray(values, float)
+    if len(joules) < LEAST or joules.min() <= 0 or np.ptp(joules) < SAME * joules.max():
+        return ()
+    in_all = set(get_args(Code))
+    for spread in _spread_steps(joules):
+        for scaled in (spread / spread.mean(), np.log(spread)):
+            found = {sign.code: sign for sign in _signs(scaled) if sign.p_value < LEVEL}
+            in_all &= found.keys()
+    return tuple(sign for code, sign in found.items() if code in in_all)
+
+
+def _spread_steps(joules: Floats) -> list[Floats]:
+    """Spread values that a source gives in steps over these, where some are equal: several times,
+    for what one draw makes of equal values is chance."""
+    distinct = np.unique(joules)
+    if len(distinct) == len(joules):
+        return [joules]
+    step = min(float(np.diff(distinct).min()), MOST_STEP * float(np.median(joules)))
+    drawn = np.random.default_rng(SEED).random((SPREADS, len(joules))) - 0.5
+    return list(joules + step * drawn)
+
+
+def _signs(logs: Floats) -> Iterator[Sign]:
+    first = _first_run(logs)
+    yield first
+    trend = _trend(logs)
+    yield trend
+    if trend.p_value >= LEVEL and len(logs) >= LEAST_SERIAL:  # a trend correlates them, too
+        yield _serial(logs)
+    start = int(first.p_value < LEVEL)
+    if len(logs) - start >= LEAST_OUTLIERS:
+        yield from _outliers(logs[start:], start)
+
+
+def _first_run(logs: Floats) -> Sign:
+    """Test the first value against the others by Student's t of a single value."""
+    others = logs[1:]
+    off = float(logs[0] - others.mean())
+    error = float(others.std(ddof=1)) * math.sqrt(1 + 1 / len(others))
+    return Sign("first-run", _two_sided(off, error, len(others) - 1), math.expm1(off), (0,))
+
+
+def _trend(logs: Floats) -> Sign:
+    """Test the slope of a straight line over the number of the run."""
+    at = np.arange(len(logs)) - (len(logs) - 1) / 2
+    slope = float(at @ logs / (at @ at))
+    left = logs - logs.mean() - slope * at
+    freedom = len(logs) - 2
+    error = math.sqrt(float(left @ left) / freedom / float(at @ at))
+    rise = math.expm1(slope * (len(logs) - 1))
+    return Sign("trend", _two_sided(slope, error, freedom), rise)
+
+
+def _serial(logs: Floats) -> Sign:
+    """Test whether neighbours are alike against random orders of the same values.
+
+    The statistic of A. Wald and J. Wolfowitz (Annals of Mathematical Statistics 14, 1943), not
+    wrapped round; one-sided, for only likeness makes intervals too narrow.
+    """
+    off = logs - logs.mean()
+    orders = np.random.default_rng(SEED).permuted(np.tile(off, (ORDERS, 1)), axis=1)
+    seen = float(off[1:] @ off[:-1])
+    beyond = int(((orders[:, 1:] * orders[:, :-1]).sum(axis=1) >= seen - 1e-15).sum())
+    return Sign("serial-correlation", (1 + beyond) / (1 + ORDERS), seen / float(off @ off))
+
+
+def _outliers(logs: Floats, start: int) -> Iterator[Sign]:
+    """Test for several values that stand out at once: the generalised extreme Studentised deviate.
+
+    B. Rosner, Technometrics 25, 1983. A pair of outliers does not hide itself there.
+    """
+    left = list(range(len(logs)))
+    removed: list[tuple[int, float]] = []
+    for _ in range(max(1, len(logs) // SHARE_OF_OUTLIERS)):
+        of_left = logs[left]
+        off = of_left - of_left.mean()
+        worst = int(np.abs(off).argmax())
+        n, freedom = len(left), len(left) - 2
+        # Grubbs's deviate as Student's t of the worst against all others of its round.
+        square = float(off[worst] ** 2 / (off @ off)) * n / (n - 1)
+        t = math.sqrt(freedom * square / max(1 - square, 1e-12))
+        removed.append((left.pop(worst), min(1.0, n * 2 * float(special.stdtr(freedom, -t)))))
+    last = max((at for at, (_, p) in enumerate(removed) if p < LEVEL), default=-1)
+    if last >= 0:
+        runs = [place for place, _ in removed[: last + 1]]
+        others = np.delete(logs, runs).mean()
+        farthest = max((float(logs[place] - others) for place in runs), key=abs)
+        places = tuple(sorted(start + place for place in runs))
+        yield Sign("outliers", removed[last][1], math.expm1(farthest), places)
+
+
+def _two_sided(value: float, error: float, freedom: int) -> float:
+    return 2 * float(special.stdtr(freedom, -abs(value) / max(error, SAME)))

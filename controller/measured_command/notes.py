@@ -1,0 +1,124 @@
+"""What the reader of a command's figures has to know, beyond what their intervals hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from analysis.flags import flag_note
+from analysis.report.words import count, listed, number, percent
+from contract.measured_command import CommandResult, Component, Note, Trial
+
+if TYPE_CHECKING:
+    from analysis.stats.repetition import Sign
+
+# Processor time of a command and of us that a pipe takes beyond /dev/null, by the byte: measured
+# with `head` and `cat`, 0.1 to 0.2 s a GB. Above this share of a run it is worth a note.
+PIPE_S_PER_BYTE = 0.2e-9
+MUCH = 0.01
+
+
+def flag_notes(one: CommandResult, components: Mapping[str, Component]) -> Iterator[Note]:
+    """Yield a note on each flag of a command's runs, and of the rests before them."""
+    for what in ("runs of", "rests before"):
+        flagged: dict[str, dict[str, list[Trial]]] = {}
+        for trial in one.trials:
+            by_component = trial.flags if what == "runs of" else trial.rest_flags
+            for name, flags in by_component.items():
+                for flag in filter(_is_code, flags):
+                    flagged.setdefault(flag, {}).setdefault(name, []).append(trial)
+        for flag, bearing in flagged.items():
+            labels = [components[name].label for name in bearing]
+            facts: dict[str, Any] = {"command": one.command, "rest": what != "runs of"}
+            if not facts["rest"]:
+                shares = (
+                    t.coverage.get(name, 1.0) for name, trials in bearing.items() for t in trials
+                )
+                facts["coverage"] = min(shares)
+            number_flagged = len({trial.block for trials in bearing.values() for trial in trials})
+            what_all = f"{what} {one.command}"
+            yield flag_note(flag, number_flagged, len(one.trials), what_all, labels, **facts)
+
+
+def lost_note(one: CommandResult, component: str) -> Iterator[Note]:
+    """Yield a note where some runs have no joules of the component that is compared."""
+    lost = [trial for trial in one.trials if trial.energy_j[component] is None]
+    if not lost:
+        return
+    flags = list(dict.fromkeys(flag for t in lost for flag in t.flags.get(component, ())))
+    facts = {"command": one.command, "component": component, "runs": len(lost)}
+    facts |= {"of": len(one.trials), "flags": tuple(filter(_is_code, flags))}
+    why = f" ({', '.join(flags)})" if flags else ""
+    runs = f"{len(lost)} of {count(len(one.trials), 'run')}"
+    yield Note("no-joules", facts, f"{one.command}: {runs} have no joules{why}.")
+
+
+def _is_code(flag: str) -> bool:
+    """Whether it is a flag; the reason of a failed read stands among them as a sentence."""
+    return " " not in flag
+
+
+def repetition_notes(one: CommandResult, component: str) -> Iterator[Note]:
+    """Yield a note on each sign that the runs of a command are no repetitions of one quantity."""
+    joules = [energy for t in one.trials if (energy := t.energy_j[component]) is not None]
+    if len(joules) < 2:
+        return
+    from analysis.stats.repetition import signs
+
+    places = [t.block + 1 for t in one.trials if t.energy_j[component] is not None]
+    for sign in signs(joules):
+        facts = {"command": one.command, "component": component, "share": sign.share}
+        facts |= {"p_value": sign.p_value, "runs": tuple(places[at] for at in sign.runs)}
+        yield Note(sign.code, facts, f"{one.command}: {_sentence(sign, places)}")
+
+
+def _sentence(sign: Sign, places: list[int]) -> str:
+    off = percent(1 + sign.share)
+    if sign.code == "first-run":
+        return (
+            f"the first run took {off} against the mean of the others. ± is not that of a repeated "
+            "run. Add --warmup, or let --prepare bring about the same state before each run."
+        )
+    if sign.code == "trend":
+        return (
+            f"the joules changed by {off} from the first run to the last. ± is not that of a "
+            "settled machine. Warm up longer (--warmup), or rest longer (--rest)."
+        )
+    if sign.code == "serial-correlation":
+        return (
+            f"each run resembles the one before it (correlation {number(sign.share, 2)}). ± is too "
+            "small. Rest longer (--rest), or spread the runs over a longer time."
+        )
+    runs = [str(places[at]) for at in sign.runs]
+    named = f"run{'s' * (len(runs) > 1)} {listed(runs)} of {len(places)}"
+    farthest = f"{off} against the mean of the others{', at most' * (len(runs) > 1)}"
+    return (
+        f"{named} stood out ({farthest}). ± does not hold how often that happens. Look for what "
+        "else ran, or make more runs (--runs)."
+    )
+
+
+def output_notes(results: list[CommandResult], null: bool) -> Iterator[Note]:
+    """Yield notes on what became of the commands' output, where that bears on their joules."""
+    if null:
+        yield Note(
+            "output-null",
+            {},
+            "The output went to /dev/null: programs that notice that (GNU grep, tar, cmp) do less "
+            "work than they would. --output pipe has them do all of it.",
+        )
+    for one in results:
+        written = [t.output_bytes for t in one.trials if t.output_bytes is not None]
+        if not written:
+            continue
+        mean = sum(written) / len(written)
+        share = mean * PIPE_S_PER_BYTE / max(one.seconds.mean, 1e-9)
+        if share > MUCH:
+            facts = {"command": one.command, "bytes": mean, "share": share}
+            yield Note(
+                "output-piped",
+                facts,
+                f"{one.command}: it wrote {number(mean / 1e6, 0)} MB a run, and taking them from a "
+                f"pipe is about {share:.0%} of its time. --output null avoids that, except where "
+                "the program notices it, as GNU grep and tar do.",
+            )
