@@ -16,7 +16,7 @@ from analysis.energy.energy import energy_table
 from analysis.energy.windows import DELAY_FLAG
 from analysis.report.sections import Report
 from analysis.report.trust_section import twice
-from analysis.stats.results import Results, reservations, results
+from analysis.stats.results import Results, flag_notes, reservations, results
 from analysis.suite.clocks import TargetClock
 from analysis.suite.suite_folder import read
 from validation.synthetic.folder import dump, write_manifest
@@ -122,8 +122,10 @@ def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(foun
     )
     assert metered["flags"].str.contains(DELAY_FLAG).all()
     assert not known["flags"].str.contains(DELAY_FLAG).any()
-    assert [said for said in reservations(suite, energy, None) if said.startswith("meter0: ")]
-    assert not [said for said in found.reservations if said.startswith("meter0: ")]
+    (note,) = [note for note in flag_notes(energy) if note.code == DELAY_FLAG]
+    assert note.facts["source"] == "meter0" and note.facts["flagged"] == note.facts["of"] > 0
+    assert note.sentence in list(reservations(suite, energy, None))
+    assert not [note for note in found.flags if note.code == DELAY_FLAG]
 
 
 def test_a_look_before_the_planned_end_is_told(found: Results) -> None:

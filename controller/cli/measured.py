@@ -6,12 +6,15 @@ command to measure, and the whole is `fde measure`, with options and a help page
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
 from controller.cli.output import AnyInventory, Target
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 RUN = "run"
 NAME = "measure"
+PROGRAM = "fde"
 DASHES = "--"
 WORDS = "words"
 
@@ -35,10 +39,44 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+def _ask_for_dashes(ctx: Any, args: Sequence[str], message: str) -> None:
+    """Fail with where `--` is missing, if a word is a program or a command line; else do nothing."""
+    words = enumerate(args)
+    at = next((n for n, word in words if " " in word.strip() or shutil.which(word)), None)
+    if at is None or DASHES in args:
+        return
+    whole = [PROGRAM, RUN, *args[:at], DASHES, *args[at:]]
+    stop = "" if message.endswith(".") else "."
+    ctx.fail(f"{message}{stop} To measure a command, put -- before it: {shlex.join(whole)}")
+
+
+class SuiteRun(TyperCommand):
+    """`fde run` of a suite, which knows a command to measure that lacks its `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)
+        try:
+            left = super().parse_args(ctx, args)
+        except TyperException as error:
+            _ask_for_dashes(ctx, words, error.format_message())
+            raise
+        folder = ctx.params.get("suite_dir")
+        if folder is not None and not folder.is_dir():
+            _ask_for_dashes(ctx, [str(folder)], f"There is no folder {str(folder)!r}.")
+        return left
+
+
 class Words(TyperCommand):
     """Keeps what follows `--` as it is: none of it is an option of ours."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return self._parse(ctx, args)
+        except TyperException as error:
+            _ask_for_dashes(ctx, args, error.format_message())
+            raise
+
+    def _parse(self, ctx: Any, args: Sequence[str]) -> list[str]:
         at = args.index(DASHES) if DASHES in args else len(args)
         words = args[at + 1 :]
         asks = words in (["--help"], ["-h"])

@@ -11,6 +11,7 @@ import typer
 from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
 from contract.places import step, suites_folder
+from controller.cli.measured import SuiteRun
 from controller.cli.output import (
     AnyInventory,
     Blocks,
@@ -82,7 +83,7 @@ def plan(
     return SuiteResult(True, str(folder))
 
 
-@commands.command(rich_help_panel=MEASURE)
+@commands.command(cls=SuiteRun, rich_help_panel=MEASURE)
 @with_json
 def run(
     suite_dir: Annotated[

@@ -31,9 +31,9 @@ from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 
 
 @contextlib.contextmanager
-def speaking(link: Path) -> Iterator[None]:
+def speaking(link: Path, simulator: SmartPower3Simulator | None = None) -> Iterator[None]:
     """A SmartPower3 at `link` that sends a line each 10 ms of its own time, which is ours."""
-    simulator = SmartPower3Simulator()
+    simulator = simulator or SmartPower3Simulator()
     port = SimulatedPort(link)
     unplugged = threading.Event()
 
