@@ -40,7 +40,7 @@ class Group(TyperGroup):
 
 
 def _ask_for_dashes(ctx: Any, args: Sequence[str], message: str) -> None:
-    """Fail with where `--` is missing, if a word is a program or a command line; else do nothing."""
+    """Fail with where `--` is missing, if a word is a program or command line; else return."""
     words = enumerate(args)
     at = next((n for n, word in words if " " in word.strip() or shutil.which(word)), None)
     if at is None or DASHES in args:

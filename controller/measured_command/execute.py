@@ -20,6 +20,7 @@ from instrumentation.clock import monotonic_ns
 SHOWN_BYTES = 400
 END_LIMIT_S = 5.0
 DRAINED_BYTES = 1 << 16  # what a pipe holds
+DRAIN_LIMIT_S = 0.2  # where something that the command left running keeps the pipe open
 # By a shell and by programs that start others (env, timeout, nice): found but not executable, and
 # not found (POSIX.1-2024, XCU 2.8.2).
 NOT_RUN = {126: "it cannot be executed", 127: "it was not found"}
@@ -50,8 +51,15 @@ class Output:
         self.descriptor = descriptor
         self.is_null = os.path.samestat(os.fstat(descriptor), Path(os.devnull).stat())
         self.bytes = None if drained is None else 0
+        self._thread = threading.Thread(target=self._drain, args=(drained,), daemon=True)
         if drained is not None:
-            threading.Thread(target=self._drain, args=(drained,), name="drain", daemon=True).start()
+            self._thread.start()
+
+    def close(self) -> None:
+        """Close our end, and wait for what is still in the pipe."""
+        os.close(self.descriptor)
+        if self.bytes is not None:
+            self._thread.join(DRAIN_LIMIT_S)
 
     def _drain(self, drained: int) -> None:
         buffer, count = bytearray(DRAINED_BYTES), 0
@@ -85,7 +93,7 @@ def opened(where: str) -> Iterator[Output]:
     try:
         yield output
     finally:
-        os.close(descriptor)
+        output.close()
 
 
 def execute(command: Command, output: Output, given: Path | None = None) -> Execution:

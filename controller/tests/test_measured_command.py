@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,10 @@ from contract.places import ROOT
 from controller.cli import app
 from controller.cli.measured import _commands
 from controller.measured_command import Command, MeasureOptions, of_strings, of_words, run
-from controller.measured_command.show import MODELLED_WORDS, _code
+from controller.measured_command.show import MEANING, MODELLED_WORDS, _code
 from controller.measured_command.sources import LocalSources, main_component
 from controller.tests.test_recorders import meter, speaking
+from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
 from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.gauges import SUPPLY, lay_out
@@ -101,6 +103,7 @@ def test_joules_of_two_commands_and_their_verdict(
     assert compared.verdict_words == "significant increase"
     shown = capsys.readouterr().out
     assert "three against two: +50" in shown and "Seed of the order: 1." in shown
+    assert MEANING.format(runs=3) in shown
     assert "none of its joules holds disks" in shown
 
 
@@ -196,6 +199,15 @@ def test_a_read_that_fails_leaves_its_run_without_joules(
     (one,) = found.commands
     assert [t.energy_j["package-0"] for t in one.trials] == [1.0, None, None, 1.0]
     assert "read-failed" in one.trials[1].flags["cpu+memory"]
+    notes = {note.code: note.facts for note in found.notes}
+    assert notes["no-joules"] == {
+        "command": "flaky",
+        "component": "cpu+memory",
+        "runs": 2,
+        "of": 4,
+        "flags": ["read-failed"],
+    }
+    assert (notes["read-failed"]["flagged"], notes["read-failed"]["of"]) == (2, 4)
     energy = one.components["cpu+memory"].energy_j
     assert energy is not None and (energy.n, energy.mean) == (2, 1.0)
     assert "flaky: 2 of 4 runs have no joules (read-failed" in capsys.readouterr().out
@@ -236,6 +248,8 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
         ({"export_json": Path("/nonexistent/x.json")}, "no folder /nonexistent"),
         ({"prepare": of_strings(["true", "true"])}, "once for all commands, or once for each"),
         ({"precision": 2.0}, "--precision takes a share"),
+        ({"output": "/nonexistent/x"}, "no folder /nonexistent"),
+        ({"output": "/"}, "output / cannot be written: Is a directory"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
@@ -251,6 +265,23 @@ def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None
         run([of_words(["no-such-program"])], OPTIONS, opener)
     with pytest.raises(ControllerError, match="given twice"):
         run(of_strings(["true", "true"]), OPTIONS, opener)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"), [("/nonexistent/program", 127), ("env ./nonexistent", 127), (". / ; /", 126)]
+)
+def test_what_did_not_run_is_compared_with_nothing(
+    line: str,
+    code: int,
+    opener: Callable[[], LocalSources],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = replace(OPTIONS, ignore_failure=True, export_json=tmp_path / "result.json")
+    with pytest.raises(ControllerError, match=rf"did not run.*exit code {code}"):
+        run(of_strings(["false", line]), options, opener)
+    assert not (tmp_path / "result.json").exists()
+    assert "against" not in capsys.readouterr().out
 
 
 def test_prepare_warmup_and_cleanup_in_their_order(
@@ -360,6 +391,131 @@ def test_a_meter_of_an_inventory(tmp_path: Path, capsys: pytest.CaptureFixture[s
         run([of_words(["true"])], options, lambda: LocalSources.open({}))
 
 
+class Troubled(SmartPower3Simulator):
+    """Its output is switched off, and no line comes while `silent` is there."""
+
+    def __init__(self, silent: Path) -> None:
+        super().__init__()
+        self._silent = silent
+
+    def _line(self, energy_j: Sequence[float]) -> bytes:
+        line = super()._line(energy_j)
+        if self._silent.exists():
+            return b""
+        power_mw = [20_000, 1_000]
+        return encode_line(self.t_ms, power_mw, on=(False, True)) if line else line
+
+
+def test_flags_of_a_meter_reach_text_document_and_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent, table = tmp_path / "silent", tmp_path / "table.md"
+    halves = Command("halves", ("sh", "-c", f"sleep 0.5; : > {silent}; sleep 0.5; rm {silent}"))
+    with speaking(tmp_path / "port", Troubled(silent)):
+        options = replace(
+            OPTIONS,
+            runs=2,
+            rest_s=0.3,
+            meters=[meter(tmp_path / "port")],
+            export_markdown=table,
+        )
+        found, _ = measured([halves], options, lambda: LocalSources.open({}), tmp_path)
+    for trial in found.commands[0].trials:
+        assert set(trial.flags["system"]) >= {"off", "gap-filled"}
+        assert trial.rest_flags["system"] == ("off",)
+        assert trial.coverage["system"] == pytest.approx(0.5, abs=0.1)
+    facts = {(note.code, note.facts.get("rest")): note.facts for note in found.notes}
+    assert facts["off", False]["flagged"] == facts["off", True]["flagged"] == 2
+    assert facts["gap-filled", False]["coverage"] == pytest.approx(0.5, abs=0.1)
+    shown, written = capsys.readouterr().out, table.read_text()
+    for note in found.notes:
+        assert note.sentence in shown and note.sentence in written
+    assert "flagged: " in shown and "(flagged)" in written
+
+
+# Of a command that does its work only where its output is not /dev/null, as GNU grep and tar do.
+NOTICING = "[ /proc/$$/fd/1 -ef /dev/null ] || {{ n=$(cat {0}); echo $((n + 2000000)) > {0}; }}"
+
+
+@pytest.mark.parametrize("output", ["pipe", "null", "/dev/null", "file", "inherit"])
+def test_where_the_output_goes(
+    output: str,
+    tree: Path,
+    opener: Callable[[], LocalSources],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "output"
+    line = f"{NOTICING.format(tree / PACKAGE)}; echo said; echo wrong >&2"
+    where = str(file) if output == "file" else output
+    found, _ = measured(of_strings([line]), replace(OPTIONS, output=where), opener, tmp_path)
+    energy = found.commands[0].components["package-0"].energy_j
+    to_null = output in ("null", "/dev/null")
+    assert energy is not None and energy.mean == (0.0 if to_null else 2.0)
+    assert ("output-null" in [note.code for note in found.notes]) == to_null
+    assert found.output == where
+    written = [trial.output_bytes for trial in found.commands[0].trials]
+    assert written == [len("said\nwrong\n") if output == "pipe" else None] * 3
+    assert not file.exists() or file.read_text() == "said\nwrong\n"  # of the last run alone
+    shown = capfd.readouterr()
+    assert "said" not in [*shown.out.split("\n")]
+    assert shown.err.count("said\nwrong\n") == 3 * (output == "inherit")
+
+
+def test_a_pipe_that_costs_is_noted(opener: Callable[[], LocalSources], tmp_path: Path) -> None:
+    much = of_words(["head", "-c", "100000000", "/dev/zero"])
+    found, _ = measured([much], replace(OPTIONS, runs=1), opener, tmp_path)
+    (note,) = [note for note in found.notes if note.code == "output-piped"]
+    assert note.facts["bytes"] == found.commands[0].trials[0].output_bytes == 100_000_000
+    found, _ = measured([of_words(["echo", "x"])], replace(OPTIONS, runs=1), opener, tmp_path)
+    assert not [note for note in found.notes if note.code == "output-piped"]
+
+
+def test_what_a_command_leaves_running_may_go_on_writing(
+    opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    line = f"{{ sleep 0.3; echo late && echo lived > {log}; }} &"
+    found, _ = measured(of_strings([line]), replace(OPTIONS, runs=1), opener, tmp_path)
+    assert found.commands[0].seconds.mean < 0.3
+    while not log.exists():
+        time.sleep(0.02)
+
+
+def test_a_slow_first_run_is_noted(
+    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    # The first run takes 9 J, the others 1 J and what tells them apart.
+    number = f"$(wc -l < {log})"
+    joules = f"1000000 + {number} * 7919 % 10 * 1000 + ({number} == 1) * 8000000"
+    command = adding(tree / PACKAGE, joules, "cold")
+    options = replace(OPTIONS, runs=10, prepare=of_strings([f"echo x >> {log}"]))
+    found, _ = measured([command], options, opener, tmp_path)
+    (note,) = [note for note in found.notes if note.code == "first-run"]
+    assert note.facts["share"] == pytest.approx(8, abs=0.1)
+    assert (note.facts["command"], note.facts["runs"]) == ("cold", [1])
+    options = replace(options, warmup=1)
+    log.write_text("")
+    found, _ = measured([command], options, opener, tmp_path)
+    assert not {"first-run", "outliers"} & {note.code for note in found.notes}
+
+
+def test_one_run_needs_no_statistics(tree: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from controller.measured_command import MeasureOptions, of_words, run
+from controller.measured_command.sources import LocalSources
+from instrumentation.sources.powercap import PowercapSource
+opener = lambda: LocalSources.open({{"powercap": lambda: PowercapSource.open(Path({str(tree)!r}))}})
+assert run([of_words(["true"])], MeasureOptions(runs=1, rest_s=0), opener) == 0
+assert not {{"numpy", "scipy", "polars"}} & sys.modules.keys(), "imported without need"
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_sources_side_by_side(tree: Path, tmp_path: Path) -> None:
     lay_out(tmp_path / "hwmon/hwmon0", SUPPLY)
 
@@ -414,6 +570,17 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) 
     assert "run [OPTIONS] -- COMMAND" in capsys.readouterr().out
     assert app.main(["run", "--help"]) == 0
     assert "planned suite" in capsys.readouterr().out
+    for words in (["run", "sleep 1"], ["run", "sleep", "1"], ["measure", "sleep", "1"]):
+        assert app.main(words) == 2
+        told = capsys.readouterr().err
+        assert f"fde run -- {shlex.join(words[1:])}" in told and told.count("\n") == 1
+    assert app.main(["run", "-r", "3", "sleep", "-v"]) == 2
+    assert "fde run -r 3 -- sleep -v" in capsys.readouterr().err
+    assert app.main(["run", "--inventory", "/nonexistent", "sleep 1"]) == 2
+    assert "fde run -- 'sleep 1'" in capsys.readouterr().err
+    for words in (["run", "--runs", "3"], ["measure", "--bogus", "--", "sleep"]):
+        assert app.main(words) == 2  # whose fault is another
+        assert "put -- before" not in capsys.readouterr().err
     assert app.main(["run", "--"]) == 1
     assert "Name the command to measure" in capsys.readouterr().err
     assert app.main(["run", "--meter", "m", "--", "true"]) == 1
