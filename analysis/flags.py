@@ -97,6 +97,6 @@ def flag_note(
     sentence = f"{flagged} of {total} {what} flagged {code} in {where}: {meaning(code)}."
     covered = facts.get("coverage", 1.0)
     if covered < 1:
-        sentence += f" At worst, {covered:.0%} were measured."
+        sentence += f" At worst, {100 * covered:.0f} % were measured."
     facts = {"flagged": flagged, "of": total, "components": tuple(components), **facts}
     return Note(code, facts, sentence)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analysis.report.view import Verdict
-
-if TYPE_CHECKING:  # their modules take SciPy, which the words do without
+if TYPE_CHECKING:  # their modules take YAML and SciPy, which most words do without
+    from analysis.report.view import Verdict
     from analysis.stats.comparison import Comparison
     from analysis.stats.stats import Estimate, Span
     from contract.command_results import Ratio
@@ -183,6 +182,8 @@ def change_alone(mid: float | None, low: float | None, high: float | None) -> st
 
 def verdict(word: str, ratio: float | None, both: bool = False) -> Verdict:
     """With its direction: `significant increase`, `equivalent (significant increase)` …"""
+    from analysis.report.view import Verdict
+
     if ratio is None or word not in SIGNS or word == "inconclusive" or ratio == 1:
         return Verdict(word, word)
     change = f"significant {'increase' if ratio > 1 else 'decrease'}"

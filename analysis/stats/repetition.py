@@ -1,8 +1,7 @@
 """Whether runs of one command are repetitions: independent draws of one quantity.
 
 Student's interval of their mean holds for those alone. Four tests of their joules in the order of
-time, each at a quarter of `FALSE_ALARM`: independent runs get any sign at all with that chance at
-most.
+time, each at `LEVEL`: independent runs get any sign at all with the chance `FALSE_ALARM` at most.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from scipy import special
 from analysis.stats.stats import Floats
 
 FALSE_ALARM = 0.05
-LEVEL = FALSE_ALARM / 4
+LEVEL = 0.01  # of each; together somewhat below FALSE_ALARM whatever the scatter's shape
 LEAST = 4  # fewer runs leave these tests no freedom
 LEAST_SERIAL = 7  # fewer have too few orders for a p-value below the level
 LEAST_OUTLIERS = 6

@@ -44,7 +44,7 @@ def test_a_note_has_code_facts_and_sentence() -> None:
         "components": ("system", "drive"),
         "coverage": 0.5,
     }
-    assert "1 of 2 runs of x" in note.sentence and "50%" in note.sentence
+    assert "1 of 2 runs of x" in note.sentence and "50 %" in note.sentence
 
 
 @pytest.fixture

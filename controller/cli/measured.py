@@ -146,7 +146,8 @@ def measured(
         bool, typer.Option("--show-output", help="The same as --output inherit.")
     ] = False,
     ignore_failure: Annotated[
-        bool, typer.Option("--ignore-failure", help="Go on where a command fails.")
+        bool,
+        typer.Option("--ignore-failure", help="Go on where a command fails, if it ran at all."),
     ] = False,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of the order within blocks. Default: random; shown.")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
-from analysis.suite.records import joint
 from contract.errors import ControllerError
 from contract.files import write
 from contract.interrupts import term_interrupts, uninterrupted
@@ -132,6 +131,7 @@ class _Measurement:
         ]
 
     def _document(self, message: str) -> CommandDocument:
+        modelled = any(one.origin == "modelled" for one in self._components.values())
         results = self._results()
         compared = evaluate.comparisons(results, self._component, self._design)
         return CommandDocument(
@@ -139,7 +139,7 @@ class _Measurement:
             started_wall=self._started_wall,
             host=os.uname().nodename,
             boot_id=boot_id(),
-            origin=joint(one.origin for one in self._components.values()),  # type: ignore[arg-type]
+            origin="modelled" if modelled else "measured",
             component=self._component,
             components=self._components,
             ok=not message,

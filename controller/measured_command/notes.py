@@ -119,6 +119,6 @@ def output_notes(results: list[CommandResult], null: bool) -> Iterator[Note]:
                 "output-piped",
                 facts,
                 f"{one.command}: it wrote {number(mean / 1e6, 0)} MB a run, and taking them from a "
-                f"pipe is about {share:.0%} of its time. --output null avoids that, except where "
-                "the program notices it, as GNU grep and tar do.",
+                f"pipe is about {100 * share:.0f} % of its time. --output null avoids that, except "
+                "where the program notices it, as GNU grep and tar do.",
             )

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 
 from analysis.report.words import NOTHING, change_of, number, plus_minus
-from analysis.suite.records import MEASURED
 from contract.measured_command import (
     CommandComparison,
     CommandDocument,
@@ -36,7 +35,7 @@ def text(found: CommandDocument) -> str:
         lines += [""]
     if found.blocks > 1:
         lines.append(MEANING.format(runs=found.blocks))
-    if any(one.origin != MEASURED for one in found.components.values()):
+    if any(one.origin == "modelled" for one in found.components.values()):
         lines.append(MODELLED_WORDS)
     lines += [note.sentence for note in found.notes]
     lines.append(f"Seed of the order: {found.seed}.")
@@ -48,7 +47,7 @@ def text(found: CommandDocument) -> str:
 def _label(found: CommandDocument, component: str | None = None) -> str:
     """With the origin, where that is no instrument."""
     one = found.components[component or found.component]
-    return one.label if one.origin == MEASURED else f"{one.label}, {one.origin}"
+    return one.label if one.origin == "measured" else f"{one.label}, {one.origin}"
 
 
 def _command(found: CommandDocument, one: CommandResult) -> Iterator[str]:

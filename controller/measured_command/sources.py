@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.provenance import SIMULATED_RAPL, lab_word
-from analysis.suite.records import MEASURED, MODELLED
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
 from controller.names import require_known
@@ -96,7 +95,7 @@ class LocalSources:
     def components(self) -> dict[str, Component]:
         """What is measured, by name; the origin is the lab's model wherever that provides it."""
         lab = lab_word("fde.machine", Path("/proc/cmdline").read_text()) is not None
-        origin: Origin = MODELLED if lab or SIMULATED_RAPL.exists() else MEASURED  # type: ignore[assignment]
+        origin: Origin = "modelled" if lab or SIMULATED_RAPL.exists() else "measured"
         found = {
             name: Component("RAPL", f"{' + '.join(parts)} (RAPL)", origin)
             for name, parts in self._sums.items()
