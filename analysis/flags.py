@@ -77,8 +77,8 @@ FLAGS = {
 
 
 def meaning(code: str) -> str:
-    """Return what a flag means; of one that only its driver knows, that."""
-    return FLAGS[code].meaning if code in FLAGS else "the meter's driver sets it"
+    """Return what a flag means, as far as it is one of ours."""
+    return FLAGS[code].meaning if code in FLAGS else "see the driver that sets it"
 
 
 def reserves(code: str) -> bool:

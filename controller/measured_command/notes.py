@@ -25,7 +25,7 @@ def flag_notes(one: CommandResult, components: Mapping[str, Component]) -> Itera
         for trial in one.trials:
             by_component = trial.flags if what == "runs of" else trial.rest_flags
             for name, flags in by_component.items():
-                for flag in filter(_is_code, flags):
+                for flag in filter(is_code, flags):
                     flagged.setdefault(flag, {}).setdefault(name, []).append(trial)
         for flag, bearing in flagged.items():
             labels = [components[name].label for name in bearing]
@@ -47,13 +47,13 @@ def lost_note(one: CommandResult, component: str) -> Iterator[Note]:
         return
     flags = list(dict.fromkeys(flag for t in lost for flag in t.flags.get(component, ())))
     facts = {"command": one.command, "component": component, "runs": len(lost)}
-    facts |= {"of": len(one.trials), "flags": tuple(filter(_is_code, flags))}
+    facts |= {"of": len(one.trials), "flags": tuple(filter(is_code, flags))}
     why = f" ({', '.join(flags)})" if flags else ""
     runs = f"{len(lost)} of {count(len(one.trials), 'run')}"
     yield Note("no-joules", facts, f"{one.command}: {runs} have no joules{why}.")
 
 
-def _is_code(flag: str) -> bool:
+def is_code(flag: str) -> bool:
     """Whether it is a flag; the reason of a failed read stands among them as a sentence."""
     return " " not in flag
 

@@ -13,6 +13,7 @@ from contract.measured_command import (
     ComponentEnergy,
     Interval,
 )
+from controller.measured_command.notes import is_code
 
 MEANING = "± is half of the 95 % interval of the mean of {runs} runs."
 MODELLED_WORDS = (
@@ -87,8 +88,9 @@ def _comparison(one: CommandComparison) -> str:
 
 def _flagged(one: CommandResult, found: CommandDocument) -> str:
     """The flags of the component that is compared, to stand beside its joules."""
-    flags = dict.fromkeys(f for t in one.trials for f in t.flags.get(found.component, ()))
-    return f"   flagged: {', '.join(flags)}" if flags else ""
+    flags = (flag for t in one.trials for flag in t.flags.get(found.component, ()))
+    codes = dict.fromkeys(filter(is_code, flags))
+    return f"   flagged: {', '.join(codes)}" if codes else ""
 
 
 def _figure(found: Interval | None, unit: str) -> str:
