@@ -40,6 +40,25 @@ FLAGS = {
     "stuck": Flag(
         "the readings did not change for longer than this meter's do at that power", True
     ),
+    "slower-than-declared": Flag(
+        "the readings follow the load over another time than the window that the meter was "
+        "declared to have; the intervals are wider for it: correct its period, or set the meter",
+        True,
+    ),
+    "readings-held": Flag(
+        "the meter repeats its readings, at a steady rate or until the power has moved by some "
+        "watts; the intervals are wider for it",
+        True,
+    ),
+    "counter-contradicted": Flag(
+        "the meter's own energy counter contradicts its power by more than both may err; it fills "
+        "no gap, and one of the two is wrong",
+        True,
+    ),
+    "shorter-than-window": Flag(
+        "the time is shorter than what one reading is the mean of, or than the time between two "
+        "updates of the counter: no figure, unless rests on both sides give one"
+    ),
     "no-samples": Flag("the meter has no sample there: no figure"),
     "no-clock": Flag("no clock reading for that boot of the target: the meter cannot be placed"),
     # Of counters.
@@ -51,6 +70,11 @@ FLAGS = {
         "more energy than the zone can draw in that time; a fall gives no figure", True
     ),
     "counter-reopened": Flag("the counter was gone for a while; what it missed is unknown", True),
+    "coarse-updates": Flag(
+        "updates or steps of the counter are far apart for so short a time; the uncertainty holds "
+        "them"
+    ),
+    "coarser-than-the-run": Flag("one step of the counter is too much of so few joules: no figure"),
     "mirror": Flag("the counter shows another die's a second time: it is in no sum"),
     "pyrapl-wrapped": Flag(
         "the counter went round, which pyRAPL does not follow: no figure by pyRAPL"
@@ -63,12 +87,18 @@ FLAGS = {
         "our reader has no figure to hold pyRAPL's against: a counter that went round would not "
         "show"
     ),
+    # Of what is no measure of anything; a sentence of its own says what was seen.
+    "stands-still": Flag("the counter or channel stood still while the machine worked: no figure"),
+    "did-not-move": Flag("the counter did not move: no figure"),
+    "one-value": Flag("the sensor gave one value throughout: no figure"),
+    "below-its-part": Flag("less than what lies within it: no figure"),
     # What a meter reports of its own readings.
     "over-range": Flag("the meter was beyond its range; the stated accuracy does not hold", True),
     "auto-range": Flag("the meter chose its range; the stated accuracy is that of its widest one"),
     "range-changed": Flag("the meter's range changed, and so did its accuracy", True),
     "doubtful": Flag("in some record the meter's power is not its voltage times its current", True),
     "late": Flag("the meter was asked late; its window may have ended earlier than is assumed"),
+    "device-error": Flag("the meter reported an error of its own beside the reading", True),
     "off": Flag("the meter's output was switched off", True),
     "tripped": Flag("a protection of the meter's output had tripped", True),
     "incomplete": Flag("a phase has no figure, so the run has no sum"),
