@@ -214,9 +214,9 @@ static void used_us(u64 *awake_us, u64 *busy_us)
 
 	for_each_online_cpu(cpu)
 		sum += cpu_busy_us(cpu, &now_us) - per_cpu(busy_start_us, cpu);
+	tell_steal(stolen.cpu_us);
 	stolen.cpu_us = grown(stolen.cpu_us, stolen_start.cpu_us);
 	stolen.machine_us = grown(stolen.machine_us, stolen_start.machine_us);
-	tell_steal(stolen.cpu_us);
 	*busy_us = sum > 0 ? grown(sum, stolen.cpu_us) : 0;
 	*awake_us = grown(now_us - wall_start_us, stolen.machine_us);
 }
