@@ -3,9 +3,11 @@
 A `port` of the inventory is a path, or `usb:VVVV:PPPP`, `usb:VVVV:PPPP:SERIAL`,
 `usb:VVVV:PPPP@LOCATION` (a place in the tree of hubs, such as 1-2.3), or `usb` alone: whatever has
 one of the driver's own ids. It is looked up again at each opening, for a meter that is plugged in
-again may get another number. On a network it is at `http://HOST[:PORT]`, `https://…`,
-`mqtt://HOST[:PORT]` of a broker, `mqtts://…`, `snmp://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`,
-VISA's name of an instrument; what is not named there is not looked for.
+again may get another number. In another socket it is accepted by a serial number that no other
+adapter has; many adapters have none, or all of a kind the same. On a network it is at
+`http://HOST[:PORT]`, `https://…`, `mqtt://HOST[:PORT]` of a broker, `mqtts://…`,
+`snmp://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`, VISA's name of an instrument; what is not named
+there is not looked for.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from serial.tools import list_ports
@@ -28,6 +31,9 @@ _URL = re.compile(
 )
 _VISA = re.compile(r"TCPIP\d*::[A-Za-z0-9_.-]+::(?:\d{1,5}::SOCKET|(?:\w+::)?INSTR)")
 _NETWORK = re.compile(r"\w+://|TCPIP\d*::")
+# Serial numbers of counterfeit FT232R chips, all of which have the same.
+_COUNTERFEIT = frozenset({"A50285BI", "A601CKQK", "FTB6SPL3"})
+_LEAST_SERIAL = 5  # characters besides leading zeros
 _PTY_MAJORS = range(136, 144)  # kernel, Documentation/admin-guide/devices.txt
 
 
@@ -50,8 +56,13 @@ class Port:
         """How to call it in the inventory so that no other device is meant, if that can be."""
         if not self.usb_id:
             return self.device
-        if self.serial_number:
+        if is_identifying(self.serial_number):
             return f"usb:{self.usb_id}:{self.serial_number}"
+        return self.name_of_socket
+
+    @property
+    def name_of_socket(self) -> str:
+        """How to call whatever has this USB id in this socket."""
         return f"usb:{self.usb_id}@{self.location}"
 
     @property
@@ -61,12 +72,33 @@ class Port:
         words += [self.description] if self.description not in ("", "n/a") else []
         return f"{self.device} ({', '.join(words)})" if words else self.device
 
+    def is_same_kind(self, other: Port) -> bool:
+        """Whether USB id and serial number, if any, are the same."""
+        return (self.usb_id, self.serial_number) == (other.usb_id, other.serial_number)
+
     def is_same_device(self, other: Port) -> bool:
-        """Whether both are the same thing at perhaps different times."""
-        if self.serial_number or other.serial_number:
-            mine, its = (self.usb_id, self.serial_number), (other.usb_id, other.serial_number)
-            return mine == its
-        return self.usb_id == other.usb_id
+        """Whether both are the same port of the same thing at perhaps different times: by a serial
+        number that no other thing has, else by its socket.
+        """
+        if not self.is_same_kind(other):
+            return False
+        if not self.usb_id:
+            return self.device == other.device
+        if not is_identifying(self.serial_number):
+            return self.location == other.location
+        return self.location.partition(":")[2] == other.location.partition(":")[2]
+
+
+def is_identifying(serial_number: str) -> bool:
+    """Whether a USB serial number may be taken for that of one device alone.
+
+    Many are the same for all of a kind: a CP2102 is sold with 0001, others with 0, 000000000001,
+    123456 or AAAAAAAA, and counterfeit chips share those that they were copied from.
+    """
+    core = serial_number.lstrip("0")
+    counted = {ord(after) - ord(before) for before, after in pairwise(core)} <= {1}
+    varied = len(core) >= _LEAST_SERIAL and len(set(core)) > 2
+    return varied and not counted and core not in _COUNTERFEIT
 
 
 Finder = Callable[[], Sequence[Port]]
@@ -184,12 +216,13 @@ class Lookup:
     """Finds one meter's device, again and again: the same one, wherever it has been plugged in.
 
     `wanted` is the `port` of the inventory, `usb_ids` those of the driver. What was found first is
-    remembered: afterwards another device of the same kind is not taken for it.
+    remembered: afterwards only what is known to be the same device is taken for it.
     """
 
     def __init__(self, wanted: str, usb_ids: Sequence[str], finder: Finder = all_ports) -> None:
         check_form(wanted)
         self._wanted = wanted
+        self._match = _USB.fullmatch(wanted)
         self._usb_ids = usb_ids
         self._finder = finder
         self._known: Port | None = None
@@ -201,34 +234,51 @@ class Lookup:
         if is_network(self._wanted):
             return self._wanted
         ports = self._finder()
-        match = _USB.fullmatch(self._wanted)
-        if match is None:
-            return self._by_path(ports)
-        found = [port for port in ports if _matches(port, match, self._usb_ids)]
-        if self._known is not None:
-            found = [port for port in found if port.is_same_device(self._known)]
-        if not found:
-            raise PortError(errno.ENOENT, self._missing(ports, match))
-        if len(found) > 1:
-            raise PortError(errno.ENOTUNIQ, _ambiguous(found))
-        self._known = found[0]
-        return found[0].device
+        port = self._first(ports) if self._known is None else self._again(ports, self._known)
+        self._known = port
+        is_here = os.path.realpath(port.device) == os.path.realpath(self._wanted)
+        return self._wanted if is_here else port.device
 
-    def _by_path(self, ports: Sequence[Port]) -> str:
-        """The path itself, or where its device is now if that has another number."""
+    def _first(self, ports: Sequence[Port]) -> Port:
+        """What the name means before anything was opened."""
+        if self._match is None:
+            if not Path(self._wanted).exists():
+                raise PortError(errno.ENOENT, "it is not there")
+            return self._at_path(ports) or Port(self._wanted)
+        fitting = self._fitting(ports, self._match)
+        if not fitting:
+            raise PortError(errno.ENOENT, self._missing(ports, self._match))
+        if len(fitting) > 1:
+            raise PortError(errno.ENOTUNIQ, _ambiguous(fitting))
+        return fitting[0]
+
+    def _again(self, ports: Sequence[Port], known: Port) -> Port:
+        """Where the device that was opened first is now."""
+        match, at_path = self._match, self._at_path(ports)
+        if not known.usb_id and at_path in (None, known):
+            if not Path(self._wanted).exists():
+                raise PortError(errno.ENOENT, "it is not there")
+            return known
+        fitting = ports if match is None else self._fitting(ports, match)
+        same = [port for port in fitting if port.is_same_device(known)]
+        if len(same) > 1:  # of two with one serial number, the one that did not move
+            same = [port for port in same if port.location == known.location]
+        if len(same) == 1:
+            return same[0]
+        alike = [port for port in fitting if port.usb_id and port.is_same_kind(known)]
+        if alike:
+            raise PortError(errno.ENOTUNIQ, _moved(known, alike[0]))
+        if match is not None:
+            raise PortError(errno.ENOENT, self._missing(ports, match))
+        now = f"; {self._wanted} is {at_path.label} now" if at_path is not None else ""
+        raise PortError(errno.ENOENT, f"{known.name} is not plugged in{now}")
+
+    def _at_path(self, ports: Sequence[Port]) -> Port | None:
         real = os.path.realpath(self._wanted)
-        here = next((port for port in ports if os.path.realpath(port.device) == real), None)
-        known = self._known
-        if known is None:
-            self._known = here
-        elif known.serial_number and (here is None or not here.is_same_device(known)):
-            moved = [port.device for port in ports if port.is_same_device(known)]
-            if len(moved) == 1:
-                return moved[0]
-            raise PortError(errno.ENOENT, f"{known.name} is not plugged in")
-        if not Path(self._wanted).exists():
-            raise PortError(errno.ENOENT, "it is not there")
-        return self._wanted
+        return next((port for port in ports if os.path.realpath(port.device) == real), None)
+
+    def _fitting(self, ports: Sequence[Port], match: re.Match[str]) -> list[Port]:
+        return [port for port in ports if _matches(port, match, self._usb_ids)]
 
     def _missing(self, ports: Sequence[Port], match: re.Match[str]) -> str:
         ids = [match[1].lower()] if match[1] else list(self._usb_ids)
@@ -255,9 +305,20 @@ def _ambiguous(found: Sequence[Port]) -> str:
         f"{port.device}: serial number {port.serial_number or 'none'}, location {port.location}"
         for port in found
     )
-    alike = len({port.serial_number for port in found}) < len(found)
+    serials = {port.serial_number for port in found}
+    alike = len(serials) < len(found) or not all(map(is_identifying, serials))
     way = f"usb:{found[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
     return f"{len(found)} devices fit ({choices}): say which one, as {way} or by its path"
+
+
+def _moved(known: Port, alike: Port) -> str:
+    serial = known.serial_number
+    reason = f"others have the serial number {serial}, too" if serial else "it has no serial number"
+    return (
+        f"{alike.device} in socket {alike.location} may be another meter than the one of before "
+        f"({reason}): plug the meter into socket {known.location} again, or start a new recording "
+        f"with {alike.name_of_socket} as its port"
+    )
 
 
 def looks_like(data: bytes, besides: str) -> str:

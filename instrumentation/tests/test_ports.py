@@ -21,11 +21,23 @@ from instrumentation.ports import (
 IDS = ("10c4:ea60",)
 
 
-def cp2104(number: int, serial: str = "A", location: str = "1-2.3") -> Port:
+A, B, C = "01D2A3F4", "01D2A3F5", "01D2A3F6"  # such as CP2104 have
+ADAPTERS = {  # of which no serial number, or one that others have as well, tells one from another
+    "CP2102": ("10c4:ea60", "0001"),
+    "CH340": ("1a86:7523", ""),
+    "PL2303": ("067b:2303", ""),
+    "counterfeit FT232R": ("0403:6001", "A50285BI"),
+    "candlelight": ("1d50:606f", "000000000001"),
+    "counted": ("10c4:ea60", "123456"),
+    "erased": ("0403:6001", "AAAAAAAA"),
+}
+
+
+def cp2104(number: int, serial: str = A, location: str = "1-2.3") -> Port:
     return Port(f"/dev/ttyUSB{number}", "10c4:ea60", serial, location, "CP2104")
 
 
-FTDI = Port("/dev/ttyUSB9", "0403:6001", "FT1", "1-4", "FT232R")
+FTDI = Port("/dev/ttyUSB9", "0403:6001", "FTAL9DXB", "1-4", "FT232R")
 
 
 @pytest.mark.parametrize(
@@ -33,10 +45,10 @@ FTDI = Port("/dev/ttyUSB9", "0403:6001", "FT1", "1-4", "FT232R")
     [
         ("usb", [FTDI, cp2104(0)], "/dev/ttyUSB0"),
         ("usb:0403:6001", [FTDI, cp2104(0)], "/dev/ttyUSB9"),
-        ("usb:10C4:EA60:B", [cp2104(0), cp2104(1, "B")], "/dev/ttyUSB1"),
+        (f"usb:10C4:EA60:{B}", [cp2104(0), cp2104(1, B)], "/dev/ttyUSB1"),
         ("usb:10c4:ea60@1-3", [cp2104(0, ""), cp2104(1, "", "1-3")], "/dev/ttyUSB1"),
-        ("usb:10c4:ea60@1-3", [cp2104(0), cp2104(1, "A", "1-3:1.0")], "/dev/ttyUSB1"),
-        ("usb:10c4:ea60@1-3:1.1", [cp2104(0, "A", "1-3:1.0"), cp2104(1, "A", "1-3:1.1")], "1"),
+        ("usb:10c4:ea60@1-3", [cp2104(0), cp2104(1, A, "1-3:1.0")], "/dev/ttyUSB1"),
+        ("usb:10c4:ea60@1-3:1.1", [cp2104(0, A, "1-3:1.0"), cp2104(1, A, "1-3:1.1")], "1"),
     ],
 )
 def test_usb_names_find_their_device(wanted: str, ports: list[Port], device: str) -> None:
@@ -44,14 +56,14 @@ def test_usb_names_find_their_device(wanted: str, ports: list[Port], device: str
 
 
 def test_every_port_is_found_by_its_own_name() -> None:
-    ports = [cp2104(0), cp2104(1, "B"), cp2104(2, "", "1-5"), cp2104(3, "", "1-6"), FTDI]
+    ports = [cp2104(0), cp2104(1, B), cp2104(2, "", "1-5"), cp2104(3, "", "1-6"), FTDI]
     for port in ports:
         assert Lookup(port.name, (), lambda: ports).device() == port.device
 
 
 def test_two_alike_are_told_apart_by_serial_number_or_place() -> None:
-    with pytest.raises(PortError, match="serial number B, location 1-7") as caught:
-        Lookup("usb", IDS, lambda: [cp2104(0), cp2104(1, "B", "1-7")]).device()
+    with pytest.raises(PortError, match=f"serial number {B}, location 1-7") as caught:
+        Lookup("usb", IDS, lambda: [cp2104(0), cp2104(1, B, "1-7")]).device()
     assert caught.value.errno == errno.ENOTUNIQ
     assert "as usb:10c4:ea60:SERIAL" in str(caught.value)
     with pytest.raises(PortError, match="as usb:10c4:ea60@LOCATION"):
@@ -60,7 +72,7 @@ def test_two_alike_are_told_apart_by_serial_number_or_place() -> None:
 
 def test_a_missing_one_is_said_with_those_of_its_kind() -> None:
     with pytest.raises(PortError, match="of its kind there is /dev/ttyUSB0") as caught:
-        Lookup("usb:10c4:ea60:C", IDS, lambda: [cp2104(0)]).device()
+        Lookup(f"usb:10c4:ea60:{C}", IDS, lambda: [cp2104(0)]).device()
     assert caught.value.errno == errno.ENOENT
     with pytest.raises(PortError, match="no USB device 10c4:ea60 is plugged in"):
         Lookup("usb", IDS, lambda: [FTDI]).device()
@@ -74,10 +86,10 @@ def test_renumbered_and_moved_it_is_found_again_and_no_other_is_taken_for_it() -
     assert lookup.device() == "/dev/ttyUSB0"
     here[:] = [cp2104(5, location="2-1")]
     assert lookup.device() == "/dev/ttyUSB5"
-    here[:] = [cp2104(0, "B")]
+    here[:] = [cp2104(0, B)]
     with pytest.raises(PortError, match="not plugged in"):
         lookup.device()
-    here[:] = [cp2104(0, "B"), cp2104(6)]
+    here[:] = [cp2104(0, B), cp2104(6)]
     assert lookup.device() == "/dev/ttyUSB6"
 
 
@@ -85,17 +97,68 @@ def test_a_path_is_followed_by_the_serial_number_behind_it(tmp_path: Path) -> No
     paths = [tmp_path / f"ttyUSB{n}" for n in range(2)]
     for path in paths:
         path.touch()
-    mine, other = (Port(str(p), "0403:6001", s, "1-1") for p, s in zip(paths, "AB", strict=True))
+    mine, other = (Port(str(p), "0403:6001", s, "1-1") for p, s in zip(paths, (A, B), strict=True))
     here = [mine]
     lookup = Lookup(str(paths[0]), (), lambda: here)
     assert lookup.device() == str(paths[0])
-    here[:] = [Port(str(paths[0]), "0403:6001", "B"), Port(str(paths[1]), "0403:6001", "A")]
+    here[:] = [Port(str(paths[0]), "0403:6001", B), Port(str(paths[1]), "0403:6001", A)]
     assert lookup.device() == str(paths[1])
     here[:] = [other]
-    with pytest.raises(PortError, match="usb:0403:6001:A is not plugged in"):
+    with pytest.raises(PortError, match=f"usb:0403:6001:{A} is not plugged in"):
         lookup.device()
     here[:] = [mine, other]
     assert lookup.device() == str(paths[0])
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("wanted", ["usb", "usb:{id}", "usb:{id}:{serial}", "path"])
+def test_where_nothing_tells_two_apart_only_the_same_socket_is_accepted(
+    wanted: str, adapter: str, tmp_path: Path
+) -> None:
+    usb_id, serial = ADAPTERS[adapter]
+    paths = [tmp_path / f"ttyUSB{n}" for n in range(2)]
+    for path in paths:
+        path.touch()
+    first, other = (Port(str(paths[0]), usb_id, serial, place) for place in ("1-1.2", "1-1.3"))
+    name = str(paths[0]) if wanted == "path" else wanted.format(id=usb_id, serial=serial)
+    name = name.rstrip(":")  # where it has no serial number to name
+    here = [first]
+    lookup = Lookup(name, (usb_id,), lambda: here)
+    assert lookup.device() == str(paths[0])
+    here[:] = []
+    with pytest.raises(PortError) as gone:
+        lookup.device()
+    assert gone.value.errno == errno.ENOENT
+    here[:] = [other]
+    with pytest.raises(PortError, match=r"into socket 1-1\.2 again") as moved:
+        lookup.device()
+    assert moved.value.errno == errno.ENOTUNIQ
+    assert f"usb:{usb_id}@1-1.3" in str(moved.value)
+    here[:] = [other, Port(str(paths[1]), usb_id, serial, "1-1.2")]
+    assert lookup.device() == str(paths[1])  # renumbered, in its socket
+
+
+def test_a_path_does_not_take_another_kind_of_adapter(tmp_path: Path) -> None:
+    path = tmp_path / "ttyUSB0"
+    path.touch()
+    here = [Port(str(path), "1a86:7523", "", "1-1.2")]
+    lookup = Lookup(str(path), (), lambda: here)
+    assert lookup.device() == str(path)
+    here[:] = [Port(str(path), "0403:6001", C, "1-1.2")]
+    with pytest.raises(PortError, match=f"is .*usb:0403:6001:{C}.* now"):
+        lookup.device()
+    built_in = Lookup(str(path), (), lambda: here)
+    here[:] = [Port(str(path))]
+    assert built_in.device() == str(path)
+    here[:] = [Port(str(path), "0403:6001", C, "1-1.2")]
+    with pytest.raises(PortError, match="is not plugged in"):
+        built_in.device()
+
+
+def test_a_name_that_others_share_is_not_given() -> None:
+    for usb_id, serial in ADAPTERS.values():
+        assert Port("/dev/ttyUSB0", usb_id, serial, "1-5").name == f"usb:{usb_id}@1-5"
+    assert cp2104(0).name == f"usb:10c4:ea60:{A}"
 
 
 def test_a_path_without_usb_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def _as_ports(strangers: list[SimulatedPort]) -> list[Port]:
     """As the kernel tells of them: without USB, in a cheap adapter, as other meters, as its own."""
     ids = ("", "1a86:7523", "0483:5740", SMARTPOWER)
     return [
-        Port(s.device, usb_id, f"S{n}", f"1-{n}")
+        Port(s.device, usb_id, f"01D2A3F{n}", f"1-{n}")
         for n, (s, usb_id) in enumerate(zip(strangers, ids, strict=True))
     ]
 
@@ -133,7 +133,7 @@ def test_ports_are_told_by_what_the_kernel_knows(strangers: list[SimulatedPort])
     text = probe.what_is_here(str(strangers[0].link), lambda: found)
     assert text.startswith("Other ports here (none was opened): ")
     assert strangers[0].device not in text
-    assert f"{found[3].device} (usb:{SMARTPOWER}:S3), perhaps a smartpower3" in text
+    assert f"{found[3].device} (usb:{SMARTPOWER}:01D2A3F3), perhaps a smartpower3" in text
     assert probe.what_is_here(finder=lambda: []) == "Ports here (none was opened): none."
 
 
