@@ -271,7 +271,8 @@ class Curve:
     with the sums `sum_w` and `squares_w2` of their power less one that is the same for all, and
     `steps_w2` of the squares of its steps; `by_plateau` and `by_counter` where gaps were filled,
     `void` where nothing is known. Of the rests beside the edges: sum of the squares about their
-    means, and its degrees of freedom.
+    means, and its degrees of freedom. `counter_contradicted`: the meter's own counter cannot be
+    that of its power.
     """
 
     t_ns: Ints
@@ -290,6 +291,7 @@ class Curve:
     void: npt.NDArray[np.bool_]
     rest_squares_w2: float = 0.0
     rest_freedom: int = 0
+    counter_contradicted: bool = False
 
 
 class Edges:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
+from analysis.energy.counter_check import CounterCheck
 from analysis.energy.curve import (
     FILL,
     Curve,
@@ -88,6 +90,8 @@ class _Channel:
         self._filled_s2, self._counted_j2, self._steps_w2 = np.zeros((3, count - 1))
         self._count = np.zeros(count - 1, np.int64)
         self._plateau, self._counter, self._void = np.zeros((3, count - 1), bool)
+        self._check = CounterCheck()
+        self._countable: list[_Filled] = []  # gaps that the meter's own counter may fill
         self._reference_w = self._rest_squares_w2 = 0.0
         self._rest_freedom = 0
         self._passed = 0  # windows dropped from the front so far
@@ -109,6 +113,8 @@ class _Channel:
         if len(chosen):
             self._reach(piece, power, chosen)
         self._describe(piece, power)
+        if name in held.energy_j:
+            self._check.take(piece, power, held.energy_j[name])
         if len(piece.gaps):
             bounds = held.end_ns[piece.gaps], held.start_ns[piece.gaps + 1]
             self._fill(held, name, piece.gaps, bounds)
@@ -131,6 +137,7 @@ class _Channel:
         if far > end:
             ends = np.array([end]), np.array([far])
             self._fill(held, name, np.array([len(held.end_ns) - 1]), ends)
+        self._settle()
 
     def curve(self) -> Curve:
         """What was gathered."""
@@ -149,6 +156,7 @@ class _Channel:
             steps_w2=self._steps_w2,
             by_plateau=self._plateau,
             by_counter=self._counter,
+            counter_contradicted=self._check.contradicts(self._resolution.counter_quantum_j),
             void=self._void,
             rest_squares_w2=self._rest_squares_w2,
             rest_freedom=self._rest_freedom,
@@ -287,20 +295,51 @@ class _Channel:
         mean_w, u_w = plateau(held, held.power_w[name], after[gap], t[between], t[between + 1])
         known = np.isfinite(mean_w)
         self._void[between[~known]] = True
-        fill_j, u_j = mean_w * seconds, u_w * seconds
+        plain = _Filled(between, mean_w * seconds, u_w * seconds, seconds)
         counted = np.zeros(len(gap), bool)
         if name in held.energy_j:
             counted_j = by_counter(held, name, after[gap], pieces[gap] == 1)
-            counted = known & np.isfinite(counted_j) & (self._resolution.counter_u_j < u_j)
-            fill_j = np.where(counted, counted_j, fill_j)
-            u_j = np.where(counted, self._resolution.counter_u_j, u_j)
-        np.add.at(self._filled_j, between[known], fill_j[known])
-        plain = known & ~counted
-        np.add.at(self._filled_j2, between[plain], u_j[plain] ** 2)
-        np.add.at(self._counted_j2, between[counted], u_j[counted] ** 2)
-        np.add.at(self._filled_s2, between[plain], seconds[plain] ** 2)
-        self._counter[between[counted]] = True
-        self._plateau[between[plain]] = True
+            finer = self._resolution.counter_u_j < plain.u_j
+            counted = known & np.isfinite(counted_j) & finer
+            self._countable.append(replace(plain, counted_j=counted_j).chosen(counted))
+        self._by_plateau(plain.chosen(known & ~counted))
+
+    def _settle(self) -> None:
+        """Fill gaps by the counter where it agrees with the power beside them, which is known
+        when all windows have passed.
+        """
+        agrees = self._check.agrees(self._resolution.counter_quantum_j)
+        for gaps in self._countable:
+            if not agrees:
+                self._by_plateau(gaps)
+                continue
+            np.add.at(self._filled_j, gaps.between, gaps.counted_j)
+            np.add.at(self._counted_j2, gaps.between, self._resolution.counter_u_j**2)
+            self._counter[gaps.between] = True
+
+    def _by_plateau(self, gaps: _Filled) -> None:
+        np.add.at(self._filled_j, gaps.between, gaps.plateau_j)
+        np.add.at(self._filled_j2, gaps.between, gaps.u_j**2)
+        np.add.at(self._filled_s2, gaps.between, gaps.seconds**2)
+        self._plateau[gaps.between] = True
+
+
+@dataclass(frozen=True, eq=False)
+class _Filled:
+    """Gaps: the stretch of each, its energy by the windows beside it with the uncertainty, its
+    length, and its energy by the meter's own counter (NaN where that does not tell)."""
+
+    between: Ints
+    plateau_j: Floats
+    u_j: Floats
+    seconds: Floats
+    counted_j: Floats = field(default_factory=lambda: np.empty(0))
+
+    def chosen(self, which: npt.NDArray[np.bool_]) -> _Filled:
+        """Some of them."""
+        counted_j = self.counted_j[which] if len(self.counted_j) else self.counted_j
+        rest = (self.plateau_j[which], self.u_j[which], self.seconds[which])
+        return _Filled(self.between[which], *rest, counted_j)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from analysis.energy.upsets import STUCK_FLAG, Stuck
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
 from analysis.suite.samples import Samples
 
+COUNTER_FLAG = "counter-contradicted"
+
 
 @dataclass(frozen=True)
 class Energy:
@@ -83,6 +85,7 @@ class Metered:
         if not any(found.values()) and coverage > 1 - 1e-6:  # whole but for nanoseconds
             coverage = 1.0
         found |= dict.fromkeys(self.timing.flags, True)
+        found[COUNTER_FLAG] = curve.counter_contradicted
         found[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
         found[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
         return Energy(

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.energy.curve import Curve, Edge
+from analysis.energy.counter_check import CounterCheck
+from analysis.energy.curve import Curve, Edge, Piece
 from analysis.energy.integrate import NEAR, integrate
 from analysis.energy.metered import Metered
 from analysis.energy.uncertainty import Resolution
@@ -149,6 +150,55 @@ def test_the_meters_own_counter_fills_a_gap() -> None:
     assert (coarse.by_plateau[0], coarse.by_counter[0]) == (True, False)
 
 
+def gapped(counted_w: float, power_w: float = 100.0, noise_w: float = 8.0) -> Windows:
+    """9 windows of 1 s, 10 s of a gap, 9 more; the counter moves by another power."""
+    ends = [*range(1, 10), *range(20, 29)]
+    powers = power_w + np.random.default_rng(1).normal(0, noise_w, len(ends))
+    each = [(t - 1.0, float(t), p) for t, p in zip(ends, powers, strict=True)]
+    return windows(*each, counter=[counted_w * t for t in ends])
+
+
+def test_a_counter_that_contradicts_the_power_fills_no_gap_and_is_flagged() -> None:
+    """As that of a plug whose counter is the sum of two sockets, 100 W and 500 W."""
+    fine = Resolution(0, 0, 0.01)
+    for counted_w, is_used, is_contradicted in [
+        (100.0, True, False),
+        (104.0, True, False),
+        (200.0, False, True),
+        (600.0, False, True),
+        (0.1, False, True),
+        (100_000.0, False, True),
+    ]:
+        found = curve(gapped(counted_w), edges(0, 28), fine)
+        assert (found.by_counter[0], found.by_plateau[0]) == (is_used, not is_used)
+        assert found.counter_contradicted == is_contradicted
+        assert found.energy_j[0] == pytest.approx(2800, rel=0.05)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 18])
+def test_a_counter_is_compared_alike_in_pieces_of_any_size(size: int) -> None:
+    """Windows that come in pieces, and a counter that is known in one of three alone."""
+    for counted_w in (100.0, 600.0):
+        whole = gapped(counted_w, noise_w=0.0)
+        counter = np.array(whole.energy_j["system"])
+        counter[np.arange(len(counter)) % 3 != 2] = np.nan
+        check, seen = CounterCheck(), whole.power_w["system"]
+        for begin in range(0, 18, size):
+            piece = Piece.of(whole, begin, min(begin + size, 18))
+            check.take(piece, seen, counter)
+        assert (check.counted_j, check.measured_j) == pytest.approx((12 * counted_w, 1200))
+        assert (check.agrees(0.01), check.contradicts(0.01)) == (
+            counted_w == 100,
+            counted_w == 600,
+        )
+
+
+def test_a_counter_that_was_never_seen_beside_its_power_fills_no_gap() -> None:
+    found = windows((0, 1, 10), (4, 5, 30), (8, 9, 30), counter=[10, 100, 200])
+    alone = curve(found, edges(0, 9), Resolution(0, 0, 0.01))
+    assert (alone.by_plateau[0], alone.counter_contradicted) == (True, False)
+
+
 def test_a_counter_does_not_tell_how_a_gap_over_an_edge_is_shared() -> None:
     found = windows((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30), counter=[10, 20, 120, 150])
     assert curve(found, edges(0, 3, 6), Resolution(0, 0, 0.01)).by_plateau.all()
@@ -276,6 +326,18 @@ def metered(powers: list[float], edge_s: list[float], kind: str = "poll") -> Met
     fine = 0.001 * (np.arange(len(powers)) % 3)  # a last digit that counts for nothing
     frame = frame.with_columns(power_w_system=np.array(powers) + fine)
     return Metered.of(samples.of_table(frame), kind, 0.0, ["system"], set(edges(*edge_s)))
+
+
+def test_a_counter_that_contradicts_its_power_is_flagged_on_every_stretch() -> None:
+    frame = table([k + 1.0 for k in range(30)], window_s=1.0)
+    power_w = np.full(30, 50.0) + 0.001 * (np.arange(30) % 3)
+    frame = frame.with_columns(power_w_system=power_w)
+    for counted_w, flags in ((50.0, ()), (150.0, ("counter-contradicted",))):
+        counted = frame.with_columns(energy_j_system=counted_w * (np.arange(30) + 1.0))
+        found = Metered.of(
+            samples.of_table(counted), "poll", 0.0, ["system"], set(edges(5.0, 20.0))
+        )
+        assert found.energy("system", [(5 * S, 20 * S)]).flags == flags
 
 
 def test_phases_and_pauses_are_the_run_and_no_phase_counts_a_cut_twice() -> None:
