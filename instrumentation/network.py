@@ -9,40 +9,33 @@ refuses, or is not there when the meter is opened (again), is an OSError, as a l
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import errno
-import hashlib
-import http.client
 import json
 import os
 import queue
 import socket
 import ssl
 import threading
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
-from urllib.parse import quote, urlsplit
-from urllib.request import parse_http_list, parse_keqv_list
+from typing import Any, cast
 
 from contract.errors import AgentError
 from contract.private import read_secret
 from instrumentation.clock import monotonic_ns
-from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
+from instrumentation.endpoints import OPEN_LIMIT_S, certificates_explained, endpoint, trusted
+from instrumentation.http_transport import HttpTransport
+from instrumentation.meters.answers import Answer, Answers, envelope
 from instrumentation.meters.base import Meter
 from instrumentation.meters.http import PROFILES
 from instrumentation.meters.json_paths import value_at
 from instrumentation.meters.mqtt import FRESH, RETAINED
-from instrumentation.meters.networked import AnswerError, document
+from instrumentation.meters.networked import USUAL_LIMIT_S, AnswerError, document
 from instrumentation.ports import PortError, form_of
 from instrumentation.transports import QueryTransport, Transport
 
-ANSWER_LIMIT_S = 2.0
-_ANSWER_LIMIT_MS = round(ANSWER_LIMIT_S * 1000)
-_USUAL_PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883, "snmp": 161}
-_UNAUTHORIZED = 401
+_LOOK_S = 5.0  # at what is not known yet
+MOST_BLOCKED_S = 5.0  # a recorder tells its state more often
 
 
 def opened(address: str, meter: Meter) -> Transport:
@@ -52,20 +45,20 @@ def opened(address: str, meter: Meter) -> Transport:
     except AgentError as error:
         raise PortError(errno.EACCES, str(error).rstrip(".")) from None
     form = form_of(address)
+    limit_s = meter.answer_limit_s
     if form == "tcpip":
-        return VisaTransport(address, framed=meter.framed)
+        blocked_s = min(max(USUAL_LIMIT_S, meter.period_s), MOST_BLOCKED_S)
+        return VisaTransport(address, framed=meter.framed, limit_s=blocked_s)
     if form.startswith("http"):
-        return HttpTransport(address, login=meter.login, secret=secret)
-    host, port, tls = _endpoint(address)
+        return HttpTransport(
+            address, login=meter.login, secret=secret, ca_file=meter.ca_file, limit_s=limit_s
+        )
+    host, port, tls = endpoint(address)
     if form.startswith("mqtt"):
-        return MqttTransport(host, port, tls=tls, secret=secret)
-    return SnmpTransport(host, port, community=secret or "public")
-
-
-def _endpoint(address: str) -> tuple[str, int, bool]:
-    """Host and port of a URL, and whether it is one of TLS."""
-    url = urlsplit(address)
-    return url.hostname or "", url.port or _USUAL_PORTS[url.scheme], url.scheme.endswith("s")
+        return MqttTransport(
+            host, port, trusted=trusted(meter.ca_file) if tls else None, secret=secret
+        )
+    return SnmpTransport(host, port, community=secret or "public", limit_s=limit_s)
 
 
 def recognised(address: str) -> tuple[str, tuple[str, ...]]:
@@ -75,9 +68,11 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
     for name, profile in PROFILES.items():
         if "{entity}" in profile.path:
             continue  # only its owner knows which
-        with contextlib.closing(HttpTransport(address, login=profile.login, secret="")) as wire:
+        with contextlib.closing(
+            HttpTransport(address, login=profile.login, limit_s=_LOOK_S)
+        ) as wire:
             wire.write(f"GET {profile.path.format(id=0)}\n".encode("ascii"))
-            answer = next(Answers().add(wire.read(ANSWER_LIMIT_S)[1], 0), None)
+            answer = next(Answers().add(wire.read(_LOOK_S)[1], 0), None)
         if not isinstance(answer, Answer):
             continue
         if answer.label[:3] in ("401", "403"):
@@ -92,93 +87,23 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
     raise PortError(errno.ENODEV, why)
 
 
-class HttpTransport(QueryTransport):
-    """One request, one connection: small devices have few."""
-
-    _answers_all: ClassVar[bool] = True
-
-    def __init__(self, address: str, *, login: str, secret: str) -> None:
-        super().__init__()
-        self._login, self._secret = login, secret
-        self._path = ""
-        host, port, is_tls = _endpoint(address)
-        connect = partial(http.client.HTTPConnection, host, port, timeout=ANSWER_LIMIT_S)
-        self._connect: Callable[[], http.client.HTTPConnection] = connect
-        tls = ssl.create_default_context() if is_tls else None
-        with socket.create_connection((host, port), ANSWER_LIMIT_S) as connection:
-            if tls is not None:  # a certificate that does not fit is found here
-                tls.wrap_socket(connection, server_hostname=host).close()
-                self._connect = partial(
-                    http.client.HTTPSConnection, host, port, timeout=ANSWER_LIMIT_S, context=tls
-                )
-
-    def _put(self, message: bytes) -> None:
-        self._path = message.decode("ascii").strip().removeprefix("GET ")
-
-    def _get(self) -> bytes:
-        try:
-            response, body = self._request({})
-            challenge = response.getheader("WWW-Authenticate", "")
-            wanted = response.status == _UNAUTHORIZED and challenge.lower().startswith("digest ")
-            if wanted and self._secret and self._login == "digest":
-                response, body = self._request({"Authorization": self._digest(challenge)})
-        except http.client.HTTPException as error:
-            return envelope(f"no HTTP: {type(error).__name__}", b"")
-        return envelope(f"{response.status} {response.reason}", body)
-
-    def _request(self, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
-        path = self._path
-        if self._secret and self._login == "bearer":
-            headers["Authorization"] = f"Bearer {self._secret}"
-        elif self._secret and self._login == "basic":
-            login = base64.b64encode(self._secret.encode()).decode("ascii")
-            headers["Authorization"] = f"Basic {login}"
-        elif self._secret and self._login == "tasmota":
-            user, _, password = self._secret.partition(":")
-            path += f"&user={quote(user, safe='')}&password={quote(password, safe='')}"
-        with contextlib.closing(self._connect()) as connection:
-            encoded = {name: text.encode() for name, text in headers.items()}
-            connection.request("GET", path, headers={"Connection": "close", **encoded})
-            response = connection.getresponse()
-            return response, response.read(MOST_BODY_BYTES)
-
-    def _digest(self, challenge: str) -> str:
-        """RFC 7616 with SHA-256 and `auth`, as Shelly's second generation wants it."""
-        given = parse_keqv_list(parse_http_list(challenge[len("digest ") :]))
-        user, _, password = self._secret.partition(":")
-        realm, nonce, count = given.get("realm", ""), given.get("nonce", ""), "00000001"
-        own = os.urandom(8).hex()
-
-        def hashed(*parts: str) -> str:
-            return hashlib.sha256(":".join(parts).encode()).hexdigest()
-
-        answer = hashed(
-            hashed(user, realm, password), nonce, count, own, "auth", hashed("GET", self._path)
-        )
-        return (
-            f'Digest username="{user}", realm="{realm}", nonce="{nonce}", uri="{self._path}", '
-            f'algorithm=SHA-256, response="{answer}", qop=auth, nc={count}, cnonce="{own}"'
-        )
-
-    def close(self) -> None:
-        pass
-
-
 class MqttTransport:
     """A client of a broker; `secret` is `user:password`. A message's time is that of its end."""
 
-    def __init__(self, host: str, port: int, *, tls: bool, secret: str) -> None:
+    def __init__(
+        self, host: str, port: int, *, trusted: ssl.SSLContext | None, secret: str
+    ) -> None:
         from paho.mqtt import client as mqtt
         from paho.mqtt.enums import CallbackAPIVersion
 
         self._came: queue.SimpleQueue[tuple[int, bytes] | OSError] = queue.SimpleQueue()
         self._client = client = mqtt.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
-        client.connect_timeout = ANSWER_LIMIT_S
+        client.connect_timeout = OPEN_LIMIT_S
         if secret:
             user, _, password = secret.partition(":")
             client.username_pw_set(user, password)
-        if tls:
-            client.tls_set()
+        if trusted is not None:
+            client.tls_set_context(trusted)
         answered = threading.Event()
         refused: list[str] = []
 
@@ -201,12 +126,16 @@ class MqttTransport:
 
         client.on_connect, client.on_disconnect = on_connect, on_disconnect
         client.on_subscribe, client.on_message = on_subscribe, on_message
-        client.connect(host, port, keepalive=15)
+        with certificates_explained():
+            client.connect(host, port, keepalive=15)
         client.loop_start()
-        if not answered.wait(ANSWER_LIMIT_S) or refused:
+        if not answered.wait(OPEN_LIMIT_S):
             self.close()
-            why = f"the broker refuses: {refused[0]}" if refused else "the broker is silent"
-            raise PortError(errno.ECONNREFUSED, why)
+            raise OSError(errno.ECONNREFUSED, "the broker is silent")
+        if refused:
+            self.close()
+            what = f"the broker refuses ({refused[0]}): check secret_file"
+            raise PortError(errno.ECONNREFUSED, what)
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
         """See `Transport`."""
@@ -233,50 +162,62 @@ class MqttTransport:
         self._client.loop_stop()
 
 
-class SnmpTransport(QueryTransport):
+class SnmpTransport:
     """GET requests of SNMP version 2c; an answer is a JSON list of `[OID, type, value]`."""
 
-    _answers_all: ClassVar[bool] = True
-
-    def __init__(self, host: str, port: int, *, community: str) -> None:
-        super().__init__()
+    def __init__(self, host: str, port: int, *, community: str, limit_s: float) -> None:
         from pysnmp.hlapi.v3arch import asyncio as snmp
 
         self._snmp = snmp
         self._loop = asyncio.new_event_loop()
         self._engine = snmp.SnmpEngine()
         self._community = snmp.CommunityData(community, mpModel=1)
-        self._oids: list[str] = []
+        self._asking: asyncio.Task[bytes] | None = None
         family = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][0]
         kind = snmp.Udp6TransportTarget if family == socket.AF_INET6 else snmp.UdpTransportTarget
         self._target = self._loop.run_until_complete(
-            kind.create((host, port), timeout=ANSWER_LIMIT_S, retries=0)
+            kind.create((host, port), timeout=limit_s, retries=0)
         )
 
-    def _put(self, message: bytes) -> None:
-        self._oids = message.decode("ascii").split()[1:]
+    def read(self, wait_s: float) -> tuple[int, bytes]:
+        """See `Transport`."""
+        waiting = (
+            {self._asking} if self._asking else {self._loop.create_task(asyncio.sleep(wait_s))}
+        )
+        self._loop.run_until_complete(asyncio.wait(waiting, timeout=wait_s))
+        if self._asking is None or not self._asking.done():
+            return monotonic_ns(), b""
+        asked, self._asking = self._asking, None
+        return monotonic_ns(), asked.result()
 
-    def _get(self) -> bytes:
+    def write(self, data: bytes) -> None:
+        """Ask; an earlier question without an answer is given up."""
+        self._give_up()
+        self._asking = self._loop.create_task(self._ask(data.decode("ascii").split()[1:]))
+
+    async def _ask(self, oids: list[str]) -> bytes:
+        """The answer, nothing where none came."""
         snmp = self._snmp
-        wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in self._oids]
-        failure, status, _, found = self._loop.run_until_complete(
-            snmp.get_cmd(
-                self._engine,
-                self._community,
-                self._target,
-                snmp.ContextData(),
-                *wanted,
-                lookupMib=False,
-            )
+        wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in oids]
+        context = snmp.ContextData()
+        failure, status, _, found = await snmp.get_cmd(
+            self._engine, self._community, self._target, context, *wanted, lookupMib=False
         )
         if failure:
-            raise TimeoutError(str(failure))
+            return b""
         if status:
             return envelope(status.prettyPrint(), b"")
         values = [[str(oid), type(value).__name__, _plain(value)] for oid, value in found]
         return envelope("ok", json.dumps(values).encode())
 
+    def _give_up(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            self._loop.run_until_complete(asyncio.wait({self._asking}))
+            self._asking = None
+
     def close(self) -> None:
+        self._give_up()
         self._engine.close_dispatcher()
         self._loop.run_until_complete(asyncio.sleep(0))  # what it cancelled ends
         self._loop.close()
@@ -296,7 +237,7 @@ class VisaTransport(QueryTransport):
     query. `framed` answers are put into envelopes.
     """
 
-    def __init__(self, address: str, *, framed: bool) -> None:
+    def __init__(self, address: str, *, framed: bool, limit_s: float) -> None:
         super().__init__()
         import pyvisa
 
@@ -306,7 +247,7 @@ class VisaTransport(QueryTransport):
         self._manager = pyvisa.ResourceManager("@py")
         try:
             self._instrument = cast(
-                Any, self._manager.open_resource(address, open_timeout=_ANSWER_LIMIT_MS)
+                Any, self._manager.open_resource(address, open_timeout=round(1000 * OPEN_LIMIT_S))
             )
             if address.endswith("SOCKET"):
                 self._check_connected()
@@ -315,8 +256,8 @@ class VisaTransport(QueryTransport):
             raise
         except Exception as error:  # noqa: BLE001 - it raises what has no class of its own
             self._manager.close()
-            raise PortError(errno.ECONNREFUSED, _one_line(error)) from None
-        self._instrument.timeout = _ANSWER_LIMIT_MS
+            raise OSError(errno.ECONNREFUSED, _one_line(error)) from None
+        self._instrument.timeout = round(1000 * limit_s)
         self._instrument.read_termination = "\n"
 
     def _check_connected(self) -> None:

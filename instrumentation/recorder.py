@@ -121,7 +121,7 @@ class Limits:
         """Those of a meter whose port was just opened."""
         asked = meter.timing == "poll" or meter.due_ns is not None
         start_s = 2 * meter.period_s + (5.0 if asked else 1.0)
-        return cls(3 * meter.period_s + 2.0, meter.period_s + start_s)
+        return cls(3 * meter.period_s + meter.answer_limit_s, meter.period_s + start_s)
 
 
 class Parent:
@@ -298,12 +298,14 @@ class Recorder:
         now_ns = monotonic_ns()
         if self._first_ns:
             heard_s = (now_ns - self._first_ns) / 1e9
-            if heard_s > self._limits.foreign_s or self._is_another(heard_s):
+            kind, _, detail = self._status.last_fault.partition(": ")
+            # It is this meter and says what is wrong with it; of many wrong logins it may lock.
+            wrong = kind == "configuration" and self._meter.framed
+            if wrong or heard_s > self._limits.foreign_s or self._is_another(heard_s):
                 self._close_port()
-                kind, _, detail = self._status.last_fault.partition(": ")
-                if kind == "configuration":  # it is this meter, and says what is wrong with it
+                if kind == "configuration":
                     raise RecorderError(f"{self._config.name}: {detail}")
-                raise RecorderError(foreign(self._config, self._first_bytes, self._device))
+                raise RecorderError(foreign(self._config, self._first_bytes, self._device, detail))
         elif now_ns - start_ns > self._limits.silence_s * 1e9:
             self._close_port()
             limit_s = self._limits.silence_s

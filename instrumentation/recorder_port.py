@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import ssl
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from contract.private import read_secret
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.ports import (
+    PortError,
     check_form,
     form_of,
     is_network,
@@ -24,12 +26,20 @@ from instrumentation.ports import (
 )
 
 SHOWN_BYTES = 40
+_HELP_SLOW = "Is it on, and its address right? If it is slow, set answer_limit_s."
+_HELP = {
+    "mqtt": "Does the device publish to that topic at this broker, and each period_s?",
+    "snmp": "Is it on, its address right, and its community the line in secret_file?",
+}
+_HELP["mqtts"] = _HELP["mqtt"]
 
 
 def cannot_open(config: MeterConfig, error: OSError, device: str) -> str:
     """Why the port could not be opened. `device` is its path, empty if none was found."""
     where = f"{config.name}: {config.port}"
     if is_network(config.port):
+        if isinstance(error, PortError):  # which says what to do
+            return f"{where}: {error.strerror}."
         return f"{where} does not answer ({error.strerror}): is it on, and its address right?"
     return _cannot_open_port(config, error, device, where)
 
@@ -57,29 +67,29 @@ def _cannot_open_port(config: MeterConfig, error: OSError, device: str, where: s
 
 def silent(config: MeterConfig, limit_s: float, device: str) -> str:
     """Not a byte came."""
+    if is_network(config.port):
+        where = f"{config.name} at {config.port} is silent: nothing came in {limit_s:.3g} s"
+        return f"{where}. {_HELP.get(form_of(config.port), _HELP_SLOW)}"
     return (
-        f"{config.name} at {config.port} is silent: not a byte in {limit_s:.3g} s{_at(config)}. "
-        f"Is it switched on, and its logging? {_elsewhere(config, device)}"
-    ).rstrip()
+        f"{config.name} at {config.port} is silent: not a byte in {limit_s:.3g} s at {config.baud} "
+        f"baud. Is it switched on, and its logging? {what_is_here(device)}"
+    )
 
 
-def _at(config: MeterConfig) -> str:
-    return "" if is_network(config.port) else f" at {config.baud} baud"
-
-
-def _elsewhere(config: MeterConfig, device: str) -> str:
-    """Only what is named is looked for on a network."""
-    return "" if is_network(config.port) else what_is_here(device)
-
-
-def foreign(config: MeterConfig, data: bytes, device: str) -> str:
-    """What came was no record of this kind of meter."""
+def foreign(config: MeterConfig, data: bytes, device: str, reason: str = "") -> str:
+    """What came was no record of this kind of meter; `reason` is the driver's, or empty."""
     other = looks_like(data, config.kind)
+    where = f"{config.name} at {config.port}"
+    if is_network(config.port) and reason and not other:
+        return f"{where} gives no readings: {reason}. Check kind and settings."
     hint = "Check kind and settings." if is_network(config.port) else "Check kind and baud."
     hint = f"That is a {other}: set its kind." if other else hint
+    at, elsewhere = "", ""
+    if not is_network(config.port):  # where only what is named is looked for
+        at, elsewhere = f" at {config.baud} baud", what_is_here(device)
     return (
-        f"{config.name} at {config.port} sends no records of a {config.kind}{_at(config)}: what "
-        f"came starts with {data[:SHOWN_BYTES]!r}. {hint} {_elsewhere(config, device)}"
+        f"{where} sends no records of a {config.kind}{at}: what came starts with "
+        f"{data[:SHOWN_BYTES]!r}. {hint} {elsewhere}"
     ).rstrip()
 
 
@@ -164,6 +174,15 @@ class MeterConfig:
                 read_secret(Path(meter.secret_file))
             except AgentError as error:
                 raise RecorderError(f"{self.name}: {error}") from None
+
+        if meter.ca_file:
+            try:
+                ssl.create_default_context(cafile=str(Path(meter.ca_file).expanduser()))
+            except OSError as error:  # ssl.SSLError is one
+                raise RecorderError(
+                    f"{self.name}: no certificates in ca_file {meter.ca_file} "
+                    f"({error.strerror or error}): name a file of them in PEM."
+                ) from None
 
     def driver(self) -> Meter:
         """A fresh driver for this meter. Raises RecorderError."""

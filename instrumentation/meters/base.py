@@ -96,6 +96,16 @@ class Meter(ABC):
         """Path of the file with its password, token or community; empty where it needs none."""
         return str(getattr(self.settings, "secret_file", ""))
 
+    @property
+    def ca_file(self) -> str:
+        """Path of the certificates to trust with TLS; empty for those of the system."""
+        return str(getattr(self.settings, "ca_file", ""))
+
+    @property
+    def answer_limit_s(self) -> float:
+        """How long an answer over the network is waited for."""
+        return float(getattr(self.settings, "answer_limit_s", 2.0))
+
     def available_channels(self) -> tuple[str, ...]:
         """The meter's own names of its channels with these settings."""
         return self.own_channels

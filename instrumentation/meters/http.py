@@ -2,11 +2,12 @@
 
 Shelly, first generation: shelly-api-docs.shelly.cloud/gen1, `/status` (`total` of `meters` is in
 watt-minutes, of `emeters` in Wh); later ones: shelly-api-docs.shelly.cloud/gen2, Switch.GetStatus,
-EM.GetStatus and EM1.GetStatus. Tasmota: tasmota.github.io/docs/Commands, `Status 8` (`Total` in
-kWh; without `WattRes` its power is in whole W). Home Assistant: developers.home-assistant.io/docs/
-api/rest; a state was reported anew where `last_reported` is another one. None of them states what
-its power is the mean of, how often it is refreshed, or its limits of error: 1 s is taken for the
-refresh of the plugs.
+PM1.GetStatus, EM.GetStatus and EM1.GetStatus, with their `errors`. Tasmota: tasmota.github.io/docs/
+Commands, `Status 8` (`Total` in kWh, one figure for all sockets unless it is a list; without
+`WattRes` its power is in whole W). Home Assistant: developers.home-assistant.io/docs/api/rest; a
+state was reported anew where `last_reported` is another one. None of them states what its power is
+the mean of, how often it is refreshed, or its limits of error: 1 s is taken for the refresh of the
+plugs.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
 @dataclass(frozen=True)
 class Profile:
     """What one sort of device is asked and where its figures stand. `login` is how it wants the
-    secret; what `valid` points to must not be false, what `unit` points to is the power's unit.
+    secret, `password` as it asks for it, by Digest or Basic; what `valid` points to must not be
+    false, what `unit` points to is the power's unit.
     """
 
     path: str
     places: Places
     valid: Mapping[str, str] = field(default_factory=dict)
     unit: str = ""
-    login: str = "basic"
+    login: str = "password"
     resolution_w: float = 0.1
 
 
@@ -48,28 +50,29 @@ def _first_generation(name: str, count: int, energy_unit_j: float) -> Profile:
         {str(n): f"/{name}/{n}/{leaf}" for n in range(count)}
         for leaf in ("power", "total", "is_valid")
     )
-    places = Places(power, energy, energy_unit_j=energy_unit_j)
+    outputs = {str(n): f"/relays/{n}/ison" for n in range(count)}
+    errors = {str(n): (f"/relays/{n}/overpower", "/overtemperature") for n in range(count)}
+    places = Places(power, energy, energy_unit_j=energy_unit_j, errors=errors, outputs=outputs)
     return Profile("/status", places, valid, resolution_w=0.01)
 
 
 TASMOTA = Places(
     {str(n): f"/StatusSNS/ENERGY/Power/{n}" for n in range(4)},
-    {"0": "/StatusSNS/ENERGY/Total/0"},
+    {str(n): f"/StatusSNS/ENERGY/Total/{n}" for n in range(4)},
     energy_unit_j=1000 * WH_J,
+    login="/WARNING",
 )
 _EM_POWER = {**{phase: f"/{phase}_act_power" for phase in "abc"}, "total": "/total_act_power"}
+_EM_ERRORS: dict[str, tuple[str, ...]] = {phase: (f"/{phase}_errors", "/errors") for phase in "abc"}
+_EM_ERRORS["total"] = ("/a_errors", "/b_errors", "/c_errors", "/errors")
+_WITH_COUNTER = Places({"0": "/apower"}, {"0": "/aenergy/total"}, energy_unit_j=WH_J)
 PROFILES = {
     "shelly-gen1": _first_generation("meters", 4, 60.0),
     "shelly-gen1-em": _first_generation("emeters", 3, WH_J),
-    "shelly-switch": Profile(
-        "/rpc/Switch.GetStatus?id={id}",
-        Places({"0": "/apower"}, {"0": "/aenergy/total"}, energy_unit_j=WH_J),
-        login="digest",
-    ),
-    "shelly-em": Profile("/rpc/EM.GetStatus?id={id}", Places(_EM_POWER, {}), login="digest"),
-    "shelly-em1": Profile(
-        "/rpc/EM1.GetStatus?id={id}", Places({"0": "/act_power"}, {}), login="digest"
-    ),
+    "shelly-switch": Profile("/rpc/Switch.GetStatus?id={id}", _WITH_COUNTER),
+    "shelly-pm1": Profile("/rpc/PM1.GetStatus?id={id}", _WITH_COUNTER),
+    "shelly-em": Profile("/rpc/EM.GetStatus?id={id}", Places(_EM_POWER, {}, errors=_EM_ERRORS)),
+    "shelly-em1": Profile("/rpc/EM1.GetStatus?id={id}", Places({"0": "/act_power"}, {})),
     "tasmota": Profile("/cm?cmnd=Status%208", TASMOTA, login="tasmota", resolution_w=1.0),
     "home-assistant": Profile(
         "/api/states/{entity}",
@@ -135,7 +138,7 @@ class HttpMeter(Networked):
 
     def _reading(self, answer: Answer) -> Reading:
         if not answer.label.startswith("200 "):
-            raise refused(answer.label, self.settings.secret_file)
+            raise refused(answer.label, self.settings.secret_file, self._device.path)
         found, device = document(answer.body), self._device
         for own in self.channels:
             if value_at(found, device.valid.get(own, "/")) is False:
@@ -149,11 +152,14 @@ class HttpMeter(Networked):
         return places.reading(found, self.channels, counter=self.has_energy)
 
 
-def refused(label: str, secret_file: str) -> AnswerError:
+def refused(label: str, secret_file: str, path: str) -> AnswerError:
     """What an answer without a document means; `label` is its HTTP status."""
     if label[:3] in ("401", "403"):
         way = f"check {secret_file}" if secret_file else "name a file with its login as secret_file"
         return AnswerError("configuration", f"the meter wants a login ({label}): {way}")
     if label[:3] == "404":
-        return AnswerError("configuration", f"the meter has nothing there ({label}): check profile")
+        way = "check profile, or let `fde init --meter` find it"
+        return AnswerError("configuration", f"the meter has nothing at {path} ({label}): {way}")
+    if label[:1] == "3":
+        return AnswerError("configuration", f"the meter sends elsewhere ({label}): name that port")
     return AnswerError("no-data", f"the meter answers {label}")

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from instrumentation.meters.networked import (
+    DEVICE_ERROR,
+    OFF,
     ONLY_CHANNEL,
     AnswerError,
     NetworkSettings,
     Reading,
     number,
 )
+from instrumentation.meters.rows import OVER_RANGE
 
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _CHANNEL = re.compile(r"[A-Za-z0-9_]+")
+_METER_FAILED = re.compile(r"power_meter")  # Shelly: power_meter_failure
+_SHOWN = 80
 
 
 @dataclass(frozen=True)
 class JsonSettings(NetworkSettings):
     """`profile` is the sort of device. Of the generic one: `power`, `energy` and `stamp` as JSON
     Pointers, for several channels `{channel: pointer}`; `""` is the whole document. With `counter:
-    false` the meter's own counter is not read.
+    false` the meter's own counter is not read. `ca_file` has the certificates of the authorities
+    to trust with TLS, or the device's own.
     """
 
     profile: str = ""
@@ -31,6 +39,7 @@ class JsonSettings(NetworkSettings):
     energy: str | Mapping[str, str] | None = None
     stamp: str | None = None
     counter: bool = True
+    ca_file: str = ""
 
     def check_described(self, needed: tuple[str, ...], *own: str) -> None:
         """Raises ValueError where the settings do not fit the profile: those in `needed` have no
@@ -55,13 +64,22 @@ class JsonSettings(NetworkSettings):
 
 @dataclass(frozen=True)
 class Places:
-    """Pointers to the figures of each channel, and what one unit of them is."""
+    """Pointers to the figures of each channel, and what one unit of them is.
+
+    `errors` point to what is empty, or false, where the device reports no error that concerns a
+    channel, `outputs` to whether it lets current through (false, or `OFF`); where a channel has
+    none, those are `errors` and `output` beside its power. What `login` points to is there where
+    the device wants a login.
+    """
 
     power: Mapping[str, str]
     energy: Mapping[str, str]
     power_unit_w: float = 1.0
     energy_unit_j: float = 1.0
     stamps: tuple[str, ...] = ()
+    errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    login: str = ""
 
     @classmethod
     def described(cls, given: JsonSettings) -> Places:
@@ -76,21 +94,71 @@ class Places:
 
     def reading(self, found: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
         """What a document says of these channels. Raises AnswerError."""
-        power_w = [
-            self.power_unit_w * number(value_at(found, self.power[own]), f"power of channel {own}")
-            for own in channels
-        ]
-        energy_j = [
-            self.energy_unit_j * number(value_at(found, self.energy[own]), f"energy of {own}")
-            for own in channels
-            if counter
-        ]
+        if self.login and isinstance(wanted := value_at(found, self.login), str):
+            raise AnswerError("configuration", f"the device wants a login ({wanted[:60]})")
+        errors = {error for own in channels for error in self._errors(found, own)}
+        if failed := sorted(error for error in errors if _METER_FAILED.search(error)):
+            told = f"the device reports {', '.join(failed)[:80]}"
+            raise AnswerError("device-error", told, DEVICE_ERROR)
+        power_w = tuple(self._power_w(found, own) for own in channels)
+        energy_j = [self._counter_j(found, own) for own in channels if counter]
         stamps = (value_at(found, place) for place in self.stamps)
         stamp = next((stamp for stamp in stamps if stamp is not None), None)
         if self.stamps and stamp is None:
             where = self.stamps[0]
             raise AnswerError("no-data", f"the answer does not say which reading it is ({where})")
-        return Reading(tuple(power_w), tuple(energy_j), "" if stamp is None else str(stamp))
+        out_of_range = {error for error in errors if error.startswith("out_of_range")}
+        is_off = any(
+            watts > 0 and self._is_off(found, own)
+            for own, watts in zip(channels, power_w, strict=True)
+        )
+        flags = OVER_RANGE * bool(out_of_range) | DEVICE_ERROR * bool(errors - out_of_range)
+        return Reading(
+            power_w, tuple(energy_j), "" if stamp is None else str(stamp), flags | OFF * is_off
+        )
+
+    def _power_w(self, found: Any, own: str) -> float:
+        value = value_at(found, self.power[own])
+        if value is None:
+            told = json.dumps(found)[:_SHOWN]
+            raise AnswerError("no-data", f"the answer has no power of channel {own}: {told}")
+        return self.power_unit_w * number(value, f"power of channel {own}")
+
+    def _counter_j(self, found: Any, own: str) -> float:
+        """The counter of a channel, NaN where there is none of it alone: one total beside the
+        powers of several sockets is that of all of them.
+        """
+        if lists_above(found, self.power[own]) > lists_above(found, self.energy[own]):
+            return math.nan
+        try:
+            return self.energy_unit_j * number(value_at(found, self.energy[own]), "energy")
+        except AnswerError:
+            return math.nan
+
+    def _errors(self, found: Any, own: str) -> Iterator[str]:
+        """The names of errors that the device reports."""
+        for place in self.errors.get(own, (f"{_parent(self.power[own])}/errors",)):
+            value = value_at(found, place)
+            if value is True:
+                yield place.rpartition("/")[2]
+            elif value:
+                yield from map(str, value if isinstance(value, list) else [value])
+
+    def _is_off(self, found: Any, own: str) -> bool:
+        place = self.outputs.get(own, f"{_parent(self.power[own])}/output")
+        value = value_at(found, place)
+        return value is False or (isinstance(value, str) and value.upper() == "OFF")
+
+
+def _parent(pointer: str) -> str:
+    return pointer.rpartition("/")[0]
+
+
+def lists_above(document: Any, pointer: str) -> int:
+    """How many lists of several entries a pointer goes through."""
+    tokens = pointer.split("/")
+    above = (value_at(document, "/".join(tokens[:n])) for n in range(1, len(tokens)))
+    return sum(isinstance(value, list) and len(value) > 1 for value in above)
 
 
 def pointers(name: str, given: object) -> dict[str, str]:

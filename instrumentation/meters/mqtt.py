@@ -27,7 +27,9 @@ from instrumentation.meters.networked import (
 RETAINED = "retained "
 FRESH = "message "
 _TOPIC = r"[^+#\s\0]{1,150}"
-_ZIGBEE = Places({"0": "/power"}, {"0": "/energy"}, energy_unit_j=1000 * WH_J)
+_ZIGBEE = Places(
+    {"0": "/power"}, {"0": "/energy"}, energy_unit_j=1000 * WH_J, outputs={"0": "/state"}
+)
 
 
 @dataclass(frozen=True)

@@ -25,37 +25,46 @@ from instrumentation.accuracy import (
 )
 from instrumentation.meters.answers import Answer, Answers
 from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import COMMON_WORDS, GAP, RESTART, ParseResult
+from instrumentation.meters.rows import COMMON_WORDS, GAP, OVER_RANGE, RESTART, ParseResult
 from instrumentation.trace import Fault
 
-LATE = 8
+LATE, DEVICE_ERROR, OFF = 8, 16, 32
 PROMPT_S = 0.5  # an answer that takes longer is flagged
+USUAL_LIMIT_S = (
+    2.0  # for which an answer is waited at first, and twice as long as the last one took
+)
 ONLY_CHANNEL = "0"
 WH_J = 3600.0
 _GAP_PERIODS = 1.5
 _MOST_W = 1e7
 _LONGEST_S = 86_400.0
+_LONGEST_ANSWER_S = 60.0
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*")
 
 
 class AnswerError(Exception):
-    """An answer without a reading: `kind` is that of the fault, the text says why."""
+    """An answer without a reading: `kind` is that of the fault, the text says why. `flags` are
+    those of the next reading: what is filled in before it is in doubt.
+    """
 
-    def __init__(self, kind: str, detail: str) -> None:
+    def __init__(self, kind: str, detail: str, flags: int = 0) -> None:
         super().__init__(detail)
-        self.kind = kind
+        self.kind, self.flags = kind, flags
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Power and, where it was told, the meter's own counter of each channel, in W and J.
+    """Power and, where it was told, the meter's own counter of each channel, in W and J, NaN where
+    a channel has none.
 
-    `stamp` names the reading where the meter names it: the same again is the same reading.
+    `stamp` names the reading where the meter names it: the same again is the same reading. `flags`
+    are what the meter says of it.
     """
 
     power_w: tuple[float, ...]
     energy_j: tuple[float, ...] = ()
     stamp: str = ""
+    flags: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,8 @@ class NetworkSettings:
     """`period_s` is the time between two readings, `refresh_s` that between two refreshes in the
     meter, one period unless it is known better; `resolution_w` the step of what it shows. The
     maker's limits of error are `relative_limit` of the reading and `absolute_limit_w`, as
-    `accuracy_source` states them; without them the uncertainty budget is incomplete. `secret_file`
+    `accuracy_source` states them; without them the uncertainty budget is incomplete. `range_w` is
+    the most that it can measure, `answer_limit_s` how long its slowest answer takes. `secret_file`
     holds the password, token or community. `power_unit_w` and `energy_unit_j` are what one unit of
     a described meter's figures is.
     """
@@ -74,17 +84,22 @@ class NetworkSettings:
     relative_limit: float | None = None
     absolute_limit_w: float | None = None
     accuracy_source: str = ""
+    range_w: float | None = None
+    answer_limit_s: float = 10.0
     secret_file: str = ""
     power_unit_w: float = 1.0
     energy_unit_j: float = WH_J
 
     def __post_init__(self) -> None:
-        for name in ("period_s", "refresh_s", "resolution_w"):
+        for name in ("period_s", "refresh_s", "resolution_w", "range_w"):
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value, above=True)
         if self.period_s is not None and self.period_s > _LONGEST_S:
             raise ValueError(f"period_s is at most {_LONGEST_S:g}.")
+        check_number("answer_limit_s", self.answer_limit_s, above=True)
+        if self.answer_limit_s > _LONGEST_ANSWER_S:
+            raise ValueError(f"answer_limit_s is at most {_LONGEST_ANSWER_S:g}.")
         limits = {name: getattr(self, name) for name in ("relative_limit", "absolute_limit_w")}
         for name, value in limits.items():
             if value is not None:
@@ -137,8 +152,11 @@ class Networked(Meter):
     """Base of the drivers.
 
     Flags: `gap` (readings before this one are missing), `restart` (its counter began again),
-    `late` (the answer took longer than half a second, so the reading may be older than
-    `arrival_delay_limit_s` says). The first reading of a connection is not used, for nobody knows
+    `over-range` (the meter says so, or the power reaches `range_w`; also the reading after one that
+    was none for that), `late` (the answer took longer than half a second, so the reading may be
+    older than `arrival_delay_limit_s` says), `device-error` (the meter reports an error of its own;
+    also the reading after one that was none for that), `off` (its output is off, and yet there is a
+    power). The first reading of a connection is not used, for nobody knows
     what it is the mean of. A counter counts only where it has just moved: many move once a minute
     or by whole watt-hours, and what they show in between is old.
     """
@@ -148,7 +166,7 @@ class Networked(Meter):
     own_channels: ClassVar[tuple[str, ...]] = ()
     framed: ClassVar[bool] = True
     timing: str = "poll"
-    flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late")
+    flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late", "device-error", "off")
     Settings: ClassVar[type[Any]] = NetworkSettings
     _usual_period_s: float = 1.0
     _usual_resolution_w: float = 0.1
@@ -189,19 +207,24 @@ class Networked(Meter):
         self._started = False
         self._asked_ns: int | None = None
         self._answered = True
+        self._wait_for(USUAL_LIMIT_S)
         self._last_ns: int | None = None
         self._stamp = ""
-        self._counted: tuple[float, ...] = ()
+        self._counted = [math.nan] * len(self.channels)
+        self._flags_before = 0  # of answers without a reading since the last one
         self._base_j = [0.0] * len(self.channels)
 
     # Asking
 
     @property
     def due_ns(self) -> int | None:
-        return self._due_ns
+        """Not before an answer came or is given up: a slow device is not asked twice at once."""
+        if self._due_ns is None or self._answered or self._asked_ns is None:
+            return self._due_ns
+        return max(self._due_ns, self._asked_ns + round(self._limit_s * 1e9))
 
     def request(self, t_ns: int) -> bytes:
-        if self._due_ns is None or t_ns < self._due_ns:
+        if self.due_ns is None or t_ns < self.due_ns:
             return b""
         return self._poll if self._started else self._start + self._poll
 
@@ -218,12 +241,18 @@ class Networked(Meter):
         if not self._answered and not damaged and self._asked_ns is not None:
             waited_s = (t_ns - self._asked_ns) / 1e9
             self._fault(t_ns, "timeout", f"no answer in {waited_s:.1f} s")
+            self._wait_for(2 * self._limit_s)  # it may be slower than we waited
         self._asked_ns, self._answered = t_ns, False
+
+    def _wait_for(self, limit_s: float) -> None:
+        self._limit_s = min(max(USUAL_LIMIT_S, limit_s), self.answer_limit_s)
 
     # Listening
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         for answer in self._answers.add(data, t_ns):
+            if not self._answered and self._asked_ns is not None:
+                self._wait_for(2 * (t_ns - self._asked_ns) / 1e9)
             self._answered = True
             if isinstance(answer, Fault):
                 self._out.faults.append(answer)
@@ -232,6 +261,7 @@ class Networked(Meter):
                 reading = self._reading(answer)
             except AnswerError as error:
                 self._fault(answer.t_ns, error.kind, str(error))
+                self._flags_before |= error.flags
                 continue
             if reading is None:
                 continue
@@ -246,7 +276,9 @@ class Networked(Meter):
             return  # the same reading again
         self._stamp = reading.stamp
         last_ns, self._last_ns = self._last_ns, t_ns
-        flags = 0
+        flags, self._flags_before = reading.flags | self._flags_before, 0
+        if any(abs(power_w) >= (self.settings.range_w or math.inf) for power_w in reading.power_w):
+            flags |= OVER_RANGE
         energy_j, restarted = self._counters(reading.energy_j)
         if last_ns is None:
             return
@@ -263,15 +295,13 @@ class Networked(Meter):
 
     def _counters(self, now_j: tuple[float, ...]) -> tuple[list[float] | None, bool]:
         """Counters that continue over restarts, where they have just moved, else NaN."""
-        before, self._counted = self._counted, now_j or self._counted
         if not now_j:
             return None, False
-        if not before:
-            return [math.nan] * len(now_j), False
-        found, restarted = [], False
-        for n, (old, new) in enumerate(zip(before, now_j, strict=True)):
+        counted, restarted = [], False
+        for n, (old, new) in enumerate(zip(self._counted, now_j, strict=True)):
             if new < old:
                 self._base_j[n] += old
                 restarted = True
-            found.append(self._base_j[n] + new if new > old else math.nan)
-        return found, restarted
+            counted.append(self._base_j[n] + new if new > old else math.nan)
+            self._counted[n] = old if math.isnan(new) else new
+        return counted, restarted

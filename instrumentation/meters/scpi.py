@@ -21,9 +21,10 @@ from instrumentation.meters.networked import (
     check_text,
     number,
 )
+from instrumentation.meters.rows import OVER_RANGE
 
 _MOST_FIELDS = 64
-_NOTHING = 9.9e37
+_INFINITE, _NOT_A_NUMBER = 9.9e37, 9.905e37
 _COMMAND = r"[ -~]{1,200}"
 
 
@@ -93,8 +94,11 @@ class ScpiMeter(Networked):
             if places[own] > len(fields):
                 raise AnswerError("framing", f"{answer.body[:40]!r} has no field {places[own]}")
             value = number(fields[places[own] - 1].strip(), f"{what} of channel {own}")
-            if abs(value) >= _NOTHING:
+            if abs(value) >= _NOT_A_NUMBER:
                 raise AnswerError("no-data", f"the meter has no {what} of channel {own} now")
+            if abs(value) >= _INFINITE:
+                detail = f"the {what} of channel {own} is beyond the meter's range"
+                raise AnswerError("over-range", detail, OVER_RANGE)
             return value
 
         settings = self.settings

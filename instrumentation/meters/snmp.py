@@ -96,6 +96,9 @@ class SnmpMeter(Networked):
         for entry in found if isinstance(found, list) else []:
             if isinstance(entry, list) and len(entry) == 3:
                 values[str(entry[0])] = entry[2]
+                if str(entry[1]).startswith("NoSuch"):
+                    detail = f"the unit has no {entry[0]} ({entry[1]}): check the OID and profile"
+                    raise AnswerError("configuration", detail)
         missing = [oid for oid in self._oids if oid not in values]
         if missing:
             raise AnswerError("no-data", f"the answer has no {missing[0]}")

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import ssl
 import threading
 import time
 from collections.abc import Mapping
@@ -19,7 +20,10 @@ from instrumentation.simulators.networked import NetworkSimulator
 class HttpSimulator(NetworkSimulator):
     """A device of one of the profiles. `period_s` of the settings is its refresh.
 
-    `delay_s` is how long it takes for an answer on the network. Of Home Assistant, a state that is
+    `delay_s` is how long it takes for an answer on the network, byte by byte with `dribbles`.
+    `challenge` is the login that it asks for, Digest's algorithm or `Basic`, and `opaque` what must
+    come back with it. `errors` are what it reports, `output` whether it lets current through, and
+    `elsewhere` an address that it sends everybody to. Of Home Assistant, a state that is
     the same as before is reported again only with `reports_anew`.
     """
 
@@ -31,6 +35,8 @@ class HttpSimulator(NetworkSimulator):
         *,
         counter: bool = False,
         delay_s: float = 0.0,
+        challenge: str = "",
+        opaque: str | None = None,
         reports_anew: bool = True,
         **display: float,
     ) -> None:
@@ -38,7 +44,12 @@ class HttpSimulator(NetworkSimulator):
         self.channels = ("a", "b", "c") if profile == "shelly-em" else ("0",)
         super().__init__(**display)
         self._counter = counter
-        self.delay_s = delay_s
+        self.delay_s, self.dribbles = delay_s, False
+        usual = "Basic" if profile.startswith("shelly-gen1") else "SHA-256"
+        self.challenge, self.opaque = challenge or usual, opaque
+        self.errors: list[str] = []
+        self.output = True
+        self.elsewhere = ""
         self._reports_anew = reports_anew
         self._reported = (0.0, 0)  # the state and the number of its refresh
 
@@ -78,12 +89,13 @@ class HttpSimulator(NetworkSimulator):
             case "shelly-gen1" | "shelly-gen1-em", "/status":
                 return self._first_generation(watts[0], joules[0])
             case "shelly-switch", "/rpc/Switch.GetStatus" if number == ["0"]:
-                total = {"total": round(joules[0] / 3600, 3), "by_minute": [0.0], "minute_ts": 0}
-                state = {"id": 0, "source": "init", "output": True, "voltage": 229.8}
-                return {**state, "apower": round(watts[0], 1), "aenergy": total}
+                return {"source": "init", "output": self.output} | self._metered()
+            case "shelly-pm1", "/rpc/PM1.GetStatus" if number == ["0"]:
+                return self._metered()
             case "shelly-em", "/rpc/EM.GetStatus" if number == ["0"]:
                 phases = {f"{n}_act_power": round(w, 3) for n, w in zip("abc", watts, strict=True)}
-                return {"id": 0, **phases, "total_act_power": round(sum(watts), 3)}
+                errors = {"a_errors": self.errors} if self.errors else {}
+                return {"id": 0, **phases, "total_act_power": round(sum(watts), 3), **errors}
             case "shelly-em1", "/rpc/EM1.GetStatus" if number == ["0"]:
                 return {"id": 0, "voltage": 230.0, "act_power": round(watts[0], 1), "pf": 0.9}
             case "tasmota", "/cm" if "cmnd=Status 8" in url.query:
@@ -94,6 +106,11 @@ class HttpSimulator(NetworkSimulator):
                 reading = {"power": round(watts[0], 3), "energy": joules[0] / 3600}
                 return {"n": self.refreshes, "meter": reading}
         return None
+
+    def _metered(self) -> dict[str, Any]:
+        total = {"total": round(self.energy_j[0] / 3600, 3), "by_minute": [0.0], "minute_ts": 0}
+        errors = {"errors": self.errors} if self.errors else {}
+        return {"id": 0, "apower": round(self.power_w[0], 1), "aenergy": total, **errors}
 
     def _first_generation(self, power_w: float, energy_j: float) -> dict[str, Any]:
         is_em = self.profile == "shelly-gen1-em"
@@ -115,8 +132,10 @@ class HttpSimulator(NetworkSimulator):
             "last_reported": stamp,
         }
 
-    def serve(self, host: str, port: int, secret: str = "") -> HttpServer:
-        return HttpServer(self, host, port, secret)
+    def serve(
+        self, host: str, port: int, secret: str = "", tls: ssl.SSLContext | None = None
+    ) -> HttpServer:
+        return HttpServer(self, host, port, secret, tls)
 
 
 def tasmota_status(power_w: float, energy_j: float) -> dict[str, Any]:
@@ -128,31 +147,50 @@ def tasmota_status(power_w: float, energy_j: float) -> dict[str, Any]:
 class HttpServer:
     """Serves a simulator; `secret` is the token, or `user:password`, that it asks for."""
 
-    def __init__(self, simulator: HttpSimulator, host: str, port: int, secret: str) -> None:
+    def __init__(
+        self,
+        simulator: HttpSimulator,
+        host: str,
+        port: int,
+        secret: str,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                time.sleep(simulator.delay_s)
+                time.sleep(0 if simulator.dribbles else simulator.delay_s)
                 path, challenge = self.path, ""
                 if secret:
-                    path, challenge = _admitted(simulator.profile, self, secret)
+                    path, challenge = _admitted(simulator, self, secret)
                 answer = simulator.asked(f"GET {path}")
                 if answer is None:
                     return
                 label, body = answer
                 if challenge:
                     label, body = "401 Unauthorized", b""
+                if simulator.elsewhere:
+                    label, body = "301 Moved Permanently", b""
                 self.send_response(int(label[:3]))
+                if simulator.elsewhere:
+                    self.send_header("Location", simulator.elsewhere + self.path)
                 if challenge:
                     self.send_header("WWW-Authenticate", challenge)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                for n in range(0, len(body), 1 if simulator.dribbles else len(body)):
+                    time.sleep(simulator.delay_s if simulator.dribbles else 0)
+                    try:
+                        self.wfile.write(body[n : n + 1] if simulator.dribbles else body)
+                    except OSError:
+                        return  # nobody waits for it any more
 
             def log_message(self, *_: object) -> None:
                 pass
 
         self._server = ThreadingHTTPServer((host, port), Handler)
-        self.address = f"http://{host}:{self._server.server_address[1]}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        scheme = "http" if tls is None else "https"
+        self.address = f"{scheme}://{host}:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
 
@@ -162,34 +200,47 @@ class HttpServer:
         self._thread.join()
 
 
-def _admitted(profile: str, request: BaseHTTPRequestHandler, secret: str) -> tuple[str, str]:
+def _admitted(
+    simulator: HttpSimulator, request: BaseHTTPRequestHandler, secret: str
+) -> tuple[str, str]:
     """The path without a login, and the challenge where the login is not the right one."""
     given = request.headers.get("Authorization", "")
-    if profile == "tasmota":
+    if simulator.profile == "tasmota":
         path, _, login = request.path.partition("&user=")
         user, _, password = login.partition("&password=")
         right = f"{unquote(user)}:{unquote(password)}" == secret
         return path, "" if right else 'Basic realm="tasmota"'
-    if profile == "home-assistant":
+    if simulator.profile == "home-assistant":
         return request.path, "" if given == f"Bearer {secret}" else "Bearer"
-    if profile in ("shelly-switch", "shelly-em", "shelly-em1"):
-        challenge = f'Digest qop="auth", realm="shelly", nonce="{_NONCE}", algorithm=SHA-256'
-        return request.path, "" if _digest_fits(given, request.path, secret) else challenge
-    right = given == "Basic " + base64.b64encode(secret.encode()).decode()
-    return request.path, "" if right else 'Basic realm="shelly"'
+    if simulator.challenge == "Basic":
+        right = given == "Basic " + base64.b64encode(secret.encode()).decode()
+        return request.path, "" if right else 'Basic realm="shelly"'
+    challenge = f'Digest qop="auth", realm="shelly", nonce="{_NONCE}"'
+    challenge += f", algorithm={simulator.challenge}"
+    challenge += "" if simulator.opaque is None else f', opaque="{simulator.opaque}"'
+    right = _digest_fits(given, request.path, secret, simulator)
+    return request.path, "" if right else challenge
 
 
 _NONCE = "60dc59c6"
 
 
-def _digest_fits(given: str, path: str, secret: str) -> bool:
-    """RFC 7616, 3.4.1, from the side that checks it."""
+def _digest_fits(given: str, path: str, secret: str, simulator: HttpSimulator) -> bool:
+    """RFC 7616, 3.4.1, from the side that checks it; as strict as the strictest firmware."""
     fields = dict(re.findall(r'(\w+)="?([^",]*)"?', given))
     user, password = secret.split(":")
-    a1 = hashlib.sha256(f"{user}:shelly:{password}".encode()).hexdigest()
-    a2 = hashlib.sha256(f"GET:{path}".encode()).hexdigest()
-    text = f"{a1}:{_NONCE}:{fields.get('nc')}:{fields.get('cnonce')}:auth:{a2}"
-    right = hashlib.sha256(text.encode()).hexdigest()
-    return (fields.get("uri"), fields.get("username")) == (path, user) and (
-        fields.get("response") == right
-    )
+
+    def hashed(*parts: str) -> str:
+        name = simulator.challenge.replace("-", "").lower()
+        return hashlib.new(name, ":".join(parts).encode()).hexdigest()
+
+    a1, a2 = hashed(user, "shelly", password), hashed("GET", path)
+    wanted = {
+        "username": user,
+        "uri": path,
+        "nc": "00000001",
+        "response": hashed(a1, _NONCE, "00000001", fields.get("cnonce", ""), "auth", a2),
+    }
+    if simulator.opaque is not None:
+        wanted["opaque"] = simulator.opaque
+    return wanted.items() <= fields.items()

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from amqtt.broker import Broker
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from pwdlib.hashers.argon2 import Argon2Hasher
 
 from instrumentation import recorder
@@ -169,8 +178,8 @@ SIMULATORS: dict[str, Callable[[], NetworkSimulator]] = {
     **{
         profile: lambda profile=profile: HttpSimulator(profile, refresh_s=REFRESH_S)  # type: ignore[misc]
         for profile in (
-            *("shelly-gen1", "shelly-gen1-em", "shelly-switch", "shelly-em", "shelly-em1"),
-            *("tasmota", "home-assistant", "generic"),
+            *("shelly-gen1", "shelly-gen1-em", "shelly-switch", "shelly-pm1", "shelly-em"),
+            *("shelly-em1", "tasmota", "home-assistant", "generic"),
         )
     },
     "snmp": lambda: SnmpSimulator(refresh_s=REFRESH_S),
@@ -298,12 +307,15 @@ def test_a_wrong_profile_is_named() -> None:
     ):
         _, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
     assert fault.kind == "configuration"
-    assert fault.detail.endswith("(404 Not Found): check profile")
+    assert "nothing at /rpc/EM1.GetStatus?id=0 (404 Not Found): check profile" in fault.detail
 
 
 def test_a_busy_device_and_one_that_drops_off_are_survived() -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
-    with on_the_network(plug) as server, the_wire(a_config(plug, server.address)) as wire:
+    with (
+        on_the_network(plug) as server,
+        the_wire(a_config(plug, server.address, answer_limit_s=1)) as wire,
+    ):
         until_heard(*wire, lambda watts, _: len(watts) >= 2)
         plug.broken = True
         _, faults = until_heard(*wire, lambda _, faults: len(faults) >= 2)
@@ -320,17 +332,195 @@ def test_a_busy_device_and_one_that_drops_off_are_survived() -> None:
         assert watts[-1] == WATTS
 
 
-def test_a_late_answer_is_flagged() -> None:
+def test_an_answer_that_takes_longer_than_a_period_is_flagged_and_no_gap_of_the_recorder() -> None:
+    """A slow plug is asked one thing at a time, and each of its answers counts, `late`."""
     plug = HttpSimulator(refresh_s=REFRESH_S, delay_s=0.7)
     with on_the_network(plug) as server, the_wire(a_config(plug, server.address)) as wire:
         meter, transport = wire
         late = 1 << meter.flag_words.index("late")
-        for _ in range(2):
-            transport.write(meter.request(monotonic_ns()) or meter._poll)  # type: ignore[attr-defined]
-            meter.on_request_sent(b"GET", monotonic_ns())
-            t_ns, data = transport.read(0.0)
+        flags: list[int] = []
+        faults: list[Fault] = []
+        reads = 0
+        while len(flags) < 3:
+            now_ns = monotonic_ns()
+            if request := meter.request(now_ns):
+                transport.write(request)
+                meter.on_request_sent(request, now_ns)
+            t_ns, data = transport.read(0.05)
+            reads += not data
             fed = meter.feed(data, t_ns)
-    assert fed.rows.flags.tolist()[0] & late
+            flags += fed.rows.flags.tolist()
+            faults += fed.faults
+    assert all(one & late for one in flags)
+    assert {fault.kind for fault in faults} == {"gap"}
+    assert reads > 4 * len(flags)  # the recorder was not held up for an answer
+
+
+def test_an_answer_that_dribbles_is_given_up_and_the_next_one_is_whole() -> None:
+    plug = HttpSimulator(refresh_s=REFRESH_S)
+    limit = {"answer_limit_s": 0.6}
+    with on_the_network(plug) as server, the_wire(a_config(plug, server.address, **limit)) as wire:
+        until_heard(*wire, lambda watts, _: len(watts) >= 2)
+        plug.dribbles, plug.delay_s = True, 0.2
+        _, faults = until_heard(*wire, lambda _, faults: bool(faults))
+        assert [fault.kind for fault in faults] == ["timeout"]
+        plug.dribbles, plug.delay_s = False, 0.0
+        watts, faults = until_heard(*wire, lambda watts, _: len(watts) >= 2)
+    assert watts[-1] == WATTS
+    assert "gap" in [fault.kind for fault in faults]
+
+
+def test_a_plug_that_sends_elsewhere_is_not_followed(tmp_path: Path) -> None:
+    plug, other = (HttpSimulator(refresh_s=REFRESH_S) for _ in range(2))
+    with on_the_network(other) as there, on_the_network(plug) as server:
+        plug.elsewhere = there.address
+        config = a_config(plug, server.address)
+        with pytest.raises(RecorderError, match=f"to {there.address}.: name that port"):
+            recorded(config, tmp_path / "plug", records(1))
+
+
+CHALLENGES = [
+    ("SHA-256", None),
+    ("SHA-256", ""),
+    ("SHA-256", "5ccc069c"),
+    ("MD5", None),
+    ("MD5", ""),
+    ("Basic", None),
+]
+
+
+@pytest.mark.parametrize("profile", ["shelly-gen1", "shelly-pm1", "generic"])
+@pytest.mark.parametrize(("challenge", "opaque"), CHALLENGES)
+def test_a_plug_is_answered_the_login_that_it_asks_for(
+    challenge: str, opaque: str | None, profile: str, tmp_path: Path
+) -> None:
+    plug = HttpSimulator(profile, refresh_s=REFRESH_S, challenge=challenge, opaque=opaque)
+    with on_the_network(plug, secret=SECRET) as server:
+        right = a_config(plug, server.address, secret_file=secret_file(tmp_path))
+        with the_wire(right) as wire:
+            watts, faults = until_heard(*wire, lambda watts, _: len(watts) >= 2)
+        wrong = a_config(plug, server.address, secret_file=secret_file(tmp_path, "admin:no"))
+        with the_wire(wrong) as wire:
+            _, (refused,) = until_heard(*wire, lambda _, faults: bool(faults))
+    assert watts[-1] == pytest.approx(WATTS, abs=0.051)
+    assert not [fault for fault in faults if fault.kind != "gap"]
+    assert refused.kind == "configuration"
+
+
+def test_a_password_is_not_sent_where_only_a_digest_is_asked_for(tmp_path: Path) -> None:
+    """Who hears the network must not get it by Basic, neither before the challenge nor after it."""
+    heard: list[bytes] = []
+    nonce = b'Digest realm="r", nonce="n", qop="auth", algorithm=SHA-256'
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                heard.append(connection.recv(1 << 16))
+                connection.sendall(
+                    b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nWWW-Authenticate: "
+                    + nonce
+                    + b"\r\n\r\n"
+                )
+
+    plug = HttpSimulator("generic")
+    with socket.create_server((HOST, 0)) as listener:
+        address = f"http://{HOST}:{listener.getsockname()[1]}"
+        config = a_config(plug, address, secret_file=secret_file(tmp_path), answer_limit_s=1)
+        meter = config.driver()
+        transport = open_meter(config.port, 0, meter)
+        listener.accept()[0].close()  # whether it is there at all
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        transport.write(meter.request(0))
+        thread.join()
+        transport.close()
+    encoded = base64.b64encode(SECRET.encode())
+    assert len(heard) == 2 and b"response=" in heard[1]
+    assert not [one for one in heard if encoded in one or SECRET.split(":")[1].encode() in one]
+
+
+def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
+    """A server's side, and `ca.pem` in the folder: a certificate that it has signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plug")])
+    start = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(start - timedelta(days=1))
+        .not_valid_after(start + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "ca.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "key.pem").write_bytes(secret)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "ca.pem", folder / "key.pem")
+    return context
+
+
+@contextlib.contextmanager
+def with_tls(plug: HttpSimulator, context: ssl.SSLContext) -> Iterator[Server]:
+    server = plug.serve(HOST, 0, tls=context)
+    live = Live(plug, [WATTS])
+    try:
+        yield server
+    finally:
+        live.close()
+        server.close()
+
+
+def test_a_certificate_of_its_own_is_accepted_where_it_was_named(tmp_path: Path) -> None:
+    plug = HttpSimulator(refresh_s=REFRESH_S)
+    context = a_certificate(tmp_path, x509.IPAddress(ip_address(HOST)))
+    with with_tls(plug, context) as server:
+        assert server.address.startswith("https://")
+        with pytest.raises(RecorderError, match=r"certificate is not accepted.*as ca_file"):
+            recorded(a_config(plug, server.address), tmp_path / "wrong", records(1))
+        ca_file = str(tmp_path / "ca.pem")
+        recorded(a_config(plug, server.address, ca_file=ca_file), tmp_path / "plug", records(2))
+
+
+def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
+    plug = HttpSimulator(refresh_s=REFRESH_S)
+    context = a_certificate(tmp_path, x509.DNSName("plug.example"))
+    with with_tls(plug, context) as server:
+        config = a_config(plug, server.address, ca_file=str(tmp_path / "ca.pem"))
+        with pytest.raises(RecorderError, match="name the host as its certificate does"):
+            recorded(config, tmp_path / "plug", records(1))
+
+
+def test_a_file_without_certificates_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_text("")
+    for name in ("empty.pem", "none.pem"):
+        with pytest.raises(RecorderError, match=f"no certificates in ca_file .*{name}"):
+            a_config(HttpSimulator(), "https://plug.invalid", ca_file=str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer", "part"),
+    [
+        ({}, b"<!DOCTYPE html><html>Please log in</html>", "Please log in"),
+        ({}, b'{"state": "12,5"}', "12,5"),
+        ({"counter": False}, b'{"errors": ["power_meter_failure"]}', "power_meter_failure"),
+    ],
+)
+def test_why_there_is_no_reading_is_the_drivers_own_reason(
+    settings: dict[str, Any], answer: bytes, part: str, tmp_path: Path
+) -> None:
+    class Odd(HttpSimulator):
+        def answer(self, request: str) -> tuple[str, bytes]:  # noqa: ARG002 - always the same
+            return "200 OK", answer
+
+    plug = Odd("generic", refresh_s=REFRESH_S)
+    power = {"power": "/state", "stamp": None, "energy": None, "path": "/"}
+    with on_the_network(plug) as server, pytest.raises(RecorderError) as refused:
+        config = a_config(plug, server.address, **power, **settings)
+        recorded(config, tmp_path / "plug", records(1))
+    assert part in str(refused.value)
+    assert str(refused.value).startswith(f"plug at {server.address} gives no readings: ")
+    assert "@" not in str(refused.value)  # our envelope
 
 
 @pytest.mark.parametrize("name", ["shelly-switch", "scpi"])

@@ -181,7 +181,7 @@ def test_home_assistant_that_reports_changes_only_leaves_gaps() -> None:
 
 
 def test_an_answer_that_does_not_come_is_told_and_leaves_a_gap() -> None:
-    meter = a_meter(HttpMeter, **GENERIC)
+    meter = a_meter(HttpMeter, **GENERIC, answer_limit_s=1)
     told(meter, {"w": 1}, {"w": 2})
     for second in (2, 3):
         meter.on_request_sent(meter.request(second * SECOND_NS), second * SECOND_NS)
@@ -189,6 +189,22 @@ def test_an_answer_that_does_not_come_is_told_and_leaves_a_gap() -> None:
     assert kinds(found) == ["timeout", "gap"]
     assert flag_words(HttpMeter, found) == ["gap"]
     assert found.rows.window_s.tolist() == [1.0]
+
+
+def test_an_answer_that_is_slow_is_waited_for_longer() -> None:
+    """2 s at first, twice as long after each silence, up to the limit; then as it was answered."""
+    meter = a_meter(HttpMeter, **GENERIC, answer_limit_s=7)
+    waited = []
+    for _ in range(4):
+        asked_ns = meter.due_ns or 0
+        meter.on_request_sent(meter.request(asked_ns), asked_ns)
+        assert meter.due_ns is not None
+        waited.append((meter.due_ns - asked_ns) // SECOND_NS)
+    assert waited == [2, 4, 7, 7]
+    meter.feed(envelope("200 OK", b'{"w": 3}'), asked_ns + round(2.5e9))
+    assert meter.due_ns == asked_ns + SECOND_NS  # at once
+    meter.on_request_sent(meter.request(20 * SECOND_NS), 20 * SECOND_NS)
+    assert meter.due_ns == 25 * SECOND_NS
 
 
 # Counters
@@ -214,6 +230,55 @@ def test_a_counter_that_begins_again_goes_on() -> None:
     assert flag_words(HttpMeter, found[4]) == ["restart"]
 
 
+def counted(found: list[ParseResult]) -> list[float]:
+    return [e for one in found for e in np.ravel(one.rows.energy_j).tolist()]  # type: ignore[arg-type]
+
+
+def sockets(power: Any, total: Any) -> dict[str, Any]:
+    return {"StatusSNS": {"ENERGY": {"Total": total, "Power": power}}}
+
+
+@pytest.mark.parametrize(
+    ("power", "totals", "channel", "counted_j"),
+    [
+        (100, (1.0, 1.5), "0", 5.4e6),  # one socket
+        ([100], (1.0, 1.5), "0", 5.4e6),
+        ([100, 500], (1.0, 1.5), "0", None),  # its total is that of both
+        ([100, 500], (1.0, 1.5), "1", None),
+        ([100, 500], ([1.0, 3.0], [1.5, 4.0]), "0", 5.4e6),
+        ([100, 500], ([1.0, 3.0], [1.5, 4.0]), "1", 14.4e6),
+    ],
+)
+def test_a_total_of_several_sockets_is_the_counter_of_none(
+    power: Any, totals: tuple[Any, Any], channel: str, counted_j: float | None
+) -> None:
+    bodies = [sockets(power, total) for total in totals]
+    for meter, label in (
+        (a_meter(HttpMeter, channel, profile="tasmota"), "200 OK"),
+        (a_meter(MqttMeter, channel, profile="tasmota", device="p"), "message stat/p/STATUS8"),
+    ):
+        (energy_j,) = counted(told(meter, *bodies, label=label))
+        assert math.isnan(energy_j) if counted_j is None else energy_j == pytest.approx(counted_j)
+
+
+def test_a_total_above_a_list_of_meters_is_the_counter_of_none() -> None:
+    settings = {**GENERIC, "power": "/meters/0/w", "energy": "/total"}
+    for meters, hours in (([1, 2], [math.nan] * 2), ([1], [1.0, 2.0])):
+        bodies = ({"meters": [{"w": w} for w in meters], "total": n} for n in range(3))
+        energy_j = counted(told(a_meter(HttpMeter, **settings), *bodies))
+        assert energy_j == pytest.approx([3600 * h for h in hours], nan_ok=True)
+
+
+def test_a_counter_that_is_missing_once_takes_no_power_with_it() -> None:
+    meter = a_meter(HttpMeter, **GENERIC, energy="/e")
+    found = told(meter, *({"w": 1, "e": e} for e in (5, None, 6, "soon", 1, 2)))
+    assert watts(found) == [1.0] * 5
+    hours = [e / 3600 for e in counted(found)]
+    assert hours[1] == 6 and hours[4] == 8  # 6 before the restart, 2 since
+    assert all(map(math.isnan, (hours[0], hours[2], hours[3])))
+    assert kinds(found[4]) == ["restart"]
+
+
 # Profiles
 
 
@@ -224,6 +289,7 @@ def test_a_counter_that_begins_again_goes_on() -> None:
         ("shelly-gen1", "1", {"meters": [{"power": 1}, {"power": 2.5, "is_valid": True}]}, 2.5),
         ("shelly-gen1-em", "0", {"emeters": [{"power": 10.66, "is_valid": True}]}, 10.66),
         ("shelly-switch", "0", {"id": 0, "apower": 8.9, "aenergy": {"total": 6.532}}, 8.9),
+        ("shelly-pm1", "0", {"id": 0, "apower": 61.0, "aenergy": {"total": 1.0}}, 61.0),
         ("shelly-em", "total", {"total_act_power": 2413.825}, 2413.825),
         ("shelly-em1", "0", {"id": 0, "act_power": 51.2}, 51.2),
         ("tasmota", "0", {"StatusSNS": {"ENERGY": {"Power": 27}}}, 27.0),
@@ -283,7 +349,8 @@ def test_plugs_that_answer_by_mqtt_are_asked_and_others_are_not() -> None:
     start = b"SUBSCRIBE stat/plug/STATUS8\nPUBLISH cmnd/plug/Status 8\n"
     assert (asked.request(0), asked.due_ns) == (start, 0)
     asked.on_request_sent(start, 0)
-    assert asked.request(SECOND_NS) == b"PUBLISH cmnd/plug/Status 8\n"
+    assert (asked.request(SECOND_NS), asked.due_ns) == (b"", 2 * SECOND_NS)  # it is waited for
+    assert asked.request(2 * SECOND_NS) == b"PUBLISH cmnd/plug/Status 8\n"
     pushed = a_meter(MqttMeter, profile="generic", topic="t", power="", period_s=5, resolution_w=1)
     pushed.on_request_sent(pushed.request(0), 0)
     assert pushed.due_ns is None
@@ -312,8 +379,115 @@ def test_a_range_that_is_exceeded_is_no_reading() -> None:
     meter = a_meter(ScpiMeter, **instrument.settings)
     assert meter.request(0) == b"*CLS\n:OUTP ON\n:MEAS?\n"
     found = meter.feed(instrument.receive(meter.request(0)), 0)
-    assert kinds(found) == ["no-data"]
+    assert kinds(found) == ["over-range"]
     assert meter.stop_command() == b":OUTP OFF\n"
+
+
+def test_what_is_filled_in_for_a_range_that_was_exceeded_is_flagged() -> None:
+    """9.9E37 is beyond the range, 9.91E37 no number at all (SCPI-1999, 7.2.1.4 and 7.2.1.5)."""
+    settings: dict[str, Any] = {"query": ":P?", "period_s": 1, "resolution_w": 0.1}
+    over = told(a_meter(ScpiMeter, **settings), *(b"5", b"5", b"9.9E37", b"5", b"5"), label="ok")
+    words = [flag_words(ScpiMeter, one) for one in over]
+    assert words == [[], [""], [], ["gap over-range"], [""]]
+    none = told(a_meter(ScpiMeter, **settings), *(b"5", b"5", b"9.91E37", b"5"), label="ok")
+    assert kinds(none[2]) == ["no-data"]
+    assert flag_words(ScpiMeter, none[3]) == ["gap"]
+
+
+def test_a_power_at_the_end_of_the_declared_range_is_flagged() -> None:
+    meter = a_meter(HttpMeter, **GENERIC, range_w=2500)
+    found = told(meter, *({"w": w} for w in (5, 2499.9, 2500, -2600, 5)))
+    words = [flag_words(HttpMeter, one) for one in found[1:]]
+    assert words == [[""], ["over-range"], ["over-range"], [""]]
+
+
+# What a device says of itself
+
+PLUG = {"id": 0, "output": True, "apower": 61.3, "aenergy": {"total": 1.5}}
+PHASES = {"a_act_power": 1500.0, "b_act_power": 5.0, "total_act_power": 1505.0}
+OUT = ["out_of_range:act_power"]
+FIRST = {"meters": [{"power": 5.0, "is_valid": True}], "relays": [{"ison": True}]}
+REMARKS: list[tuple[str, str, dict[str, Any], str]] = [
+    ("shelly-switch", "0", PLUG, ""),
+    ("shelly-switch", "0", {**PLUG, "errors": []}, ""),
+    ("shelly-switch", "0", {**PLUG, "errors": ["overtemp"]}, "device-error"),
+    ("shelly-switch", "0", {**PLUG, "errors": OUT}, "over-range"),
+    ("shelly-switch", "0", {**PLUG, "output": False}, "off"),
+    ("shelly-switch", "0", {**PLUG, "output": False, "apower": 0.0}, ""),
+    ("shelly-pm1", "0", {"apower": 61.3, "errors": ["overvoltage"]}, "device-error"),
+    ("shelly-em1", "0", {"act_power": 61.3, "errors": OUT}, "over-range"),
+    ("shelly-em", "a", {**PHASES, "a_errors": OUT}, "over-range"),
+    ("shelly-em", "b", {**PHASES, "a_errors": OUT}, ""),
+    ("shelly-em", "total", {**PHASES, "b_errors": OUT}, "over-range"),
+    ("shelly-em", "b", {**PHASES, "errors": ["phase_sequence"]}, "device-error"),
+    ("shelly-em", "a", {**PHASES, "a_errors": [*OUT, "no_load"]}, "over-range device-error"),
+    ("shelly-gen1", "0", FIRST, ""),
+    ("shelly-gen1", "0", {**FIRST, "relays": [{"ison": False}]}, "off"),
+    ("shelly-gen1", "0", {**FIRST, "overtemperature": True}, "device-error"),
+    ("shelly-gen1", "0", {**FIRST, "overtemperature": False}, ""),
+    ("generic", "0", {"w": 5, "errors": "sensor fault"}, "device-error"),
+    ("zigbee2mqtt", "0", {"power": 7, "state": "OFF"}, "off"),
+    ("zigbee2mqtt", "0", {"power": 7, "state": "ON"}, ""),
+]
+
+
+@pytest.mark.parametrize(("profile", "channel", "body", "words"), REMARKS)
+def test_what_a_device_says_of_its_reading_is_a_flag(
+    profile: str, channel: str, body: dict[str, Any], words: str
+) -> None:
+    if profile == "zigbee2mqtt":
+        settings: dict[str, Any] = {
+            "profile": profile,
+            "device": "plug",
+            "period_s": 1,
+            "resolution_w": 0.1,
+        }
+        meter, label = a_meter(MqttMeter, channel, **settings), "message zigbee2mqtt/plug"
+    else:
+        settings = GENERIC if profile == "generic" else {"profile": profile}
+        meter, label = a_meter(HttpMeter, channel, **settings), "200 OK"
+    found = told(meter, body, body, label=label)[1]
+    assert flag_words(type(meter), found) == [words]
+
+
+def test_a_meter_that_failed_has_no_reading() -> None:
+    """0 W with `power_meter_failure` is none, and what is filled in for it is in doubt."""
+    meter = a_meter(HttpMeter, profile="shelly-switch", counter=False)
+    failed = {**PLUG, "apower": 0.0, "errors": ["power_meter_failure"]}
+    found = told(meter, PLUG, PLUG, failed, PLUG, PLUG)
+    assert kinds(found[2]) == ["device-error"]
+    assert watts(found) == [61.3, 61.3, 61.3]
+    words = [flag_words(HttpMeter, one) for one in found]
+    assert words == [[], [""], [], ["gap device-error"], [""]]
+
+
+LOGIN = {"WARNING": "Need user=<username>&password=<password>"}
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "part"),
+    [
+        (LOGIN, "configuration", "wants a login"),
+        ({"Command": "Unknown"}, "no-data", '"Command": "Unknown"'),
+    ],
+)
+def test_an_answer_without_a_power_is_quoted(body: Any, kind: str, part: str) -> None:
+    for meter, label in (
+        (a_meter(HttpMeter, profile="tasmota"), "200 OK"),
+        (a_meter(MqttMeter, profile="tasmota", device="p"), "message stat/p/STATUS8"),
+    ):
+        (found,) = told(meter, body, label=label)
+        assert kinds(found) == [kind]
+        assert part in found.faults[0].detail
+
+
+def test_an_oid_that_the_unit_does_not_have_is_named() -> None:
+    oid = "1.3.6.1.4.1.99999.1.1.0"
+    settings: dict[str, Any] = {"profile": "generic", "power": {"0": oid}, "resolution_w": 1}
+    settings["period_s"] = 1
+    (found,) = told(a_meter(SnmpMeter, **settings), [[oid, "NoSuchObject", None]], label="ok")
+    assert kinds(found) == ["configuration"]
+    assert oid in found.faults[0].detail
 
 
 @pytest.mark.parametrize(
@@ -341,6 +515,9 @@ def test_pointers_are_those_of_rfc_6901(pointer: str, expected: Any) -> None:
         (HttpMeter, {"profile": "tasmota", "period_s": 0}, "period_s is a number above 0"),
         (HttpMeter, {"profile": "tasmota", "period_s": "1"}, "period_s is a number above 0"),
         (HttpMeter, {"profile": "tasmota", "period_s": 1e9}, "period_s is at most"),
+        (HttpMeter, {"profile": "tasmota", "answer_limit_s": 0}, "answer_limit_s is a number"),
+        (HttpMeter, {"profile": "tasmota", "answer_limit_s": 1e3}, "answer_limit_s is at most"),
+        (HttpMeter, {"profile": "tasmota", "range_w": 0}, "range_w is a number above 0"),
         (HttpMeter, {"profile": "tasmota", "relative_limit": 0.01}, "belong together"),
         (HttpMeter, {"profile": "tasmota", "accuracy_source": "x"}, "belong together"),
         (HttpMeter, {**GENERIC, "power": "w"}, "write a JSON Pointer"),

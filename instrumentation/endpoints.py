@@ -1,0 +1,44 @@
+"""Where a meter on a network is, and whose certificates it may show."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from instrumentation.ports import PortError
+
+OPEN_LIMIT_S = 2.0  # for a connection, and for a broker's greeting
+_USUAL_PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883, "snmp": 161}
+
+
+def trusted(ca_file: str) -> ssl.SSLContext:
+    """The authorities of the system, or of a file alone. Raises OSError, ssl.SSLError is one."""
+    context = ssl.create_default_context(
+        cafile=str(Path(ca_file).expanduser()) if ca_file else None
+    )
+    if ca_file:  # certificates that small devices sign themselves lack what strictness asks for
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+@contextlib.contextmanager
+def certificates_explained() -> Iterator[None]:
+    """Raises PortError, with what to do, for a certificate that is not accepted."""
+    try:
+        yield
+    except ssl.SSLCertVerificationError as error:
+        way = "give the file of its authority's certificates, or its own, as ca_file"
+        if "mismatch" in error.verify_message:
+            way = "name the host as its certificate does"
+        what = f"its certificate is not accepted ({error.verify_message.rstrip('.')}): {way}"
+        raise PortError(errno.EPROTO, what) from None
+
+
+def endpoint(address: str) -> tuple[str, int, bool]:
+    """Host and port of a URL, and whether it is one of TLS."""
+    url = urlsplit(address)
+    return url.hostname or "", url.port or _USUAL_PORTS[url.scheme], url.scheme.endswith("s")
