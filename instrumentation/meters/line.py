@@ -11,20 +11,21 @@ from typing import Any, ClassVar
 from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.line_pattern import Layout, Value, layout
-from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult
+from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, Inbox, Opening, ParseResult
 
 _MOST_LINE_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Settings:
-    r"""What the inventory must say: all but `start`, `stop`, `max_line_bytes` and
+    r"""What the inventory must say: all but `start`, `stop`, `max_line_bytes`, `range_w` and
     `arrival_delay_limit_s`.
 
     `pattern` matches one whole line without its end; `period_s` is the time between two lines and
     the window that their power is the mean of; the maker's limits of error are `relative_limit` of
     the reading and `absolute_limit_w`, as `accuracy_source` states them. `start` and `stop` are
-    sent as they are, so end them as the meter expects it ("\n"). `arrival_delay_limit_s` is one
+    sent as they are, so end them as the meter expects it ("\n"). `range_w` is the most that it can
+    measure: a power that reaches it is flagged `over-range`. `arrival_delay_limit_s` is one
     period unless it is known better.
     """
 
@@ -36,6 +37,7 @@ class Settings:
     start: str = ""
     stop: str = ""
     max_line_bytes: int = 256
+    range_w: float | None = None
     arrival_delay_limit_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -54,6 +56,8 @@ class Settings:
                 "a limit of error above 0 and its accuracy_source are needed: without an accuracy "
                 "no uncertainty of the joules can be given."
             )
+        if self.range_w is not None:
+            _require(self.range_w, "range_w", "the most that the meter measures", least=1e-9)
         if self.arrival_delay_limit_s is not None:
             _require(self.arrival_delay_limit_s, "arrival_delay_limit_s", "a time in s", least=1e-6)
         if not isinstance(self.max_line_bytes, int) or not (
@@ -70,6 +74,7 @@ def _require(value: object, name: str, what: str, least: float = 0.0) -> None:
 
 _LINE_END = re.compile(rb"[\r\n]")
 _NUMBER = re.compile(rb"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+_GOES_ON = re.compile(rb"([.,])\d")  # a decimal point, or a comma of another language
 _GAP_PERIODS = 1.5
 # Counters of milliseconds and microseconds on small boards have 32 bits.
 _WRAP = 1 << 32
@@ -254,6 +259,8 @@ class LineMeter(Meter):
 
     def _add(self, line: _Line, window_s: float, flags: int) -> None:
         sums = zip(self._base_j, line.energy_j, strict=True)
+        if any(abs(power_w) >= (self.settings.range_w or math.inf) for power_w in line.power_w):
+            flags |= OVER_RANGE
         self._out.add(
             line.t_ns,
             None if line.t_us is None else self._t_device_us,
@@ -265,9 +272,10 @@ class LineMeter(Meter):
 
 
 def _number(match: re.Match[bytes], value: Value) -> float:
-    """Raises ValueError where the group is empty or no number."""
+    """Raises ValueError where the group is empty, no number, or only the beginning of one."""
     text = match[value.group] or b""
-    if not _NUMBER.fullmatch(text):
+    goes_on = _GOES_ON.match(match.string, max(match.end(value.group), 0))
+    if not _NUMBER.fullmatch(text) or (goes_on and goes_on[1].decode() not in value.separators):
         raise ValueError
     number = float(text) * value.factor
     if not math.isfinite(number):

@@ -38,10 +38,15 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True)
 class Value:
-    """A group of the pattern and the factor that its number is multiplied by."""
+    """A group of the pattern and the factor that its number is multiplied by.
+
+    `separators` are the points and commas that the pattern names behind it: before a digit, any
+    other says that the number goes on.
+    """
 
     group: str
     factor: float
+    separators: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def layout(pattern: str) -> Layout:
         if quantity == "t":
             if time is not None:
                 raise PatternError("the pattern has two times: leave one of t_ms and t_us.")
-            time = Value(group, factor)
+            time = Value(group, factor, _separators(pattern, group))
             continue
         values = channels.setdefault(channel, {})
         if quantity in values:
@@ -78,7 +83,7 @@ def layout(pattern: str) -> Layout:
                 f"the pattern has {quantity} of channel {channel} twice: {group} and "
                 f"{values[quantity].group}."
             )
-        values[quantity] = Value(group, factor)
+        values[quantity] = Value(group, factor, _separators(pattern, group))
     for channel, values in channels.items():
         if "power" not in values and not {"voltage", "current"} <= set(values):
             raise PatternError(
@@ -99,6 +104,19 @@ def _unit(group: str) -> tuple[str, str]:
             f"{', '.join(UNITS)}, all but the times with _NAME behind it for several channels."
         )
     return unit, match[3] or ONLY_CHANNEL
+
+
+def _separators(pattern: str, group: str) -> str:
+    """The points and commas among the next few tokens behind a group."""
+    opened: list[str] = []
+    tokens = [(kind, text) for kind, text, _ in _tokens(pattern)]
+    for n, (kind, text) in enumerate(tokens):
+        if kind == "open":
+            opened.append(text)
+        elif kind == "close" and opened and opened.pop() == f"(?P<{group}>":
+            behind = [text.lstrip("\\") for kind, text in tokens[n + 1 : n + 4] if kind == "one"]
+            return "".join(text for text in behind if text in ".,")
+    return ""
 
 
 @dataclass

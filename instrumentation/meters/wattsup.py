@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult
+from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, Inbox, Opening, ParseResult
 
 Readings = Mapping[str, int | None]
 
@@ -25,6 +25,7 @@ _MINIMA = ("Wmin", "Vmin", "Amin")
 # No model takes more than 15 A, at up to 250 V; in counts, with room for what is shown beyond.
 _MOST_POWER = 40_000
 _MOST = {"Wmax": _MOST_POWER, "VA": _MOST_POWER, "Vmax": 3_000, "Amax": 16_000}
+_MOST_NOW = {"W": _MOST_POWER, "VA": _MOST_POWER, "V": 3_000, "A": 16_000}
 _SECONDS_PER_HOUR = 3600
 # A relation that failed so often, and in more than a share of all records, is no property of the
 # meter: more than half for what physics demands, a fifth for what firmware may do otherwise.
@@ -64,6 +65,11 @@ def incoherent(now: Readings) -> dict[str, bool]:
         if value is not None and most is not None:
             failing[f"{quantity}max"] = value > most
     return failing
+
+
+def over_range(now: Readings) -> bool:
+    """Whether what is read now is more than any model takes."""
+    return any((now.get(name) or 0) > most for name, most in _MOST_NOW.items())
 
 
 def unsteady(before: Readings, now: Readings, seconds: float, *, gap: bool) -> dict[str, bool]:
@@ -191,8 +197,8 @@ class WattsUp(Meter):
     A record's `power_w` is the mean over the second before it. The first record after the port was
     opened only serves to check the next one, and its second may not have been whole. `energy_j` is
     the meter's WH counter, to 360 J, continuing from where it was when the meter was reset (flag
-    `restart`). A record whose readings contradict each other or the record before it is a fault
-    and no record.
+    `restart`); `over-range` flags a reading of more than any model takes. A record whose readings
+    contradict each other or the record before it is a fault and no record.
 
     What passes: a digit of W or WH that changed by less than the relations can see (3 % of power,
     0.2 Wh at the first record), and changes of DC and PC, which are not used.
@@ -365,5 +371,5 @@ class WattsUp(Meter):
             _PERIOD_S,
             [(record.readings["W"] or 0) / 10],
             energy_j=[energy_j if usable else float("nan")],
-            flags=GAP * gap | RESTART * restart,
+            flags=GAP * gap | RESTART * restart | OVER_RANGE * over_range(record.readings),
         )

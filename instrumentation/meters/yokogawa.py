@@ -156,7 +156,8 @@ class Yokogawa(Meter):
     """Base of the drivers. Channel: `1`, the meter's only element.
 
     Flags: `gap` (updates before this one are missing), `over-range` (voltage, current or a peak of
-    them was beyond the range when the data was read), `auto-range` (the meter chooses a range),
+    them was beyond the range when the data was read, or in an update before this one that had no
+    value for that), `auto-range` (the meter chooses a range),
     `range-changed` (it is another range than before, or than was set).
     """
 
@@ -250,6 +251,7 @@ class Yokogawa(Meter):
         self._settled = False  # one update went by since the meter was set up
         self._ranges: tuple[float, float] | None = None
         self._was_over = False
+        self._lost_over = False  # since the last record there was none for being beyond the range
 
     # Asking
 
@@ -380,6 +382,7 @@ class Yokogawa(Meter):
             self._fault(t_ns, "no-data", "the meter has no data for this update")
             return
         self.extremes = replace(self.extremes, over_range=self.extremes.over_range + 1)
+        self._lost_over = True
         detail = "the input is beyond the meter's range: there is no reading"
         self._fault(t_ns, "over-range", detail)
 
@@ -392,6 +395,8 @@ class Yokogawa(Meter):
             if not self._was_over:
                 self._fault(t_ns, "over-range", "voltage, current or a peak is beyond the range")
         self._was_over = over
+        flags |= OVER_RANGE * self._lost_over
+        self._lost_over = False
         if self._last_ns is not None:
             passed = (t_ns - self._last_ns) / (self.period_s * _SECOND_NS)
             if passed > _GAP_WINDOWS:

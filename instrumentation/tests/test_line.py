@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.line import LineMeter
 from instrumentation.meters.line_pattern import PatternError, refuse_what_may_never_end
-from instrumentation.meters.rows import GAP, NO_TIME, RESTART, Rows, concatenated
+from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, concatenated
 from instrumentation.simulators.line import LineSimulator
 from instrumentation.trace import Fault
 
@@ -61,6 +61,35 @@ def test_units_are_those_of_the_groups(pattern: str, line: bytes, watts: float) 
     assert rows.window_s.tolist() == [0.1, 0.1]
     assert rows.t_device_us.tolist() == [NO_TIME] * 2
     assert rows.energy_j is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "watts"),
+    [
+        (r"Power: (?P<power_w>\d+)[., ].*", b"Power: 12,5 W", []),
+        (r"Power: (?P<power_w>\d+)[., ].*", b"Power: 12.5 W", []),
+        (r"Power: (?P<power_w>\d+)[., ].*", b"Power: 12 W", [12.0]),
+        (r"(?P<power_w>\d+),.*", b"12,34,x", [12.0]),  # values that commas separate
+        (r"(?P<power_w>[0-9.]+)\s*,.*", b"12.5,34", [12.5]),
+        (r"(?P<power_w>\d+)\.\d+ W", b"12.5 W", [12.0]),  # as it was told to
+        (r"(?P<power_w>[0-9.,]+) W", b"12,5 W", []),
+    ],
+)
+def test_a_number_that_goes_on_behind_its_group_is_none(
+    pattern: str, line: bytes, watts: list[float]
+) -> None:
+    rows, faults = fed(a_meter(pattern), [line])
+    assert rows.power_w[:, 0].tolist() == watts
+    assert kinds(faults) == ["framing"] * (not watts)
+
+
+def test_a_power_at_the_end_of_the_declared_range_is_flagged() -> None:
+    lines = [b"39.9 W", b"40 W", b"-41 W", b"1 W"]
+    rows, faults = fed(a_meter(r"(?P<power_w>\S+) W", range_w=40), lines)
+    assert not faults
+    assert rows.flags.tolist() == [0, OVER_RANGE, OVER_RANGE, 0]
+    with pytest.raises(MeterError, match="range_w must be given"):
+        a_meter(r"(?P<power_w>\S+) W", range_w=0)
 
 
 def test_channels_are_those_of_the_groups() -> None:

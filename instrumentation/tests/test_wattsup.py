@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from instrumentation.meters.rows import GAP, RESTART, ParseResult, Rows, concatenated
+from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, ParseResult, Rows, concatenated
 from instrumentation.meters.wattsup import FIELDS, WattsUp
 from instrumentation.simulators.wattsup import WattsUpSimulator, banner, encode_packet
 from instrumentation.trace import Fault
@@ -360,6 +360,16 @@ def test_what_physics_demands_is_not_given_up_for_many_faults() -> None:
     rows, faults = fed(packets)
     assert rows.power_w.tolist() == [[60.0]] * 39
     assert kinds(faults).count("inconsistent") == 20
+
+
+def test_more_than_any_model_takes_is_flagged() -> None:
+    """Where the meter logs no extremes, nothing else shows it."""
+    for counts, over in ((17_000, 0), (41_000, OVER_RANGE)):
+        fields = [b"%d" % counts, b"2300", *[b"_"] * 16]
+        packet = b"#d,-,18," + b",".join(fields) + b";"
+        rows, faults = fed([packet] * 3)
+        assert not faults
+        assert rows.flags.tolist() == [over] * 2
 
 
 def test_simulator_is_silent_until_it_is_told_to_log() -> None:
