@@ -135,7 +135,10 @@ class HttpTransport:
         elif self._secret and self._login == "password":
             auth = self._basic or _Digest(user, password)
         response = self._get(path, headers, auth, until_ns)
-        if response.status_code == _UNAUTHORIZED and isinstance(auth, _Digest) and not auth.tried:
+        challenge = response.headers.get("WWW-Authenticate", "").lower()
+        if response.status_code == _UNAUTHORIZED and isinstance(auth, _Digest):
+            if "digest" in challenge:  # then the password is not sent as it is
+                return response
             response.close()
             self._basic = HTTPBasicAuth(user.encode(), password.encode())
             response = self._get(path, headers, self._basic, until_ns)
@@ -156,16 +159,17 @@ class HttpTransport:
 
 
 class _Digest(HTTPDigestAuth):
-    """The library's answer to a challenge (RFC 7616), which leaves out an `opaque` that is empty
-    but must come back all the same. A fresh one for each request: some firmware wants nc=00000001.
+    """The library's answer to a challenge (RFC 7616), which knows no spaces in a list of qualities
+    of protection, and leaves out an `opaque` that is empty but must come back all the same. A fresh
+    one for each request: some firmware wants nc=00000001.
     """
 
-    tried = False  # whether a challenge was answered
-
     def build_digest_header(self, method: str, url: str) -> str | None:
+        challenge = self._thread_local.chal
+        if "qop" in challenge:
+            challenge["qop"] = challenge["qop"].replace(" ", "")
         header = super().build_digest_header(method, url)
-        self.tried = self.tried or header is not None
-        if header is not None and self._thread_local.chal.get("opaque") == "":
+        if header is not None and challenge.get("opaque") == "":
             header += ', opaque=""'
         return header
 

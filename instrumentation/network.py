@@ -78,12 +78,15 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
         if answer.label[:3] in ("401", "403"):
             why = "it wants a login"
         places = profile.places
-        with contextlib.suppress(AnswerError):
+        try:
             found = document(answer.body)
             own = [c for c, at in places.power.items() if value_at(found, at) is not None]
             places.reading(found, dict.fromkeys(own, ""), counter=False)
-            if own:
-                return name, tuple(own)
+        except AnswerError as error:
+            why = "it wants a login" if error.kind == "configuration" else why
+            continue
+        if own:
+            return name, tuple(own)
     raise PortError(errno.ENODEV, why)
 
 

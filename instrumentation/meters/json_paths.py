@@ -95,7 +95,8 @@ class Places:
     def reading(self, found: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
         """What a document says of these channels. Raises AnswerError."""
         if self.login and isinstance(wanted := value_at(found, self.login), str):
-            raise AnswerError("configuration", f"the device wants a login ({wanted[:60]})")
+            way = "name a file with its login as secret_file, or check it"
+            raise AnswerError("configuration", f"the device wants a login ({wanted[:60]}): {way}")
         errors = {error for own in channels for error in self._errors(found, own)}
         if failed := sorted(error for error in errors if _METER_FAILED.search(error)):
             told = f"the device reports {', '.join(failed)[:80]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import re
@@ -31,6 +30,7 @@ from instrumentation.clock import monotonic_ns
 from instrumentation.decode import decode
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
+from instrumentation.network import recognised
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators.http import HttpSimulator
@@ -407,37 +407,67 @@ def test_a_plug_is_answered_the_login_that_it_asks_for(
     assert refused.kind == "configuration"
 
 
-def test_a_password_is_not_sent_where_only_a_digest_is_asked_for(tmp_path: Path) -> None:
-    """Who hears the network must not get it by Basic, neither before the challenge nor after it."""
+def answered_logins(challenge: str, folder: Path) -> list[bytes]:
+    """The two requests that a device hears that refuses both with this challenge."""
     heard: list[bytes] = []
-    nonce = b'Digest realm="r", nonce="n", qop="auth", algorithm=SHA-256'
+    refusal = f"HTTP/1.1 401 No\r\nContent-Length: 0\r\nWWW-Authenticate: {challenge}\r\n\r\n"
 
     def serve(listener: socket.socket) -> None:
         for _ in range(2):
             connection, _ = listener.accept()
             with connection:
                 heard.append(connection.recv(1 << 16))
-                connection.sendall(
-                    b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nWWW-Authenticate: "
-                    + nonce
-                    + b"\r\n\r\n"
-                )
+                connection.sendall(refusal.encode())
 
-    plug = HttpSimulator("generic")
     with socket.create_server((HOST, 0)) as listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}"
-        config = a_config(plug, address, secret_file=secret_file(tmp_path), answer_limit_s=1)
+        config = a_config(HttpSimulator("generic"), address, secret_file=secret_file(folder))
         meter = config.driver()
         transport = open_meter(config.port, 0, meter)
         listener.accept()[0].close()  # whether it is there at all
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         transport.write(meter.request(0))
+        data = b""
+        while not data:
+            _, data = transport.read(0.1)
         thread.join()
         transport.close()
-    encoded = base64.b64encode(SECRET.encode())
-    assert len(heard) == 2 and b"response=" in heard[1]
-    assert not [one for one in heard if encoded in one or SECRET.split(":")[1].encode() in one]
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):  # and nothing more
+            listener.accept()
+    assert b" 401 No\n" in data
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("more", "is_answered"),
+    [
+        ('qop="auth", algorithm=SHA-256', True),
+        ('qop="auth-int, auth", algorithm=MD5', True),
+        ('qop="auth", algorithm=SHA-512-256', False),  # not known to the library
+        ('qop="auth-int", algorithm=MD5', False),
+    ],
+)
+def test_a_password_is_not_sent_to_who_asks_for_a_digest(
+    more: str, is_answered: bool, tmp_path: Path
+) -> None:
+    """Who hears the network must not get it by Basic, neither before the challenge nor after it."""
+    heard = answered_logins(f'Digest realm="r", nonce="n", {more}', tmp_path)
+    password = SECRET.partition(":")[2].encode()
+    assert [b"response=" in one for one in heard] == [False, is_answered]
+    assert not [one for one in heard if b"Basic" in one or password in one]
+
+
+def test_a_tasmota_with_a_password_is_recognised_as_locked() -> None:
+    class Locked(HttpSimulator):
+        def answer(self, request: str) -> tuple[str, bytes]:
+            if "/cm?" not in request:
+                return "404 Not Found", b""
+            return "200 OK", b'{"WARNING": "Need user=<username>&password=<password>"}'
+
+    with on_the_network(Locked("tasmota")) as server, pytest.raises(OSError, match="wants a login"):
+        recognised(server.address)
 
 
 def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
