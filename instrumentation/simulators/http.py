@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
@@ -157,7 +158,8 @@ class HttpServer:
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                time.sleep(0 if simulator.dribbles else simulator.delay_s)
+                delay_s, dribbles = simulator.delay_s, simulator.dribbles
+                time.sleep(0 if dribbles else delay_s)
                 path, challenge = self.path, ""
                 if secret:
                     path, challenge = _admitted(simulator, self, secret)
@@ -176,12 +178,11 @@ class HttpServer:
                     self.send_header("WWW-Authenticate", challenge)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                for n in range(0, len(body), 1 if simulator.dribbles else len(body)):
-                    time.sleep(simulator.delay_s if simulator.dribbles else 0)
-                    try:
-                        self.wfile.write(body[n : n + 1] if simulator.dribbles else body)
-                    except OSError:
-                        return  # nobody waits for it any more
+                with contextlib.suppress(OSError):  # nobody waits for it any more
+                    for byte in body if dribbles else ():
+                        time.sleep(delay_s)
+                        self.wfile.write(bytes([byte]))
+                    self.wfile.write(b"" if dribbles else body)
 
             def log_message(self, *_: object) -> None:
                 pass
