@@ -206,7 +206,7 @@ verify: venv ## check the sums of a suite and make its figures again
 	@$(FDE) verify $(THE_SUITE)
 
 .PHONY: summary
-summary: venv ## ten lines on the newest suite: what ran, what was void and why, whether the drift check held
+summary: venv ## the newest suite in some lines: what ran, what was void and why, and the report's answer
 	$(NEED_SUITE)
 	@$(FDE) summary $(THE_SUITE)
 

@@ -141,10 +141,27 @@ class ContrastResult:
     verdict: str | None
 
 
+AnswerTo = Literal["cost", "most", "payback", "trust", "next"]
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """A line of a report's first page: people read `verdict` and the `reason` behind it.
+
+    Programs read `code` (docs/verdicts.md lists them) and `facts`, with the figures unrounded.
+    """
+
+    question: AnswerTo
+    code: str
+    verdict: str
+    reason: str
+    facts: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class ReportResult:
-    """`fde report`: the page and the suites that it is of; contrasts, and notes on the flags of its
-    joules, of a single suite alone."""
+    """`fde report`: the page and the suites that it is of; of a single suite alone its answer,
+    contrasts, and notes on the flags of its joules."""
 
     ok: bool
     page: str
@@ -153,6 +170,7 @@ class ReportResult:
     contrasts: tuple[ContrastResult, ...] | None
     fleet: str | None = None
     flags: tuple[Note, ...] | None = None
+    answer: tuple[AnswerLine, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -197,10 +215,11 @@ class PublishResult:
 
 @dataclass(frozen=True)
 class SuiteSummary:
-    """A suite in some lines for people."""
+    """A suite in some lines for people; no `answer` where its report is not up to date."""
 
     folder: str
     lines: tuple[str, ...]
+    answer: tuple[AnswerLine, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -452,3 +452,9 @@ def _check(plan: Plan) -> None:
         seen.add(run.run_id)
     if plan.origin not in ("measured", "modelled"):
         raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")
+
+
+def scale_of(plan: Mapping[str, Any]) -> str:
+    """Name of the scale that a plan was made at; empty where it is the suite's own."""
+    name, colon, _ = str(plan.get("scale", "")).partition(": ")
+    return name if colon and " " not in name else ""

@@ -18,6 +18,7 @@ from contract import names
 from contract.errors import AgentError, ControllerError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
 from contract.places import step
+from contract.plan import scale_of
 from contract.strict_json import read_object
 from controller import timing
 from controller.progress import NS, minutes
@@ -308,7 +309,7 @@ def _cost_s(plan: Mapping[str, Any], known: Seen, run: Mapping[str, Any]) -> flo
     if not same:
         raise ControllerError(
             f"How long {name} takes at these sizes was never seen on {plan['host']}: run one block "
-            f"first ({step('run', suite=plan['suite'], blocks=1, scale=_scale(plan))})."
+            f"first ({step('run', suite=plan['suite'], blocks=1, scale=scale_of(plan))})."
         )
     means = {key[2]: fmean(costs) for key, costs in same.items()}
     return rests_s(plan) + means.get(stack, max(means.values()))
@@ -325,11 +326,6 @@ def _further_s(plan: Mapping[str, Any], known: Seen, costs: Mapping[str, float])
     entered = {(run["block"], run["configuration"]) for run in runs}
     switches_s = sum(_switch_s(known, configuration) for _, configuration in entered)
     return sum(costs[run["run_id"]] for run in runs) + switches_s
-
-
-def _scale(plan: Mapping[str, Any]) -> str:
-    name, colon, _ = str(plan.get("scale", "")).partition(": ")
-    return name if colon and " " not in name else ""
 
 
 def _switch_s(known: Seen, configuration: str) -> float:

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.flags import reserves
 from analysis.money import budgets
-from analysis.report import answer, missing_section, questions_section, render, tables, view
+from analysis.report import (
+    answer,
+    first_page,
+    missing_section,
+    questions_section,
+    render,
+    tables,
+    view,
+)
 from analysis.report.sections import Report
 from analysis.report.view import Blocks
 from analysis.stats.results import Results, results
 from analysis.stats.results import write as write_tables
 from analysis.suite.records import SuiteError
 from contract import files
+from contract.command_results import AnswerLine
 
 BUDGET = "budget.csv"
 
 
 @dataclass(frozen=True)
 class Built:
-    """Where the page is, what the terminal is told, and what it is of, if it is of one suite."""
+    """Where the page is, what the terminal is told, and of one suite its results and answer."""
 
     page: Path
     text: str
     found: Results | None = None
+    answer: tuple[AnswerLine, ...] | None = None
 
 
 def build(folder: Path) -> Built:
@@ -45,16 +56,17 @@ def build(folder: Path) -> Built:
         raise SuiteError(
             f"Cannot write {where}: {why}. What stood there before is as it was."
         ) from error
-    return Built(path, render.text(terminal(found)), found)
+    lines = first_page.lines(found, folder)
+    return Built(path, render.text(terminal(found, lines)), found, lines)
 
 
-def terminal(found: Results) -> Blocks:
-    """What `make report` says: the table, the answer, and what the suite cannot say."""
+def terminal(found: Results, lines: Sequence[AnswerLine]) -> Blocks:
+    """What `make report` says: the table, the first page's lines, what the suite cannot say."""
     notes = [*found.suite.problems, *found.reservations]
     notes += [note.sentence for note in found.flags if not reserves(note.code)]
     left = missing_section.sentence(found.suite)
     notes += [f"{left}."] * bool(left)
-    said = [*answer.sentences(found), *questions_section.sentences(found)]
-    said += [f"note: {note}" for note in notes]
-    sentences = view.join(map(view.paragraph, said))
-    return (*answer.banner(found.origin), tables.headline(found), *sentences)
+    said = [*questions_section.sentences(found), *(f"note: {note}" for note in notes)]
+    details = view.join(map(view.paragraph, said))
+    above = (*answer.banner(found.origin), tables.headline(found))
+    return above + first_page.blocks(lines) + details

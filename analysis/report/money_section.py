@@ -98,7 +98,7 @@ def money_section(found: Results) -> Blocks:
     profiles = costs.profiles(found.suite, found.energy)
     by_workload = costs.paybacks(found.suite, found.energy)
     if not by_workload:
-        page += view.paragraph(payback_text.money_sentence(found))
+        page += view.answer(payback_text.money_line(found))
     else:
         page += _decision(found, a, profiles or by_workload)
         page += _lines(found, a, profiles, _others(profiles, by_workload))
@@ -128,7 +128,7 @@ def _declared(a: Assumptions) -> Blocks:
 
 def _decision(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """The answer in sentences that stand by themselves."""
-    page = view.paragraph(payback_text.money_sentence(found), "answer")
+    page = view.answer(payback_text.money_line(found))
     if lacking := payback_text.profile_lacking(found):
         page += view.paragraph(lacking)
     headline = costs.headline_payback(paybacks)

@@ -1,4 +1,4 @@
-"""What `make summary` says of a suite: ten lines at most, whatever state the suite is in."""
+"""What `make summary` says of a suite, whatever state it is in: how it went, and the answer."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.energy.energy import energy_table
-from analysis.report import missing_section, words
+from analysis.energy.energy import energy_table, of_references
+from analysis.energy.watermarks import disagreements, watermarks
+from analysis.report import first_page, missing_section, render, words
 from analysis.report.provenance import TIMES, duration, interruptions, times
-from analysis.report.steadiness_section import where
-from analysis.stats.contrasts import contrasts
-from analysis.stats.drift_check import MOVED, DriftCheck, drift_check, given
-from analysis.stats.results import uncovered
+from analysis.report.steadiness_section import FEW_READINGS, SCATTERS, where
+from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, drift_check, given
+from analysis.stats.results import Results, uncovered
+from analysis.stats.summary import summarise
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
@@ -23,22 +24,27 @@ from analysis.suite.manifest import MANIFEST, check
 from analysis.suite.records import DRIFT_CHECK, MEASURED, Run, Suite
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import read
-from contract.places import step
+from contract.command_results import SuiteSummary
 
 WIDTH = 80
 # Beside the drift check's runs, so that the meter's own clock can be placed.
 AROUND_NS = 60_000_000_000
 
 
-def lines(folder: Path) -> list[str]:
-    """The summary, at 80 columns. Raises SuiteError where there is no suite."""
+def summary(folder: Path) -> SuiteSummary:
+    """Eight lines at most of what happened, then the first page's lines, all at 80 columns.
+
+    These are the report's; where it is not up to date, the next step alone. Raises SuiteError
+    where there is no suite.
+    """
     suite = read(folder)
     energy = _energy(folder)
     try:
         told = incident_log(suite)
     except SamplesError:  # seen only while they are read: the raw bytes stand in
-        told = incident_log(read(folder, raw=True))
-    found = [
+        suite = read(folder, raw=True)
+        told = incident_log(suite)
+    happened = [
         _name(suite),
         _when(suite),
         _runs(suite, told),
@@ -47,10 +53,23 @@ def lines(folder: Path) -> list[str]:
         "; ".join(filter(None, [missing_section.sentence(suite), _waits(told)])),
         _drift_check(suite, energy),
         _time(suite),
-        _headline(suite, energy),
-        _next(suite, told, energy, folder),
     ]
-    return [line if line.startswith("next: make") else fitted(line) for line in found if line]
+    answer = (
+        (first_page.without_report(suite, told, folder),)
+        if energy is None
+        else first_page.lines(_results(suite, energy), folder)
+    )
+    lines = [fitted(line) for line in happened if line]
+    lines += render.text(first_page.blocks(answer), WIDTH).splitlines()
+    return SuiteSummary(str(folder), tuple(lines), answer)
+
+
+def _results(suite: Suite, energy: pl.DataFrame) -> Results:
+    """What the report is of, from the joules that it has made."""
+    clock = TargetClock.fit(suite.clock)
+    marks = tuple(watermarks(suite, clock))
+    suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
+    return Results(suite, clock, energy, summarise(suite, of_references(suite, energy)), marks)
 
 
 def fitted(line: str, width: int = WIDTH) -> str:
@@ -151,6 +170,9 @@ def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
     found = _judged(suite, energy)
     if found is None:
         return "drift check: nothing to say, it did not finish twice"
+    if found.verdict == CANNOT_TELL:
+        why = FEW_READINGS if found.worst.low is None else SCATTERS
+        return f"drift check cannot tell: {why}"
     worst = f"{where(found.worst)} {words.percent(1 + found.worst.change, 2)}"
     most = "" if found.verdict == MOVED else "at most "
     return f"drift check {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
@@ -197,35 +219,3 @@ def _time(suite: Suite) -> str:
     rest = [f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True) if share > 0.005]
     measuring = float(timing.get("measuring_s") or 0.0) / wall_s
     return f"measuring {measuring:.0%} of {duration(wall_s)}; {', '.join(rest)}"
-
-
-def _headline(suite: Suite, energy: pl.DataFrame | None) -> str:
-    if energy is None:
-        return ""
-    for one in contrasts(suite, energy):
-        if c := one.comparison:
-            return (
-                f"{suite.label(one.other)} against {suite.label(one.base)}: {words.change_in(c)}, "
-                f"{words.verdict(c.verdict, c.ratio)}, {words.count(c.n, 'block')}"
-            )
-    return "no comparison: no block holds every workload on both sides"
-
-
-def _next(suite: Suite, told: IncidentLog, energy: pl.DataFrame | None, folder: Path) -> str:
-    """The one step that comes next; its command is never cut."""
-    name, why = _step(suite, told, energy)
-    command = f"next: {step(name, folder)}"
-    both = f"{command} ({why})"
-    return both if len(both) <= WIDTH else command
-
-
-def _step(suite: Suite, told: IncidentLog, energy: pl.DataFrame | None) -> tuple[str, str]:
-    if not suite.sealed:
-        return "resume", "not sealed" if told.ended else "not finished"
-    if check(suite.folder).problems:
-        return "verify", "files were changed"
-    if energy is None:
-        return "report", "none of these files yet"
-    if told.void_to_end or told.never:
-        return "resume", "what is void is tried again"
-    return "verify", "nothing is open"

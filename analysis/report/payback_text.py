@@ -1,4 +1,4 @@
-"""The payback in plain sentences."""
+"""The payback in words: the first page's line, and what to decide by."""
 
 from __future__ import annotations
 
@@ -7,54 +7,65 @@ from collections.abc import Callable
 from analysis.money import costs
 from analysis.money.payback import PROFILE, Payback
 from analysis.report import words
+from analysis.report.answer import line
+from analysis.report.texts import say
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate, Span
 from analysis.suite.assumptions import IDLE, SLEEP, Assumptions
+from contract.command_results import AnswerLine
 
 Label = Callable[[str], str]
 HOURS_PER_DAY = 24
 
 
-def money_sentence(found: Results) -> str:
+def money_line(found: Results) -> AnswerLine:
     """Whether the drive is repaid: by the duty profile, else the first workload there is."""
     suite = found.suite
     if suite.assumptions is None:
-        return "Whether the drive pays for itself is unknown: the plan lacks its assumptions."
+        return line("payback", "unknown", why=say("answer.payback.no-assumptions"))
     paybacks = costs.profiles(suite, found.energy) or costs.paybacks(suite, found.energy)
     headline = costs.headline_payback(paybacks)
     if headline is None:
-        return f"Whether the drive pays for itself is unknown: {_lacking(found)}."
-    said = payback_sentence(headline, suite.assumptions, suite.label)
+        return line("payback", "unknown", why=_lacking(found))
+    disks_too = ""
     if disks.across(suite, suite.sed, headline.against):
-        if costs.between_disks(suite, headline.against) is None:
-            return (
-                f"Between these two disks ({disks.described(suite)}), with and without their "
-                f"encryption together: {said}"
-            )
-        said += " What the two disks differ by without encryption is taken off."
-    return said
+        own = costs.between_disks(suite, headline.against) is not None
+        disks_too = say(f"answer.payback.{'less' if own else 'with'}-disks")
+    return payback_line(headline, suite.assumptions, suite.label, disks_too)
 
 
-def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -> str:
-    """One payback in words; `label` names a configuration for people."""
-    a, against = assumptions, label(payback.against)
-    life = f"{words.given(a.life_years)} years of life"
-    if payback.runs is None or payback.hours is None:
-        joules = saved(payback.whole_saving_j).removesuffix(f" ({words.NO_INTERVAL})")
-        what = f"{_unit(payback, a)} saves {joules} J beside {against}"
-        return f"No demonstrated payback: {what}, {_why_not(payback, a, life)}."
-    interest = f"{words.given(a.discount_rate * 100)} % interest"
-    repaid = f"beside {against}, its {money(a.sed_extra_price, a)} more are repaid after"
-    if payback.years is None:
-        return (
-            f"The drive does not pay for itself: {repaid} {_amount(payback, a)} {interest} a year "
-            "is more than it saves."
-        )
-    verdict, within = _judged(payback.years, a.life_years)
-    return (
-        f"{verdict}: {repaid} {_amount(payback, a)} that is "
-        f"{words.span(payback.years, 'years')} with {interest}, {within} its {life}."
+def payback_line(
+    payback: Payback, assumptions: Assumptions, label: Label, disks_too: str = ""
+) -> AnswerLine:
+    """One payback; `label` names a configuration for people, `disks_too` is a further sentence."""
+    a, years, top = assumptions, payback.years, payback.break_even_price.high
+    facts = {
+        "workload": payback.workload,
+        "against": payback.against,
+        "blocks": payback.saving_j.n,
+        "years": None if years is None else [years.mid, years.low, years.high],
+        "life_years": a.life_years,
+    }
+    code, way = "unsettled", "saving"
+    if payback.demonstrated:
+        code, way = _judged(years, a.life_years)
+    elif top == 0:
+        code, way = "does-not-pay", "saving"
+    elif top is not None and top < a.sed_extra_price:
+        code, way = "not-shown", ""
+    return line(
+        "payback",
+        code,
+        facts,
+        way,
+        against=label(payback.against),
+        work=work(payback, a) if payback.workload != PROFILE else say("answer.payback.duty"),
+        years=words.span(years, "years"),
+        life=words.given(a.life_years),
+        worth=words.rounded(top),
+        price=money(a.sed_extra_price, a),
+        disks=disks_too,
     )
 
 
@@ -227,43 +238,15 @@ def _runs(count: float, workload: str) -> str:
     return f"{times(count)} {runs} of “{words.name_of(workload)}”"
 
 
-def _unit(payback: Payback, assumptions: Assumptions) -> str:
-    if payback.workload != PROFILE:
-        return f"one run of “{words.name_of(payback.workload)}”"
-    return f"a day of the declared work ({work(payback, assumptions).removesuffix(' a day')})"
-
-
-def _amount(payback: Payback, assumptions: Assumptions) -> str:
-    assert payback.runs is not None
-    assert payback.hours is not None
-    hours = f"{words.rounded(payback.hours.mid)} hours of work"
-    if payback.workload == PROFILE:
-        return f"{hours}; at {work(payback, assumptions)},"
-    runs = f"{words.rounded(payback.runs.mid)} runs of “{words.name_of(payback.workload)}”"
-    return f"{runs} ({hours}); at {times(payback.runs_per_day)} runs a day"
-
-
-def _why_not(payback: Payback, assumptions: Assumptions, life: str) -> str:
-    if payback.saving_j.low is None:
-        return f"of which nobody knows how sure it is ({words.NO_INTERVAL})"
-    top = payback.break_even_price.high or 0.0
-    if top == 0:
-        return "so the drive needs more energy and no price is repaid"
-    worth = (
-        f"at most {words.rounded(top)} {assumptions.currency} of the "
-        f"{money(assumptions.sed_extra_price, assumptions)} that the drive costs more would be "
-        f"repaid within its {life}"
-    )
-    return f"an interval that holds 0; even at its upper end {worth}"
-
-
-def _judged(years: Span, life_years: float) -> tuple[str, str]:
-    """Whether the drive is repaid in its life, and how the time stands to that life."""
+def _judged(years: Span | None, life_years: float) -> tuple[str, str]:
+    """Whether a drive that saves something is repaid in its life: the code, and how it is said."""
+    if years is None:
+        return "does-not-pay", "never"
     if years.high is not None and years.high <= life_years:
-        return "The drive pays for itself", "within"
+        return "pays", ""
     if years.low is None or years.low > life_years:
-        return "The drive does not pay for itself", "longer than"
-    return "Whether the drive pays for itself in its life is open", "perhaps longer than"
+        return "does-not-pay", ""
+    return "unsettled", ""
 
 
 def _lacking(found: Results) -> str:

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from analysis.report import view
 from analysis.report.texts import Term, catalogue
 from analysis.report.view import (
+    Answer,
     Blocks,
     Bullets,
     Heading,
@@ -116,22 +117,31 @@ def shown(text: str) -> str:
     return UNIT.sub("\u00a0", text).replace(" ± ", "\u00a0±\u00a0")
 
 
-def text(blocks: Blocks) -> str:
+def text(blocks: Blocks, width: int = WIDTH) -> str:
     """For a terminal: sentences, boxes and tables; whatever else is in them is for the page."""
-    return "\n".join(_lines(blocks))
+    return "\n".join(_lines(blocks, width))
 
 
-def _lines(blocks: Blocks) -> Iterator[str]:
+INDENT = " " * 12  # where the first page's lines begin behind their labels
+
+
+def _lines(blocks: Blocks, width: int) -> Iterator[str]:
     for block in blocks:
         match block:
-            case Paragraph(said, _, label):
-                yield textwrap.fill(f"{label}: {said}" if label else said, WIDTH)
+            case Paragraph(said, _):
+                yield textwrap.fill(said, width)
+            case Answer():
+                lead = f"{block.label}:".ljust(len(INDENT)) if block.label else INDENT
+                said = f"{block.verdict}{block.reason}"
+                yield textwrap.fill(said, width, initial_indent=lead, subsequent_indent=INDENT)
+                if block.command:  # never cut, so that it can be copied
+                    yield f"{INDENT}{block.command}"
             case Bullets(items):
                 yield from items
             case Heading(title, _, _):
                 yield f"\n{title}\n"
             case Note(title, inside, _):
-                said = " ".join(_lines(inside))
-                yield textwrap.fill(f"{title.strip(' .').upper()}: {said}\n", WIDTH) + "\n"
+                said = " ".join(_lines(inside, width))
+                yield textwrap.fill(f"{title.strip(' .').upper()}: {said}\n", width) + "\n"
             case Table():
                 yield f"{block.text}\n"

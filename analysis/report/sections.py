@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from analysis.report import (
     answer,
     budget_section,
     disks_section,
+    first_page,
     money_section,
     other_sources,
     provenance,
@@ -93,10 +95,14 @@ class Report:
         return view.paragraph(text, "facts") + answer.banner(self.found.origin)
 
     def answer(self) -> Blocks:
-        """Three paragraphs, a picture, the matrix, and how far to trust them: the first screen."""
+        """The lines, what was tested, a picture, the matrix, the box of trust: the first screen."""
+        found = self.found
+        lines = first_page.lines(found, Path(found.suite.folder.name))
+        said = first_page.blocks(lines, linked=True)
+        tested = view.paragraph(answer.measured(found), "key")
         box = trust_section.trust_box(self.found, self.twice, self.steady, self.found.drift_check)
         shown = tables.overall_picture(self.found) + tables.matrix(self.found)
-        return view.columns(answer.first_screen(self.found), shown, box)
+        return view.columns(said, shown, tested + box)
 
     def figures(self) -> Blocks:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""

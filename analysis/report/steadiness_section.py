@@ -15,6 +15,7 @@ from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Estimate
 from analysis.stats.steadiness import Beside, Outlier, Stalls, Steadiness, stalls
 
+SCATTERS = "it scatters by more than it changed"
 FEW_READINGS = "so few readings do not tell how much they scatter"
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
@@ -129,8 +130,8 @@ def drift_check_sentence(found: Results, drift_check: DriftCheck | None) -> str:
     if drift_check.verdict == MOVED:
         said = f"moved by {change} from first to last {runs}; {limit}"
     elif drift_check.verdict == CANNOT_TELL:
-        why = "its scatter explains that" if worst.low is not None else FEW_READINGS
-        said = f"cannot tell: {change} from first to last {runs}, {limit}; {why}"
+        why = SCATTERS if worst.low is not None else FEW_READINGS
+        said = f"cannot tell {runs}: {why}; {limit}"
     else:
         said = f"held: its power changed by {change} {runs}; {limit}"
     return f"The drift check ({of}) {said}."

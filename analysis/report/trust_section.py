@@ -15,7 +15,6 @@ from analysis.report.budget_section import limit_of, named
 from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import count
-from analysis.stats import planning
 from analysis.stats.drift_check import DriftCheck
 from analysis.stats.results import COVERED, Results, uncovered_phases
 from analysis.stats.steadiness import Steadiness
@@ -38,7 +37,6 @@ def trust_box(
     stray = sum(len(s.outliers) for s in steady)
     if stray:
         lines.append(f"{count(stray, 'run')} flagged as standing out; they count like all others.")
-    lines.append(_power(found))
     page = view.note(TITLE, view.bullets(line for line in lines if line), "plain")
     if left := missing_section.sentence(found.suite):
         said = f"{left[0].upper()}{left[1:]}. The reasons stand below, at Trust."
@@ -85,18 +83,6 @@ def _sources(found: Results, twice: Sequence[Sequence[str]]) -> Iterator[str]:
 def _part(value: float) -> str:
     """Never rounded up to all."""
     return "100 %" if value >= 1 else f"{min(value, 0.9999) * 100:.2f} %"
-
-
-def _power(found: Results) -> str:
-    """What would have been missed, and what more blocks would give."""
-    c = [c.comparison for c in found.contrasts if c.declared and c.comparison]
-    c = c or [c.comparison for c in found.contrasts if c.comparison]
-    known = [least for one in c if (least := planning.detectable(one)) is not None]
-    said = str(found.next_suite["sentence"])
-    if not known:
-        return said
-    text = f"A change below {words.percent(max(known)).lstrip('+')} over all workloads could have"
-    return f"{text} been missed (80 % power). {said}"
 
 
 MOST_APART = 0.05  # of the runs that two meters of one channel saw: intervals are of 95 %

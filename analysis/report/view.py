@@ -10,6 +10,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from analysis.report.texts import Term, say
+from contract.command_results import AnswerLine
 
 if TYPE_CHECKING:  # slow to import, and not every use of a page's words draws
     from matplotlib.figure import Figure
@@ -44,16 +45,32 @@ class Block:
 Blocks = tuple[Block, ...]
 
 
+class Link(NamedTuple):
+    """A name that leads somewhere, and plain text behind it."""
+
+    name: str
+    target: str
+    after: str = ""
+
+
 @dataclass(frozen=True)
 class Paragraph(Block):
-    """A sentence or several; `kind` is empty, `answer`, `facts` or `key` (an explanation).
-
-    A `label` leads it.
-    """
+    """A sentence or several; `kind` is empty, `answer`, `facts` or `key` (an explanation)."""
 
     text: str
     kind: str
-    label: str = ""
+
+
+@dataclass(frozen=True)
+class Answer(Block):
+    """A line of the first page: what it is about (empty where that is as above), the verdict in
+    bold, the rest of the sentence, and a command to type or a link."""
+
+    label: str
+    verdict: str
+    reason: str
+    command: str = ""
+    link: Link | None = None
 
 
 @dataclass(frozen=True)
@@ -70,14 +87,6 @@ class Bullets(Block):
     """A list of sentences."""
 
     texts: tuple[str, ...]
-
-
-class Link(NamedTuple):
-    """A name that leads somewhere, and plain text behind it."""
-
-    name: str
-    target: str
-    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -299,9 +308,15 @@ def join(parts: Iterable[Blocks]) -> Blocks:
     return tuple(chain.from_iterable(parts))
 
 
-def paragraph(text: str, kind: str = "", label: str = "") -> Blocks:
+def paragraph(text: str, kind: str = "") -> Blocks:
     """One paragraph."""
-    return (Paragraph(text, kind, label),)
+    return (Paragraph(text, kind),)
+
+
+def answer(line: AnswerLine, label: str = "", link: Link | None = None) -> Blocks:
+    """A line of the first page."""
+    command = str(line.facts.get("command", ""))
+    return (Answer(label, line.verdict, line.reason, command, link),)
 
 
 def heading(text: str, level: int, anchor: str = "") -> Blocks:

@@ -152,9 +152,23 @@ def change(value: Comparison) -> str:
     """`+4.2 % (95 % interval +1.3 % to +7.1 %)`, with two digits of the interval."""
     if value.low is None or value.high is None:
         return f"{percent(value.ratio)} ({NO_INTERVAL})"
-    places = _places(value.low, value.high)
-    low, high = percent(value.low, places), percent(value.high, places)
-    return f"{percent(value.ratio, places)} (95 % interval {low} to {high})"
+    mid, interval = (
+        percent(value.ratio, _places(value.low, value.high)),
+        interval_of(value.low, value.high),
+    )
+    return f"{mid} (95 % interval {interval})"
+
+
+def interval_of(low: float, high: float) -> str:
+    """`+1.3 % to +7.1 %`, of a ratio with these limits."""
+    places = _places(low, high)
+    return f"{percent(low, places)} to {percent(high, places)}"
+
+
+def distance(value: Comparison) -> str:
+    """`4.2 %`, whichever way: the change without its sign, by the digits of its interval."""
+    places = None if value.low is None or value.high is None else _places(value.low, value.high)
+    return percent(value.ratio, places)[1:]
 
 
 def change_of(mid: float | None, low: float | None, high: float | None) -> str:

@@ -62,13 +62,15 @@ def blocks_for(sd_log: float, n: int, half_width: float) -> int:
     return int(second_stage(np.asarray(sd_log), n, half_width))
 
 
-def blocks_at_any_look(sd_log: float, n: int, half_width: float) -> int:
-    """The same for a suite that may be looked at after any block, if its deviation stays."""
-    wanted = math.log1p(half_width)
+def blocks_if_scatter_stays(
+    sd_log: float, n: int, half_width_log: float, level: float, any_look: bool
+) -> int:
+    """Blocks in all, `n` at least, whose interval reaches `half_width_log` to either side of the
+    mean, at this level; see `critical`."""
 
     def wide(blocks: int) -> bool:
-        bound = float(critical(np.asarray(blocks - 1.0), LEVEL, any_look=True))
-        return not sd_log * bound <= wanted * math.sqrt(blocks)
+        bound = float(critical(np.asarray(blocks - 1.0), level, any_look))
+        return not sd_log * bound <= half_width_log * math.sqrt(blocks)
 
     low, high = n - 1, n
     while wide(high):
@@ -77,6 +79,23 @@ def blocks_at_any_look(sd_log: float, n: int, half_width: float) -> int:
         mid = (low + high) // 2
         low, high = (mid, high) if wide(mid) else (low, mid)
     return high
+
+
+def blocks_to_settle(compared: Comparison) -> int | None:
+    """Blocks in all, more than there are, that settle a comparison if mean and scatter stay.
+
+    Its interval, at the level that decides in its family, then leaves out 1 or lies within the
+    margin, whichever takes fewer. While it holds 1 no change counts that is beyond the margin:
+    there may be none at all. None where a single block shows no scatter.
+    """
+    if compared.sd_log is None:
+        return None
+    change, margin = abs(math.log(compared.ratio)), math.log1p(compared.margin)
+    within = max(change, margin - change)
+    if compared.contains(1.0):
+        within = min(within, margin)
+    n, any_look = compared.n + 1, compared.any_look
+    return blocks_if_scatter_stays(compared.sd_log, n, within, compared.level, any_look)
 
 
 def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
@@ -132,8 +151,11 @@ def _row(contrast: Contrast, wanted: float) -> dict[str, Any] | None:
     c = contrast.comparison
     if c is None or c.sd_log is None:
         return None
-    of_all = blocks_at_any_look if c.any_look else blocks_for
-    total = of_all(c.sd_log, c.n, wanted)
+    total = (
+        blocks_if_scatter_stays(c.sd_log, c.n, math.log1p(wanted), LEVEL, any_look=True)
+        if c.any_look
+        else blocks_for(c.sd_log, c.n, wanted)
+    )
     half = float(critical(np.asarray(c.n - 1.0), LEVEL, c.any_look)) * c.sd_log / math.sqrt(c.n)
     return {
         "base": contrast.base,

@@ -16,7 +16,6 @@ from contract.command_results import (
     PairCompared,
     PublishResult,
     ReportResult,
-    SuiteSummary,
     SuiteVerified,
     SummaryResult,
     TraceResult,
@@ -86,6 +85,7 @@ def report(
         tuple(_contrasts(built.found)) if built.found else None,
         str(table) if table else None,
         tuple(built.found.flags) if built.found else None,
+        built.answer,
     )
 
 
@@ -165,14 +165,13 @@ def publish(
 @commands.command(rich_help_panel=RESULTS)
 @with_json
 def summary(suites: SuiteDirs = None) -> SummaryResult:
-    """Ten lines: what ran, what was void and why, whether the drift check held."""
+    """What ran, what was void and why, whether the drift check held; then the report's answer."""
     from analysis.report import morning
 
     found = []
     for folder in _each(_kept(suites or [newest()])):
-        lines = morning.lines(folder)
-        say("\n".join(lines))
-        found.append(SuiteSummary(str(folder), tuple(lines)))
+        found.append(morning.summary(folder))
+        say("\n".join(found[-1].lines))
     return SummaryResult(True, tuple(found))
 
 

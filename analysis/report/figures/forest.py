@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.report import words
+from analysis.report.answer import near
 from analysis.report.figures import style
 from analysis.suite import records
 from analysis.suite.records import Suite
@@ -29,13 +30,12 @@ Limits = tuple[float, float]
 
 
 class Line(NamedTuple):
-    """A ratio, its marker's colour and form, hollow where inconclusive; behind it stands the change
-    in words and `remark`, nothing where that is None."""
+    """A ratio, its marker's colour and form, hollow where inconclusive; behind it stands `text`."""
 
     ratio: Ratio
     look: tuple[str, str]
     hollow: bool
-    remark: str | None = ""
+    text: str = ""
 
 
 class Entry(NamedTuple):
@@ -89,7 +89,8 @@ def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
         name = row["configuration"]
         ratio = row["ratio"], row["ratio_low"], row["ratio_high"]
         look = looks[name].colour, looks[name].marker
-        return Entry(suite.label(name), (Line(ratio, look, row["verdict"] == "inconclusive"),))
+        hollow = row["verdict"] == "inconclusive"
+        return Entry(suite.label(name), (Line(ratio, look, hollow, words.change_of(*ratio)),))
 
     groups: list[Group] = []
     for workload in suite.workloads:
@@ -109,7 +110,7 @@ def draw_overall(
     """Each configuration over all workloads, on one small picture; None without any comparison."""
     looks = style.palette(suite)
     entries = [
-        Entry(suite.label(name), (_line(c, (looks[name].colour, looks[name].marker)),))
+        Entry(suite.label(name), (_line(c, (looks[name].colour, looks[name].marker), _short(c)),))
         for name, c in compared.items()
     ]
     baseline = suite.label(suite.baseline or "")
@@ -124,11 +125,11 @@ def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
 
     def entry(effect: Effect) -> Entry:
         each = [
-            _line(effect.by_host.get(name), host_look(number), None)
+            _line(effect.by_host.get(name), host_look(number))
             for number, name in enumerate(found.names)
         ]
         sign = {"differ": "  ≠", "alike": "  ≈"}.get(effect.hosts, "  ?")
-        mean = _line(effect.these, (style.INK, MEAN), sign)
+        mean = _line(effect.these, (style.INK, MEAN), f"{words.change_in(effect.these)}{sign}")
         return Entry(found.first.label(effect.other), (*each, mean))
 
     groups = [(name, [entry(effect) for effect in of]) for name, of in by_name.items()]
@@ -139,10 +140,15 @@ def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
     return _sheets(groups, layout, found.margin, texts, found.origin)
 
 
-def _line(c: Comparison | None, look: tuple[str, str], remark: str | None = "") -> Line | None:
+def _short(c: Comparison) -> str:
+    """The change, as far as the first page gives one."""
+    return words.change_in(c) if c.verdict != "inconclusive" or near(c) else "not settled"
+
+
+def _line(c: Comparison | None, look: tuple[str, str], text: str = "") -> Line | None:
     if c is None:
         return None
-    return Line((c.ratio, c.low, c.high), look, c.verdict == "inconclusive", remark)
+    return Line((c.ratio, c.low, c.high), look, c.verdict == "inconclusive", text)
 
 
 def host_look(number: int) -> tuple[str, str]:
@@ -253,9 +259,9 @@ def _draw_line(axis: Axes, y: float, line: Line) -> None:
         markeredgecolor=style.INK,
         zorder=3,
     )
-    if line.remark is not None:
+    if line.text:
         axis.annotate(
-            words.change_of(*line.ratio) + line.remark,
+            line.text,
             (1.025, y),
             xycoords=axis.get_yaxis_transform(),
             va="center",

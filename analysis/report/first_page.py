@@ -1,0 +1,378 @@
+"""The first page's lines, on the terminal too: cost, what costs most, payback, trust, next step.
+
+Each answers a reader's question in a sentence with the verdict first. Its words stand in the
+catalogue by its code; this module decides on codes, figures and their order.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.energy.watermarks import DISAGREES
+from analysis.report import view, words
+from analysis.report.answer import against, deciding, line, near, void
+from analysis.report.figures import forest
+from analysis.report.payback_text import money_line
+from analysis.report.tables import energy_of, judged_component
+from analysis.report.texts import say
+from analysis.report.trust_section import twice
+from analysis.report.view import Blocks, Link
+from analysis.report.words import count, listed
+from analysis.stats import disks, planning
+from analysis.stats.comparison import Comparison
+from analysis.stats.contrasts import counted
+from analysis.stats.results import Results
+from analysis.suite.incidents import IncidentLog
+from analysis.suite.records import SYSTEM, Suite
+from contract.command_results import AnswerLine
+from contract.names import safe
+from contract.places import step
+from contract.plan import scale_of
+
+NAMED = 4  # so many configurations have a line each, more of them one together
+RUN_AGAIN = ("no-runs", "no-pairs")
+MOST_BLOCKS = 100  # where a verdict takes more, blocks are not the remedy
+
+
+def lines(found: Results, folder: Path) -> tuple[AnswerLine, ...]:
+    """The answers in their order; `folder` is what commands call the suite."""
+    compared = _compared(found)
+    return (
+        *_costs(found, compared),
+        _most(found),
+        money_line(found),
+        _trusted(found),
+        _next(found, compared, folder),
+    )
+
+
+def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
+    """The lines as blocks, a label for each question; `linked` leads to the page's details."""
+    shown: Blocks = ()
+    before = ""
+    for one in answers:
+        label = say(f"answer.{one.question}.label") if one.question != before else ""
+        details = Link(say("answer.trust.link"), "#trust")
+        shown += view.answer(one, label, details if linked and one.question == "trust" else None)
+        before = one.question
+    return shown
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A configuration against the disk without encryption; `why` says what a comparison lacks."""
+
+    name: str
+    label: str
+    base: str
+    other_disk: bool
+    scope: str
+    comparison: Comparison | None
+    why: tuple[str, str]
+
+    @property
+    def settled(self) -> bool:
+        return self.comparison is not None and self.comparison.verdict != "inconclusive"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        c = self.comparison
+        known = {} if c is None else {"verdict": c.verdict, "blocks": c.n, "ratio": c.ratio}
+        limits = {} if c is None else {"low": c.low, "high": c.high}
+        return {"configuration": self.name, **known, **limits}
+
+
+def _compared(found: Results) -> list[_Compared]:
+    """Every configuration that encrypts; where none does, those beside the baseline."""
+    suite = found.suite
+    bare = [name for name in suite.configurations if suite.reference(name) == name]
+    others = [name for name in suite.configurations if name not in (*bare, suite.baseline)]
+    return [_one(found, name) for name in others or bare if name != suite.baseline]
+
+
+def _one(found: Results, name: str) -> _Compared:
+    suite = found.suite
+    base = suite.reference(name) if suite.reference(name) != name else suite.baseline
+    contrast = against(found, base, name)
+    c = contrast.comparison if contrast else None
+    other_disk = disks.across(suite, base, name)
+    label = suite.label(base or "")
+    scope = ""
+    if contrast is not None and c is not None:
+        both = [w for w in counted(suite) if {(w, base), (w, name)} <= suite.planned]
+        if len(contrast.workloads) < len(both):
+            scope = f"; {len(contrast.workloads)} of {len(both)} workloads"
+    return _Compared(
+        name,
+        suite.label(name),
+        say("answer.other-disk", base=label) if other_disk else say("answer.no-encryption"),
+        other_disk,
+        scope,
+        c,
+        _lacking(found, base, name) if c is None else ("", ""),
+    )
+
+
+def _lacking(found: Results, base: str | None, name: str) -> tuple[str, str]:
+    """Why there is no comparison of a configuration: as a code, and in words."""
+    suite = found.suite
+    if not suite.compared_runs:
+        return "no-runs", "no run finished"
+    if base is None:
+        return "no-baseline", "the plan has no configuration without encryption"
+    there = set(found.summary["component"])
+    if SYSTEM not in there:
+        rapl = ", and RAPL does not count the disks" * bool({"package", "package-0"} & there)
+        return "no-meter", f"no meter shows the whole system's energy{rapl}"
+    done = {run.configuration for run in suite.compared_runs}
+    missing = [suite.label(one) for one in (base, name) if one not in done]
+    if missing:
+        return "no-pairs", f"there is no finished run of {' or '.join(missing)}"
+    return "no-pairs", "no block holds a workload on both sides"
+
+
+def _costs(found: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine]:
+    """What each configuration costs, the settled ones first; many as one line."""
+    suite = found.suite
+    if not compared:
+        only = suite.label(suite.configurations[0]) if suite.configurations else words.NOTHING
+        yield line("cost", "nothing-compared", name=only)
+        return
+    settled = sorted((one for one in compared if one.settled), key=lambda one: one.other_disk)
+    if len(compared) > NAMED and settled:
+        yield _together(compared)
+        return
+    for one in settled:
+        yield _settled(one)
+    unsettled = [(one, c) for one in compared if (c := one.comparison) and not one.settled]
+    for one, c in unsettled:
+        if near(c):
+            yield _near(one, c)
+    wide = [(one, c) for one, c in unsettled if not near(c)]
+    if wide:
+        least = min(c.n for _, c in wide)
+        yield line(
+            "cost",
+            "unsettled",
+            {"configurations": [one.name for one, _ in wide], "blocks": least},
+            "wide" if least > 1 else "single",
+            names=_names([one for one, _ in wide]),
+            blocks=count(least, "block"),
+        )
+    for why in dict.fromkeys(one.why for one in compared if one.comparison is None):
+        lacking = [one for one in compared if one.why == why]
+        facts = {"configurations": [one.name for one in lacking], "why": why[0]}
+        yield line("cost", "unknown", facts, names=_names(lacking), why=why[1])
+
+
+def _names(several: Sequence[_Compared]) -> str:
+    if len(several) > NAMED:
+        return f"{len(several)} configurations"
+    return listed([one.label for one in several])
+
+
+def _settled(one: _Compared) -> AnswerLine:
+    c = one.comparison
+    assert c is not None and c.low is not None and c.high is not None
+    code = "two-disks" if one.other_disk else "equivalent"
+    if code == "equivalent" and c.verdict == "differs":
+        code = "more" if c.ratio > 1 else "less"
+    interval = f"95 % interval {words.interval_of(c.low, c.high)}{one.scope}"
+    return line(
+        "cost",
+        code,
+        one.facts,
+        name=one.label,
+        base=one.base,
+        distance=words.distance(c),
+        change=words.change(c).partition(" (")[0],
+        margin=f"{c.margin * 100:g} %",
+        interval=interval,
+    )
+
+
+def _near(one: _Compared, c: Comparison) -> AnswerLine:
+    interval, confidence = deciding(c)
+    assert interval.low is not None and interval.high is not None
+    why = say("answer.cost.atypical", margin=f"{c.margin * 100:g} %") if c.atypical else ""
+    return line(
+        "cost",
+        "unsettled",
+        {**one.facts, "configurations": [one.name]},
+        "near",
+        name=one.label,
+        base=one.base,
+        interval=words.interval_of(interval.low, interval.high),
+        confidence=f"{confidence} %",
+        rest=f"{one.scope}{why}",
+    )
+
+
+def _together(compared: Sequence[_Compared]) -> AnswerLine:
+    """Many configurations: how many cost more, the least and the most of these, and the rest."""
+    same = [one for one in compared if one.settled and not one.other_disk]
+    pairs = [(c, one) for one in same if (c := one.comparison)]
+    more = sorted(
+        ((c, one) for c, one in pairs if c.verdict == "differs" and c.ratio > 1),
+        key=lambda pair: pair[0].ratio,
+    )
+    margin = f"{compared[0].comparison.margin * 100:g} %" if compared[0].comparison else ""
+    counts = {
+        "more": len(more),
+        "less": sum(c.verdict == "differs" and c.ratio <= 1 for c, _ in pairs),
+        "equivalent": sum(c.verdict == "equivalent" for c, _ in pairs),
+        "two-disks": sum(one.settled and one.other_disk for one in compared),
+        "unsettled": sum(one.comparison is not None and not one.settled for one in compared),
+        "unknown": sum(one.comparison is None for one in compared),
+    }
+    rest = [
+        f"{number} {say(f'answer.cost.several.{code}', margin=margin)}"
+        for code, number in counts.items()
+        if number and code != "more"
+    ]
+    ends = [
+        f"{words.change_alone(c.ratio, c.low, c.high)} ({one.label})"
+        for c, one in (more[:1] + more[-1:] if len(more) > 1 else more)
+    ]
+    return line(
+        "cost",
+        "several",
+        counts,
+        "" if more else "none",
+        more=str(len(more)),
+        all=str(len(compared)),
+        base=say("answer.no-encryption"),
+        ends=" to ".join(ends),
+        rest="".join(f"; {text}" for text in rest),
+        counts=", ".join(rest),
+    )
+
+
+def _most(found: Results) -> AnswerLine:
+    """The largest settled increase of a workload; of one configuration the most joules a run."""
+    suite, component = found.suite, judged_component(found.summary)
+    if len(suite.configurations) == 1:
+        return _most_joules(found, component)
+    rows = forest.compared(found.summary, suite, component).rows(named=True)
+    if not rows:
+        return line("most", "unknown")
+    more = [row for row in rows if row["verdict"] == "differs" and row["ratio"] > 1]
+    worst = max(more, key=lambda row: row["ratio"], default=None)
+    if worst is None:
+        shown = [row for row in rows if row["verdict"] != "inconclusive"]
+        code = "nothing" if len(shown) == len(rows) else "unsettled"
+        margin = f"{suite.margin * 100:g} %"
+        return line("most", code, {"compared": len(rows)}, margin=margin, base=suite.base_label)
+    facts = {name: worst[name] for name in ("configuration", "workload", "component", "ratio")}
+    name = worst["configuration"]
+    base = suite.base_of(name) or ""
+    whole = component == SYSTEM
+    low, high = worst["ratio_low"], worst["ratio_high"]
+    return line(
+        "most",
+        "found",
+        {**facts, "low": low, "high": high},
+        name=suite.label(name),
+        workload=words.name_of(worst["workload"]),
+        distance=words.change_of(worst["ratio"], low, high).partition(" [")[0][1:],
+        part="" if whole else say("answer.most.part", part=words.name_of(component)),
+        base=say("answer.other-disk", base=suite.label(base))
+        if disks.across(suite, base, name)
+        else say("answer.no-encryption"),
+        interval=f"95 % interval {words.interval_of(low, high)}",
+    )
+
+
+def _most_joules(found: Results, component: str) -> AnswerLine:
+    rows = found.summary.filter(component=component).rows(named=True)
+    worst: Mapping[str, Any] | None = max(rows, key=lambda row: row["mean_j"], default=None)
+    if worst is None:
+        return line("most", "unknown")
+    joules = words.plus_minus(energy_of(worst), "J")
+    facts = {"workload": worst["workload"], "component": component, "mean_j": worst["mean_j"]}
+    return line("most", "joules", facts, name=words.name_of(worst["workload"]), joules=joules)
+
+
+def _trusted(found: Results) -> AnswerLine:
+    """What the figures are, how many there are, and how much was flagged."""
+    suite = found.suite
+    made = len({run.block for run in suite.compared_runs})
+    planned = suite.planned_blocks or made
+    flags = {
+        "cross-check": sum(row[-1] == DISAGREES for row in twice(found)),
+        "reservation": len(found.reservations),
+        "problem": len(suite.problems),
+    }
+    flagged = [
+        f"{count(number, what)}{' disagrees' if number == 1 else ' disagree'}"
+        if what == "cross-check"
+        else count(number, what)
+        for what, number in flags.items()
+        if number
+    ]
+    flagged += ["not sealed"] * (not suite.sealed)
+    facts = {"blocks": made, "planned": planned, "runs": len(suite.runs), "void": len(suite.void)}
+    return line(
+        "trust",
+        found.origin,
+        {**facts, **{f"{what}s": number for what, number in flags.items()}},
+        blocks=count(made, "block") if made == planned else f"{made} of {planned} blocks",
+        runs=count(len(suite.runs), "finished run"),
+        void=void(suite),
+        flagged=f"flagged: {', '.join(flagged)}" if flagged else "nothing flagged",
+    )
+
+
+def _next(found: Results, compared: Sequence[_Compared], folder: Path) -> AnswerLine:
+    """The one step that comes next."""
+    told = found.incidents
+    if unsound := _unsound(found.suite, told, folder):
+        return unsound
+    if told.void_to_end or told.never:
+        return line("next", "resume", _command("resume", folder), "void")
+    if lacking := [one.why[0] for one in compared if one.comparison is None]:
+        command = _again(found) if lacking[0] in RUN_AGAIN else ""
+        return line("next", lacking[0], {"command": command})
+    unsettled = [(one, c) for one in compared if (c := one.comparison) and not one.settled]
+    if not unsettled:
+        return line("next", "nothing-open", _command("verify", folder))
+    needed = [(planning.blocks_to_settle(c) or planning.PILOT, one) for one, c in unsettled]
+    hopeless = [one for number, one in needed if number > MOST_BLOCKS]
+    if hopeless:
+        named = {"configurations": [one.name for one in hopeless]}
+        return line("next", "quieter", named, names=_names(hopeless))
+    most = max(planning.PILOT, *(number for number, _ in needed))
+    facts: dict[str, Any] = {"blocks": most, "command": _again(found, most)}
+    made = str(min(c.n for _, c in unsettled))
+    return line("next", "blocks", facts, blocks=str(most), made=made)
+
+
+def without_report(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine:
+    """The step that comes next where there is no report, or one of other files."""
+    unsound = _unsound(suite, told, folder)
+    return unsound or line("next", "report", _command("report", folder))
+
+
+def _unsound(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine | None:
+    """The next step of a suite that is not sealed, or not as it was sealed."""
+    if not suite.sealed:
+        way = "ended" if told.ended else "unfinished"
+        return line("next", "resume", _command("resume", folder), way)
+    return None if suite.seal_holds else line("next", "verify", _command("verify", folder))
+
+
+def _command(name: str, folder: Path) -> dict[str, str]:
+    return {"command": step(name, shlex.quote(str(folder)))}
+
+
+def _again(found: Results, blocks: int = 0) -> str:
+    """The command that plans and runs the suite once more; empty where its name is not safe."""
+    plan = found.suite.plan
+    name, scale = str(plan.get("suite", "")), scale_of(plan)
+    if not safe(name) or not (safe(scale) or scale == ""):
+        return ""
+    return step("run", suite=name, scale=scale, blocks=blocks)
