@@ -16,6 +16,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"figures of this run: {path}")
         (headline,) = [*suite_dir.glob("summary.csv"), *suite_dir.glob("hosts.csv")]
         print(f"headline table: {headline}")
+        with suppress(StepError, KeyboardInterrupt):  # the last lines are the answer
+            run_step("summary", [f"SUITE_DIR={suite_dir}"], log)
         print(f"report: {suite_dir / 'report.html'}")
     elif code == 1:
         print(f"fde: make {log.failed} failed; see its output above.", file=sys.stderr)

@@ -136,10 +136,9 @@ def deciding(c: Comparison) -> tuple[Span, str]:
 NEAR = 1.2  # upper over lower limit: an interval of some ±10 %
 
 
-def near(c: Comparison) -> bool:
-    """Whether an unsettled comparison is close enough to be named by its interval; one that holds
-    anything is called not settled, and its figures stand among the details."""
-    low, high = deciding(c)[0].low, deciding(c)[0].high
+def near(low: float | None, high: float | None) -> bool:
+    """Whether limits of an unsettled ratio are close enough for the first page; where they hold
+    nearly anything it says no more than that, and the figures stand among the details."""
     return low is not None and high is not None and high <= NEAR * low
 
 

@@ -33,7 +33,8 @@ from contract.names import safe
 from contract.places import step
 from contract.plan import scale_of
 
-NAMED = 4  # so many configurations have a line each, more of them one together
+LINES = 4  # so many configurations have a line each, more of them one together
+NAMED = 3  # so many are named in one line, of more their number
 RUN_AGAIN = ("no-runs", "no-pairs")
 MOST_BLOCKS = 100  # where a verdict takes more, blocks are not the remedy
 
@@ -126,12 +127,14 @@ def _lacking(found: Results, base: str | None, name: str) -> tuple[str, str]:
         return "no-baseline", "the plan has no configuration without encryption"
     there = set(found.summary["component"])
     if SYSTEM not in there:
-        rapl = ", and RAPL does not count the disks" * bool({"package", "package-0"} & there)
-        return "no-meter", f"no meter shows the whole system's energy{rapl}"
+        rapl = ", and RAPL counts no disk" * bool({"package", "package-0"} & there)
+        return "no-meter", f"no meter saw the whole system{rapl}"
     done = {run.configuration for run in suite.compared_runs}
-    missing = [suite.label(one) for one in (base, name) if one not in done]
+    missing = [one for one in (base, name) if one not in done]
     if missing:
-        return "no-pairs", f"there is no finished run of {' or '.join(missing)}"
+        skipped = {run.configuration for run in suite.skipped}.issuperset(missing)
+        labels = " or ".join(map(suite.label, missing))
+        return "skipped" if skipped else "no-pairs", f"there is no finished run of {labels}"
     return "no-pairs", "no block holds a workload on both sides"
 
 
@@ -143,16 +146,17 @@ def _costs(found: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine
         yield line("cost", "nothing-compared", name=only)
         return
     settled = sorted((one for one in compared if one.settled), key=lambda one: one.other_disk)
-    if len(compared) > NAMED and settled:
+    many = len(compared) > LINES
+    if many and settled:
         yield _together(compared)
         return
     for one in settled:
         yield _settled(one)
     unsettled = [(one, c) for one in compared if (c := one.comparison) and not one.settled]
-    for one, c in unsettled:
-        if near(c):
-            yield _near(one, c)
-    wide = [(one, c) for one, c in unsettled if not near(c)]
+    close = [(one, c) for one, c in unsettled if _close(c) and not many]
+    for one, c in close:
+        yield _near(one, c)
+    wide = [pair for pair in unsettled if pair not in close]
     if wide:
         least = min(c.n for _, c in wide)
         yield line(
@@ -193,6 +197,11 @@ def _settled(one: _Compared) -> AnswerLine:
         margin=f"{c.margin * 100:g} %",
         interval=interval,
     )
+
+
+def _close(c: Comparison) -> bool:
+    interval, _ = deciding(c)
+    return near(interval.low, interval.high)
 
 
 def _near(one: _Compared, c: Comparison) -> AnswerLine:
@@ -288,7 +297,8 @@ def _most(found: Results) -> AnswerLine:
 
 
 def _most_joules(found: Results, component: str) -> AnswerLine:
-    rows = found.summary.filter(component=component).rows(named=True)
+    of = found.summary.filter(component=component)
+    rows = [row for row in of.rows(named=True) if row["mean_j"] is not None]
     worst: Mapping[str, Any] | None = max(rows, key=lambda row: row["mean_j"], default=None)
     if worst is None:
         return line("most", "unknown")
@@ -334,9 +344,11 @@ def _next(found: Results, compared: Sequence[_Compared], folder: Path) -> Answer
         return unsound
     if told.void_to_end or told.never:
         return line("next", "resume", _command("resume", folder), "void")
-    if lacking := [one.why[0] for one in compared if one.comparison is None]:
-        command = _again(found) if lacking[0] in RUN_AGAIN else ""
-        return line("next", lacking[0], {"command": command})
+    lacking = [one.why[0] for one in compared if one.comparison is None]
+    for why in lacking:
+        if why != "skipped":  # this machine cannot run it, however often it tries
+            command = _again(found) if why in RUN_AGAIN else ""
+            return line("next", why, {"command": command})
     unsettled = [(one, c) for one in compared if (c := one.comparison) and not one.settled]
     if not unsettled:
         return line("next", "nothing-open", _command("verify", folder))
@@ -347,8 +359,9 @@ def _next(found: Results, compared: Sequence[_Compared], folder: Path) -> Answer
         return line("next", "quieter", named, names=_names(hopeless))
     most = max(planning.PILOT, *(number for number, _ in needed))
     facts: dict[str, Any] = {"blocks": most, "command": _again(found, most)}
-    made = str(min(c.n for _, c in unsettled))
-    return line("next", "blocks", facts, blocks=str(most), made=made)
+    made = min(c.n for _, c in unsettled)
+    way = "pilot" if made < 2 else ""
+    return line("next", "blocks", facts, way, blocks=str(most), made=str(made))
 
 
 def without_report(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine:
@@ -372,7 +385,7 @@ def _command(name: str, folder: Path) -> dict[str, str]:
 def _again(found: Results, blocks: int = 0) -> str:
     """The command that plans and runs the suite once more; empty where its name is not safe."""
     plan = found.suite.plan
-    name, scale = str(plan.get("suite", "")), scale_of(plan)
+    name, scale = plan.get("suite"), scale_of(plan)
     if not safe(name) or not (safe(scale) or scale == ""):
         return ""
     return step("run", suite=name, scale=scale, blocks=blocks)

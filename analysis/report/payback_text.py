@@ -30,8 +30,9 @@ def money_line(found: Results) -> AnswerLine:
         return line("payback", "unknown", why=_lacking(found))
     disks_too = ""
     if disks.across(suite, suite.sed, headline.against):
-        own = costs.between_disks(suite, headline.against) is not None
-        disks_too = say(f"answer.payback.{'less' if own else 'with'}-disks")
+        taken_off = costs.between_disks(suite, headline.against) is not None
+        key = f"answer.payback.{'less' if taken_off else 'with'}-disks"
+        disks_too = say(key, described=disks.described(suite))
     return payback_line(headline, suite.assumptions, suite.label, disks_too)
 
 
@@ -47,6 +48,7 @@ def payback_line(
         "years": None if years is None else [years.mid, years.low, years.high],
         "life_years": a.life_years,
     }
+    at = work(payback, a) if payback.workload != PROFILE else say("answer.payback.duty")
     code, way = "unsettled", "saving"
     if payback.demonstrated:
         code, way = _judged(years, a.life_years)
@@ -59,13 +61,11 @@ def payback_line(
         code,
         facts,
         way,
-        against=label(payback.against),
-        work=work(payback, a) if payback.workload != PROFILE else say("answer.payback.duty"),
         years=words.span(years, "years"),
         life=words.given(a.life_years),
         worth=words.rounded(top),
         price=money(a.sed_extra_price, a),
-        disks=disks_too,
+        basis=say("answer.payback.basis", against=label(payback.against), work=at) + disks_too,
     )
 
 

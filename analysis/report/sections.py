@@ -97,7 +97,7 @@ class Report:
     def answer(self) -> Blocks:
         """The lines, what was tested, a picture, the matrix, the box of trust: the first screen."""
         found = self.found
-        lines = first_page.lines(found, Path(found.suite.folder.name))
+        lines = first_page.lines(found, _address(found.suite.folder))
         said = first_page.blocks(lines, linked=True)
         tested = view.paragraph(answer.measured(found), "key")
         box = trust_section.trust_box(self.found, self.twice, self.steady, self.found.drift_check)
@@ -166,6 +166,12 @@ class Report:
     def trust(self) -> Blocks:
         """How far to trust this, in full."""
         return trust_section.trust_section(self.found, self.twice)
+
+
+def _address(folder: Path) -> Path:
+    """What a command on the page calls a suite's folder, without where it lies on this machine."""
+    whole, here = folder.resolve(), Path.cwd()
+    return whole.relative_to(here) if whole.is_relative_to(here) else Path(folder.name)
 
 
 def _sections(**shown: Blocks | None) -> tuple[Section, ...]:

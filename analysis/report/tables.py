@@ -182,10 +182,10 @@ def _cell(
     change: tuple[float, float | None, float | None], verdict: str, both: bool, n: int
 ) -> MatrixCell:
     hint = f"{words.change_of(*change)}, {words.verdict(verdict, change[0], both)}, n = {n}"
-    if verdict == "inconclusive":
+    if verdict == "inconclusive" and not answer.near(*change[1:]):
         return MatrixCell("not settled", verdict, hint)
     sign = words.sign(verdict, change[0], both)
-    word = {"differs": "increase" if sign == "▲" else "decrease"}
+    word = {"differs": "increase" if sign == "▲" else "decrease", "inconclusive": "not settled"}
     below = f"{sign} {word.get(verdict, verdict)}" if verdict else ""
     return MatrixCell(words.change_alone(*change), verdict, hint, below)
 
@@ -195,7 +195,7 @@ def _legend(found: Results, over: str) -> Blocks:
     return view.paragraph(
         "▲ significant increase, ▼ significant decrease. ≈ equivalent: within "
         f"{margin}, the margin declared too small to matter; ≈▲ or ≈▼: equivalent, with a "
-        "significant change. Not settled: neither is shown. Corrected for all of them: at "
+        "significant change. ? not settled: neither is shown. Corrected for all of them: at "
         "most 5 % risk of any false sign among them"
         f"{f'; “{over}” is a family of its own' if over else ''}."
         f"{_aside(found, over) if over else ''}",

@@ -146,7 +146,7 @@ def test_a_profile_of_what_was_not_run_is_told(found: Results) -> None:
     assert costs.profiles(given.suite, given.energy) == []
     assert "“SQL”, which this suite did not do" in payback_text.profile_lacking(given)
     assert "“SQL”" in text_of(money_section(given))
-    assert "Kernel tree" in payback_text.money_sentence(given)
+    assert payback_text.money_line(given).facts["workload"] == "kernel_tree"
 
 
 def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
     assert costs.profiles(found.suite, found.energy) == []
     assert payback_text.profile_lacking(found) == ""
     text = text_of(money_section(found))
-    assert "File write and read" in payback_text.money_sentence(found)
+    assert payback_text.money_line(found).facts["workload"] == "file_io"
     assert "net present value" in text
     assert "duty" not in text.split("<img")[0]
     once = assuming(found, duty={"file_io": 7})
@@ -346,7 +346,9 @@ def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
         )
         found = results(folder)
         assert costs.paybacks(found.suite, found.energy) == []
-        assert words in payback_text.money_sentence(found)
+        line = payback_text.money_line(found)
+        assert line.code == "unknown"
+        assert words in line.reason
         section = money_section(found)
         assert words in text_of(section)
         assert "Runs on a battery" in text_of(section)
@@ -385,7 +387,7 @@ def test_a_configuration_may_have_any_name(tmp_path: Path) -> None:
     found = results(folder)
     (only,) = costs.paybacks(found.suite, found.energy)
     assert only.against == "soft"
-    assert "dm-crypt AES-128" in payback_text.money_sentence(found)
+    assert "dm-crypt AES-128" in payback_text.money_line(found).reason
 
 
 def test_time_that_is_saved_is_worth_what_the_machine_then_does(found: Results) -> None:

@@ -15,11 +15,12 @@ from analysis.money.payback import (
     payback,
     runs_to_repay,
 )
-from analysis.report.payback_text import chance, payback_sentence, price
+from analysis.report.payback_text import chance, payback_line, price
 from analysis.stats.budget import Row
 from analysis.stats.stats import Estimate, Span
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.tests.known import known
+from contract.command_results import AnswerLine
 from validation.synthetic.suite import ASSUMPTIONS
 
 PAPER = Assumptions(25.0, "USD", 0.12, 50.0, 3.0, 100.0)
@@ -43,8 +44,8 @@ def reckon(
     )
 
 
-def said(found: Payback) -> str:
-    return payback_sentence(found, PAPER, lambda name: name)
+def answered(found: Payback, assumptions: Assumptions = PAPER) -> AnswerLine:
+    return payback_line(found, assumptions, lambda name: name)
 
 
 def test_the_papers_arithmetic() -> None:
@@ -113,22 +114,29 @@ def test_no_payback_where_the_interval_holds_zero() -> None:
     assert not found.demonstrated
     assert found.runs is found.hours is found.years is found.break_even_electricity is None
     assert found.break_even_price.low == 0
-    assert "No demonstrated payback" in said(found)
-    assert "an interval that holds 0" in said(found)
+    top = known(found.break_even_price.high)
+    assert 0 < top < PAPER.sed_extra_price
+    assert answered(found).code == "not-shown"
+    dear = replace(PAPER, sed_extra_price=top / 2)
+    assert answered(reckon([2000.0, 2500.0, 1800.0], [2000.0] * 3, dear), dear).code == "unsettled"
+    assert answered(reckon([2000.0], [1000.0])).code == "unsettled"
+    needs_more = reckon([1000.0, 1001.0, 999.0], [2000.0, 2000.0, 2000.0])
+    assert needs_more.break_even_price.high == 0
+    assert answered(needs_more).code == "does-not-pay"
 
 
 def test_the_verdict_comes_first() -> None:
-    assert said(reckon(*SAVES)).startswith(
-        "The drive does not pay for itself: beside dmcrypt-aes128, its 25 USD more are repaid after"
-    )
-    cheap = replace(PAPER, sed_extra_price=3.0)
-    text = payback_sentence(reckon(*SAVES, cheap), cheap, lambda name: name)
-    assert text.startswith("The drive pays for itself")
-    assert "within its 3 years of life" in text
+    line = answered(reckon(*SAVES))
+    assert (line.question, line.code) == ("payback", "does-not-pay")
+    assert line.verdict == "The drive does not pay for itself"
+    assert "dmcrypt-aes128, at 100 runs of “Kernel tree” a day" in line.reason
     years = known(reckon(*SAVES).years)
+    assert line.facts["years"] == limits(years)
+    assert (line.facts["life_years"], line.facts["blocks"]) == (3.0, 3)
+    cheap = replace(PAPER, sed_extra_price=3.0)
+    assert answered(reckon(*SAVES, cheap), cheap).code == "pays"
     open_ = replace(PAPER, life_years=years.mid)
-    text = payback_sentence(reckon(*SAVES, open_), open_, lambda name: name)
-    assert text.startswith("Whether the drive pays for itself in its life is open")
+    assert answered(reckon(*SAVES, open_), open_).code == "unsettled"
 
 
 def test_headline_and_present_value_never_disagree() -> None:
@@ -138,16 +146,16 @@ def test_headline_and_present_value_never_disagree() -> None:
     assert 25 / found.saving_per_year.mid < 26
     assert known(found.net_present_value.high) < 0
     assert found.years is None
-    text = payback_sentence(found, a, lambda name: name)
-    assert text.startswith("The drive does not pay for itself")
-    assert "5 % interest a year is more than it saves" in text
+    line = answered(found, a)
+    assert (line.code, line.facts["years"]) == ("does-not-pay", None)
+    assert "interest is more than it saves" in line.reason
     for price_ in np.linspace(1, 6, 20):
         one = replace(PAPER, sed_extra_price=float(price_))
         found = reckon(*SAVES, one)
         worth = found.net_present_value
-        text = payback_sentence(found, one, lambda name: name)
-        assert text.startswith("The drive pays for itself") == (known(worth.low) >= 0)
-        assert text.startswith("The drive does not pay for itself") == (known(worth.high) < 0)
+        code = answered(found, one).code
+        assert (code == "pays") == (known(worth.low) >= 0)
+        assert (code == "does-not-pay") == (known(worth.high) < 0)
 
 
 def of_meter(half_width_95_j: float) -> Row:
@@ -176,7 +184,7 @@ def test_no_payback_from_one_block() -> None:
     found = reckon([3000.0], [2000.0])
     assert not found.demonstrated
     assert found.probability is None
-    assert "no interval: too few blocks" in said(found)
+    assert answered(found).code == "unsettled"
 
 
 def test_a_drive_that_needs_more_is_never_repaid() -> None:
@@ -184,7 +192,7 @@ def test_a_drive_that_needs_more_is_never_repaid() -> None:
     assert not found.demonstrated
     assert found.break_even_price.high == 0
     assert known(found.probability) < 0.001
-    assert "needs more energy" in said(found)
+    assert answered(found).code == "does-not-pay"
     with pytest.raises(ValueError, match="never repaid"):
         runs_to_repay(25, 0, 0.12)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.report import answer, tables
+from analysis.report import first_page, tables
 from analysis.report.figures import forest
 from analysis.report.figures.bars import PLOTS, draw, plots_of
 from analysis.report.sections import Report
@@ -19,6 +19,7 @@ from analysis.stats.results import Results
 from analysis.stats.summary import SUMMARY_SCHEMA
 from analysis.suite import suite_folder
 from analysis.tests.pages import UNWANTED, Parsed, live_markup, text_of
+from contract.command_results import AnswerLine
 from controller.cli.app import main
 from validation.synthetic.folder import write_manifest as seal
 from validation.synthetic.suite import CONFIGURATIONS, PHASES, Options, write_suite
@@ -112,14 +113,14 @@ def test_summary_has_the_contracts_columns(found: Results) -> None:
     assert dict(tree.select("configuration", "verdict").iter_rows())["dmcrypt-aes256"] == "differs"
 
 
-def test_answer_has_three_sentences_and_is_printed(
+def costs(found: Results) -> list[AnswerLine]:
+    lines = first_page.lines(found, found.suite.folder)
+    return [line for line in lines if line.question == "cost"]
+
+
+def test_the_table_has_a_row_each_and_is_not_printed(
     found: Results, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = answer.sentences(found)
-    assert len(said) == 3
-    assert "Opal" in said[0]
-    assert "dm-crypt AES-128" in said[1]
-    assert "are repaid after" in said[2]
     text = tables.headline(found).text
     assert len(text.splitlines()) == 2 + len(PHASES) * len(CONFIGURATIONS)
     assert capsys.readouterr().out == ""
@@ -130,15 +131,16 @@ def test_answer_tells_over_which_workloads_it_is(tmp_path: Path) -> None:
     write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("sql", "video", "idle")))
     for run in (folder / "runs").glob("*-opal-sql"):
         (run / "run.json").write_text("{")
-    said = answer.sentences(results.results(folder))
-    assert "over 1 of 2 workloads and 2 blocks" in said[0]
-    assert "over 2 workloads and 2 blocks" in said[1]
+    said = [line.reason for line in costs(results.results(folder))]
+    assert sum("1 of 2 workloads" in reason for reason in said) == 1
 
 
 def test_one_block_says_that_it_has_no_interval(tmp_path: Path) -> None:
     write_suite(tmp_path / "s", Options(blocks=1, interval_ms=100, workloads=("kernel_tree",)))
     found = results.results(tmp_path / "s")
-    assert all("no interval: too few blocks" in sentence for sentence in answer.sentences(found))
+    (line,) = costs(found)
+    assert line.code == "unsettled"
+    assert line.facts == {"configurations": list(CONFIGURATIONS[1:]), "blocks": 1}
     assert set(found.summary["verdict"]) == {"", "inconclusive"}
     assert found.summary["ci_low_j"].null_count() == len(found.summary)
 

@@ -7,10 +7,12 @@ import polars as pl
 import pytest
 
 from analysis.money import costs
-from analysis.report import answer, payback_text
+from analysis.report import first_page
+from analysis.report.texts import say
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results, results
 from analysis.stats.summary import block_values
+from contract.command_results import AnswerLine
 from validation.synthetic.suite import Options, write_suite
 
 SOFT, ON_SED, UNLOCKED = "dmcrypt-aes256", "dmcrypt-aes256-on-sed", "sed-unlocked"
@@ -35,13 +37,18 @@ def made(folder: Path, *configurations: str, sed: dict[str, Any] | None = None) 
     return results(folder)
 
 
+def answered(found: Results) -> list[AnswerLine]:
+    """The lines on cost and on payback."""
+    lines = first_page.lines(found, found.suite.folder)
+    return [line for line in lines if line.question in ("cost", "payback")]
+
+
 def test_one_disk_gives_a_verdict_and_a_payback(tmp_path: Path) -> None:
     found = made(tmp_path / "s", UNLOCKED, "opal", ON_SED)
-    hardware, software, money = answer.sentences(found)
-    assert "against SED, locking off" in hardware
-    assert "equivalent" in hardware
-    assert "a significant increase" in software
-    assert "two disks" not in hardware + software + money
+    hardware, software, *_, money = answered(found)
+    assert (hardware.code, hardware.facts["configuration"]) == ("equivalent", "opal")
+    assert (software.code, software.facts["configuration"]) == ("more", ON_SED)
+    assert "disk" not in money.reason
     assert {p.against for p in costs.paybacks(found.suite, found.energy)} == {ON_SED}
     assert specimens.table(found.suite) == []
 
@@ -61,16 +68,16 @@ def test_two_disks_give_no_verdict_on_encryption(
     tmp_path: Path, sed: dict[str, Any], words: str
 ) -> None:
     found = made(tmp_path / "s", "plain", "opal", SOFT, sed=sed)
-    hardware, software, money = answer.sentences(found)
-    assert words in hardware and "no verdict on encryption" in hardware
-    assert "a significant increase" in software, "one disk with and without software"
-    assert money.startswith(f"Between these two disks ({words})")
+    software, hardware, *_, money = answered(found)
+    assert (hardware.code, hardware.facts["verdict"]) == ("two-disks", "differs")
+    assert software.code == "more", "one disk with and without software"
+    assert money.reason.endswith(say("answer.payback.with-disks", described=words))
 
 
 def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path) -> None:
     found = made(tmp_path / "s", "plain", "opal", SOFT, UNLOCKED)
-    hardware = answer.hardware(found)
-    assert "against SED, locking off" in hardware and "no verdict" not in hardware
+    hardware, *_, money = answered(found)
+    assert (hardware.code, hardware.facts["configuration"]) == ("equivalent", "opal")
     energy = found.energy.filter(pl.col("phase") != "tail")
     soft, plain, opal, unlocked = (
         block_values(energy, "kernel_tree", name, "system")
@@ -79,7 +86,7 @@ def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path
     (payback,) = costs.paybacks(found.suite, energy)
     saved = [soft[b] - plain[b] - (opal[b] - unlocked[b]) for b in soft]
     assert payback.saving_j.mean == pytest.approx(sum(saved) / len(saved))
-    assert "is taken off" in payback_text.money_sentence(found)
+    assert money.reason.endswith(say("answer.payback.less-disks"))
 
 
 def test_the_table_says_what_differs(tmp_path: Path) -> None:

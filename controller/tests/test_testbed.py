@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("interruptible")
 ROOT = Path(testbed.__file__).parents[1]
 COMMAND = ("python3", "-S", "-m", "controller.testbed")
 MAKEFILE = """
-packages venv image provision run report verify:
+packages venv image provision run report verify summary:
 \t@echo did $@ >> done
 lab:
 \t@echo did $@ >> done; {lab}
@@ -104,8 +104,10 @@ def test_several_hosts_have_one_report(tmp_path: Path) -> None:
     process = _start(tmp_path, f"mkdir -p {' '.join(map(str, made))}; touch {files}")
     out, _ = process.communicate()
     assert process.returncode == 0
-    assert out.splitlines()[-2:] == [
+    assert _done(tmp_path)[-2:] == ["lab-down", "summary"]
+    assert out.splitlines()[-3:] == [
         "headline table: data/suites/smoke-1/hosts.csv",
+        "== summary",
         "report: data/suites/smoke-1/report.html",
     ]
     beside = json.loads((tmp_path / "build/bench/testbed.machine.json").read_text(encoding="utf-8"))

@@ -142,7 +142,8 @@ def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
 
 def _short(c: Comparison) -> str:
     """The change, as far as the first page gives one."""
-    return words.change_in(c) if c.verdict != "inconclusive" or near(c) else "not settled"
+    settled = c.verdict != "inconclusive"
+    return words.change_in(c) if settled or near(c.low, c.high) else "not settled"
 
 
 def _line(c: Comparison | None, look: tuple[str, str], text: str = "") -> Line | None:

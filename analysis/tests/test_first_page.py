@@ -1,0 +1,297 @@
+"""A reader's questions of the first page, on suites that are settled, open, broken and strange."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis.report import answer, first_page, morning, tables
+from analysis.report.build import build
+from analysis.report.figures import forest
+from analysis.report.sections import Report
+from analysis.report.view import Answer, Columns, Matrix
+from analysis.stats import planning
+from analysis.stats.comparison import Comparison, judged
+from analysis.stats.results import Results, results
+from analysis.stats.stats import half_width as half_width_of
+from analysis.suite.incidents import IncidentLog
+from analysis.suite.records import VoidRun
+from analysis.tests.faulty_suite import FaultySuite
+from analysis.tests.known import known
+from analysis.tests.pages import Shared, change_plan, pieces, text_of
+from contract.command_results import AnswerLine
+from controller.cli.app import main
+from validation.synthetic.suite import ASSUMPTIONS, Options, write_suite
+
+ASKED = ("cost", "most", "payback", "trust", "next")
+MOST_WORDS = 25  # of a sentence
+SOFT = "dmcrypt-aes256-on-sed"
+# A drive without a cost, on one disk; software costs a third.
+ONE_DISK = Options(
+    blocks=6,
+    interval_ms=100,
+    workloads=("kernel_tree", "sql", "idle"),
+    configurations=("sed-unlocked", "opal", SOFT),
+    slower={"sed-unlocked": 1.0, "opal": 1.0, SOFT: 1.3},
+    origin="measured",
+)
+ALONE = replace(ONE_DISK, blocks=2, workloads=("kernel_tree",))
+
+
+def made(options: Options, **plan: Any) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        write_suite(folder, options)
+        if plan:
+            change_plan(folder, **plan)
+
+    return make
+
+
+def without_meter(folder: Path) -> None:
+    write_suite(folder, ALONE)
+    for path in (folder / "meters" / "meter0").iterdir():
+        path.unlink()
+    (folder / "meters" / "meter0").rmdir()
+    change_plan(folder)
+
+
+# What each is asked, and the codes of its answers to ASKED; of costs those of all lines.
+SUITES: dict[str, tuple[Callable[[Path], None], Sequence[str]]] = {
+    "settled": (
+        made(ONE_DISK),
+        ["equivalent", "more", "found", "does-not-pay", "measured", "nothing-open"],
+    ),
+    "it pays": (
+        made(ONE_DISK, assumptions={**ASSUMPTIONS, "sed_extra_price": 0.01}),
+        ["equivalent", "more", "found", "pays", "measured", "nothing-open"],
+    ),
+    "two disks": (
+        made(replace(ALONE, configurations=("plain", "opal"), slower={"plain": 1, "opal": 1.1})),
+        ["two-disks", "found", "unknown", "measured", "nothing-open"],
+    ),
+    "it scatters": (
+        made(replace(ONE_DISK, blocks=3, noise=0.5, origin="modelled")),
+        ["unsettled", "unsettled", "not-shown", "modelled", "quieter"],
+    ),
+    "one block": (
+        made(replace(ALONE, blocks=1)),
+        ["unsettled", "unsettled", "unsettled", "measured", "blocks"],
+    ),
+    "synthetic": (
+        made(replace(ONE_DISK, origin="synthetic")),
+        ["equivalent", "more", "found", "does-not-pay", "synthetic", "nothing-open"],
+    ),
+    "nothing to compare": (
+        made(replace(ALONE, configurations=("sed-unlocked",))),
+        ["nothing-compared", "joules", "unknown", "measured", "nothing-open"],
+    ),
+    "without a baseline": (
+        made(replace(ALONE, configurations=("opal", SOFT))),
+        ["unknown", "unknown", "does-not-pay", "measured", "no-baseline"],
+    ),
+    "without a meter": (
+        without_meter,
+        ["unknown", "found", "unknown", "measured", "no-meter"],
+    ),
+}
+
+
+@pytest.fixture(params=SUITES)
+def case(request: pytest.FixtureRequest, shared: Shared) -> tuple[Results, Sequence[str]]:
+    make, codes = SUITES[request.param]
+    return results(shared(f"reader-{request.param.replace(' ', '-')}", make)[0]), codes
+
+
+def answered(found: Results) -> tuple[AnswerLine, ...]:
+    return first_page.lines(found, found.suite.folder)
+
+
+def answered_with(found: Results, incidents: IncidentLog) -> tuple[AnswerLine, ...]:
+    """As if this had happened on the way."""
+    vars(found)["incidents"] = incidents
+    return answered(found)
+
+
+def longest(lines: Sequence[AnswerLine]) -> int:
+    """Words of the longest sentence; a figure is one with its unit."""
+    texts = (f"{line.verdict}{line.reason}".replace(" %", "%") for line in lines)
+    return max(len(one.split()) for text in texts for one in re.split(r"(?<=\.) (?=[A-Z])", text))
+
+
+def test_every_question_has_its_answer_in_order(case: tuple[Results, Sequence[str]]) -> None:
+    found, codes = case
+    lines = answered(found)
+    assert tuple(dict.fromkeys(line.question for line in lines)) == ASKED
+    assert [line.code for line in lines] == codes
+    assert longest(lines) <= MOST_WORDS
+    json.dumps([line.facts for line in lines], allow_nan=False)
+
+
+def test_what_is_not_settled_says_so_first_and_has_no_figure(
+    case: tuple[Results, Sequence[str]],
+) -> None:
+    for line in answered(case[0]):
+        if line.code == "unsettled":
+            assert line.verdict.startswith("Not settled: ")
+            assert "%" not in line.verdict + line.reason
+
+
+def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -> None:
+    folder = shared("reader-settled", SUITES["settled"][0])[0]
+    found = results(folder)
+    (columns,) = pieces(Columns, Report(found).answer())
+    on_page = [(one.verdict, one.reason) for one in columns.first if isinstance(one, Answer)]
+    own = tmp_path / folder.name
+    SUITES["settled"][0](own)
+    built = build(own)
+    lines = known(built.answer)
+    assert on_page == [(line.verdict, line.reason) for line in lines]
+    assert morning.summary(own).answer == lines
+    printed = " ".join(built.text.split())
+    places = [printed.index(f"{line.verdict}{line.reason}") for line in lines]
+    assert places == sorted(places)
+
+
+def test_programs_have_the_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(ALONE)(tmp_path / "s")
+    assert main(["report", "--json", str(tmp_path / "s")]) == 0
+    reported = json.loads(capsys.readouterr().out)["answer"]
+    assert main(["summary", "--json", str(tmp_path / "s")]) == 0
+    (summed,) = json.loads(capsys.readouterr().out)["suites"]
+    assert summed["answer"] == reported
+    assert tuple(dict.fromkeys(line["question"] for line in reported)) == ASKED
+
+
+def test_a_night_of_faults_is_flagged_and_resumed(night: FaultySuite) -> None:
+    *_, trust, after = answered(results(night.folder))
+    assert trust.facts["void"] == 1
+    assert trust.facts["reservations"] >= 3
+    assert "flagged" in trust.reason
+    assert (after.code, "resume" in after.facts["command"]) == ("resume", True)
+
+
+def test_many_configurations_are_one_line(wide: Results) -> None:
+    lines = answered(wide)
+    assert [line.code for line in lines if line.question == "cost"] == ["several"]
+    assert sum(lines[0].facts.values()) == len(wide.suite.configurations) - 1
+
+
+def test_of_many_that_are_not_settled_none_is_named(tmp_path: Path) -> None:
+    disks = [f"dmcrypt-aes256-on-d{i}" for i in range(5)]
+    names = ("plain", *disks)
+    alike = dict.fromkeys(names, 1.0)
+    options = replace(ALONE, configurations=names, noise=0.3, slower=alike)
+    write_suite(tmp_path / "s", options)
+    lines = answered(results(tmp_path / "s"))
+    assert [line.code for line in lines][:2] == ["unsettled", "unsettled"]
+    assert lines[0].facts["configurations"] == disks
+    assert longest(lines) <= MOST_WORDS
+
+
+def test_what_this_machine_cannot_run_is_no_reason_to_run_again(shared: Shared) -> None:
+    found = results(shared("reader-settled", SUITES["settled"][0])[0])
+    run = next(run for run in found.suite.runs if run.configuration == "opal")
+    skipped = VoidRun(run.run_id, run.configuration, run.workload, run.block, "No Opal here.")
+    rest = tuple(run for run in found.suite.runs if run.configuration != "opal")
+    for of, code in (((skipped,), "nothing-open"), ((), "no-pairs")):
+        suite = replace(found.suite, runs=rest, skipped=of)
+        energy = found.all_energy.filter(pl.col("configuration") != "opal")
+        summary = found.summary.filter(pl.col("configuration") != "opal")
+        lines = answered(Results(suite, found.clock, energy, summary, ()))
+        assert [line.code for line in lines if line.question == "cost"] == ["more", "unknown"]
+        told = replace(found.incidents, never=0, void_to_end=())
+        lines = answered_with(Results(suite, found.clock, energy, summary, ()), told)
+        assert lines[-1].code == code
+
+
+def test_what_the_papers_suite_asks_fits_as_well(papers: Results) -> None:
+    lines = answered(papers)
+    assert tuple(dict.fromkeys(line.question for line in lines)) == ASKED
+    assert longest(lines) <= MOST_WORDS
+
+
+def test_a_file_that_changed_comes_before_all_else(tmp_path: Path) -> None:
+    made(ALONE)(tmp_path / "s")
+    with (tmp_path / "s" / "clock.jsonl").open("a") as lines:
+        lines.write("{}\n")
+    *_, trust, after = answered(results(tmp_path / "s"))
+    assert after.code == "verify"
+    assert trust.facts["problems"] > 0
+    (tmp_path / "s" / "manifest.json").unlink()
+    *_, trust, after = answered(results(tmp_path / "s"))
+    assert after.code == "resume"
+    assert "not sealed" in trust.reason
+
+
+@pytest.mark.parametrize("name", ["one-disk; reboot", "$(reboot)", "", None, 3.5, ["x"]])
+def test_no_command_is_made_of_a_name_that_is_not_safe(tmp_path: Path, name: object) -> None:
+    made(replace(ALONE, blocks=1), suite=name)(tmp_path / "a b;c")
+    *_, after = answered(results(tmp_path / "a b;c"))
+    assert (after.code, after.facts["command"]) == ("blocks", "")
+    (tmp_path / "a b;c" / "manifest.json").unlink()
+    *_, after = answered(results(tmp_path / "a b;c"))
+    assert f"'{tmp_path / 'a b;c'}'" in after.facts["command"]
+
+
+def test_the_command_keeps_the_scale(tmp_path: Path) -> None:
+    made(replace(ALONE, blocks=1), suite="one-disk", scale="lab: smaller")(tmp_path / "s")
+    *_, after = answered(results(tmp_path / "s"))
+    assert after.facts == {
+        "blocks": planning.PILOT,
+        "command": f"make run SUITE=one-disk SCALE=lab BLOCKS={planning.PILOT}",
+    }
+
+
+def compared(change: float, half_width: float, blocks: int = 12) -> Comparison:
+    """A change, and how far its 95 % interval reaches, both as logarithms."""
+    error = half_width / 2.201  # t(0.975, 11) from a printed table
+    return judged([Comparison(blocks, math.exp(change), 0.02, error, blocks - 1.0)])[0]
+
+
+@pytest.mark.parametrize(("half_width", "named"), [(0.03, True), (0.3, False)])
+def test_only_a_close_interval_is_named_where_nothing_is_settled(
+    found: Results, half_width: float, named: bool
+) -> None:
+    c = compared(0.01, half_width)
+    assert c.verdict == "inconclusive"
+    assert answer.near(c.low, c.high) == named
+    assert ("%" in tables.cell_of(c).text) == named
+    assert "%" in tables.cell_of(c).hint
+    drawn = known(forest.draw_overall(found.suite, "system", {"opal": c}, "measured"))
+    (said,) = [text.get_text() for text in drawn.axes[0].texts]
+    assert ("%" in said) == named
+
+
+def test_the_matrix_of_a_suite_that_scatters_names_no_change(shared: Shared) -> None:
+    found = results(shared("reader-it-scatters", SUITES["it scatters"][0])[0])
+    (matrix,) = (block for block in tables.matrix(found) if isinstance(block, Matrix))
+    shown = [cell for _, cells in matrix.groups[0].rows for cell in cells]
+    unsettled = [cell for cell in shown if cell.kind == "inconclusive"]
+    assert len(unsettled) >= 6
+    assert not any("%" in cell.text + cell.below for cell in unsettled)
+    page = text_of(Report(found).answer())
+    assert "could have been missed" not in page and "more block" not in page
+
+
+def test_blocks_that_settle_do_so_and_one_less_does_not() -> None:
+    for change, half_width in ((0.05, 0.06), (0.0, 0.05), (0.015, 0.03), (0.3, 0.31)):
+        c = compared(change, half_width)
+        needed = known(planning.blocks_to_settle(c))
+        assert needed > c.n
+        aim = max(change, math.log(1.02) - change)
+        aim = min(aim, math.log(1.02)) if c.contains(1.0) else aim
+
+        def reach(blocks: int, sd: float = known(c.sd_log)) -> float:
+            return float(half_width_of(sd, blocks, 0.95))
+
+        assert reach(needed) <= aim
+        assert needed == c.n + 1 or reach(needed - 1) > aim
+    assert planning.blocks_to_settle(Comparison(1, 1.1, 0.02)) is None
