@@ -142,8 +142,8 @@ def _costs(found: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine
     """What each configuration costs, the settled ones first; many as one line."""
     suite = found.suite
     if not compared:
-        only = suite.label(suite.configurations[0]) if suite.configurations else words.NOTHING
-        yield line("cost", "nothing-compared", name=only)
+        only = ", ".join(map(suite.label, suite.configurations))
+        yield line("cost", "nothing-compared", way="" if only else "none", name=only)
         return
     settled = sorted((one for one in compared if one.settled), key=lambda one: one.other_disk)
     many = len(compared) > LINES
@@ -270,7 +270,12 @@ def _most(found: Results) -> AnswerLine:
     if not rows:
         return line("most", "unknown")
     more = [row for row in rows if row["verdict"] == "differs" and row["ratio"] > 1]
-    worst = max(more, key=lambda row: row["ratio"], default=None)
+
+    def two_disks(row: Mapping[str, Any]) -> bool:
+        return disks.across(suite, suite.base_of(row["configuration"]), row["configuration"])
+
+    # What encryption costs comes before what another disk does.
+    worst = max(more, key=lambda row: (not two_disks(row), row["ratio"]), default=None)
     if worst is None:
         shown = [row for row in rows if row["verdict"] != "inconclusive"]
         code = "nothing" if len(shown) == len(rows) else "unsettled"
@@ -278,8 +283,6 @@ def _most(found: Results) -> AnswerLine:
         return line("most", code, {"compared": len(rows)}, margin=margin, base=suite.base_label)
     facts = {name: worst[name] for name in ("configuration", "workload", "component", "ratio")}
     name = worst["configuration"]
-    base = suite.base_of(name) or ""
-    whole = component == SYSTEM
     low, high = worst["ratio_low"], worst["ratio_high"]
     return line(
         "most",
@@ -288,9 +291,9 @@ def _most(found: Results) -> AnswerLine:
         name=suite.label(name),
         workload=words.name_of(worst["workload"]),
         distance=words.change_of(worst["ratio"], low, high).partition(" [")[0][1:],
-        part="" if whole else say("answer.most.part", part=words.name_of(component)),
-        base=say("answer.other-disk", base=suite.label(base))
-        if disks.across(suite, base, name)
+        part="" if component == SYSTEM else say("answer.most.part", part=words.name_of(component)),
+        base=say("answer.other-disk", base=suite.label(suite.base_of(name) or ""))
+        if two_disks(worst)
         else say("answer.no-encryption"),
         interval=f"95 % interval {words.interval_of(low, high)}",
     )
@@ -324,7 +327,8 @@ def _trusted(found: Results) -> AnswerLine:
         for what, number in flags.items()
         if number
     ]
-    flagged += ["not sealed"] * (not suite.sealed)
+    if not suite.seal_holds:
+        flagged.append("files changed" if suite.sealed else "not sealed")
     facts = {"blocks": made, "planned": planned, "runs": len(suite.runs), "void": len(suite.void)}
     return line(
         "trust",

@@ -125,15 +125,21 @@ def text(blocks: Blocks, width: int = WIDTH) -> str:
 INDENT = " " * 12  # where the first page's lines begin behind their labels
 
 
+def _filled(said: str, width: int, lead: str = "", indent: str = "") -> str:
+    """Lines that part no figure from its unit, behind `lead` and then `indent`."""
+    lines = textwrap.fill(shown(said), width, initial_indent=lead, subsequent_indent=indent)
+    return lines.replace("\u00a0", " ")
+
+
 def _lines(blocks: Blocks, width: int) -> Iterator[str]:
     for block in blocks:
         match block:
             case Paragraph(said, _):
-                yield textwrap.fill(said, width)
+                yield _filled(said, width)
             case Answer():
                 lead = f"{block.label}:".ljust(len(INDENT)) if block.label else INDENT
                 said = f"{block.verdict}{block.reason}"
-                yield textwrap.fill(said, width, initial_indent=lead, subsequent_indent=INDENT)
+                yield _filled(said, width, lead, INDENT)
                 if block.command:  # never cut, so that it can be copied
                     yield f"{INDENT}{block.command}"
             case Bullets(items):

@@ -17,7 +17,7 @@ from analysis.report import answer, first_page, morning, tables
 from analysis.report.build import build
 from analysis.report.figures import forest
 from analysis.report.sections import Report
-from analysis.report.view import Answer, Columns, Matrix
+from analysis.report.view import Answer, Columns, Matrix, Picture
 from analysis.stats import planning
 from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
@@ -182,6 +182,12 @@ def test_many_configurations_are_one_line(wide: Results) -> None:
     lines = answered(wide)
     assert [line.code for line in lines if line.question == "cost"] == ["several"]
     assert sum(lines[0].facts.values()) == len(wide.suite.configurations) - 1
+
+
+@pytest.mark.filterwarnings("error")  # where names leave the axis no room, nothing is laid out
+def test_the_picture_has_room_for_long_names(wide: Results) -> None:
+    (picture,) = pieces(Picture, tables.overall_picture(wide))
+    assert picture.svg
 
 
 def test_of_many_that_are_not_settled_none_is_named(tmp_path: Path) -> None:

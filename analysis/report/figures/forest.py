@@ -114,7 +114,9 @@ def draw_overall(
         for name, c in compared.items()
     ]
     baseline = suite.label(suite.baseline or "")
-    layout = Layout(most=40, line_in=0.3, around_in=0.85, free=0, top=0.4, width_in=4.5)
+    # Room for the axis between the names and the changes.
+    width_in = max(4.5, 0.14 * max((len(entry.name) for entry in entries), default=0))
+    layout = Layout(most=40, line_in=0.3, around_in=0.85, free=0, top=0.4, width_in=width_in)
     groups = [("", entries)]
     texts = f"Energy against {baseline}", f"{words.name_of(component)} against {baseline} (%)"
     return next(iter(_sheets(groups, layout, suite.margin, texts, origin)), None)
