@@ -203,7 +203,7 @@ USABLE: dict[str, tuple[Callable[[Path], None], *tuple[str, ...]]] = {
     "no source": (drop_both, "is unknown"),
     "stream cut short": (cut_stream, "stream.raw was changed after sealing"),
     "no clock": (drop_file("clock.jsonl"), "no usable clock reading"),
-    "no configurations": (plan_without("configurations"), "the plan has no configuration"),
+    "no configurations": (plan_without("configurations"), "Nothing is compared: the plan has no"),
     "no workloads": (plan_without("workloads"), "is unknown"),
     "no runs planned": (plan_without("runs"), "No run finished"),
     "no assumptions": (plan_without("analysis", "assumptions"), "The plan lacks its assumptions"),
