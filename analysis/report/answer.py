@@ -133,13 +133,19 @@ def deciding(c: Comparison) -> tuple[Span, str]:
     return c.interval(confidence), words.given(round(100 * confidence, 2))
 
 
-NEAR = 1.2  # upper over lower limit: an interval of some ±10 %
+NEAR = 1.1  # upper over lower limit: an interval of some ±5 %
 
 
 def near(low: float | None, high: float | None) -> bool:
     """Whether limits of an unsettled ratio are close enough for the first page; where they hold
     nearly anything it says no more than that, and the figures stand among the details."""
     return low is not None and high is not None and high <= NEAR * low
+
+
+def close(c: Comparison) -> bool:
+    """As `near`, by the interval that decides."""
+    interval, _ = deciding(c)
+    return near(interval.low, interval.high)
 
 
 def _way(c: Comparison) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from analysis.energy.watermarks import DISAGREES
 from analysis.report import view, words
-from analysis.report.answer import against, deciding, line, near, void
+from analysis.report.answer import against, close, deciding, line, void
 from analysis.report.figures import forest
 from analysis.report.payback_text import money_line
 from analysis.report.tables import energy_of, judged_component
@@ -76,15 +76,22 @@ class _Compared:
     why: tuple[str, str]
 
     @property
-    def settled(self) -> bool:
-        return self.comparison is not None and self.comparison.verdict != "inconclusive"
+    def code(self) -> str:
+        c = self.comparison
+        if c is None or c.verdict == "inconclusive":
+            return "unknown" if c is None else "unsettled"
+        if self.other_disk or c.verdict == "equivalent":
+            return "two-disks" if self.other_disk else "equivalent"
+        return "more" if c.ratio > 1 else "less"
 
     @property
     def facts(self) -> dict[str, Any]:
         c = self.comparison
-        known = {} if c is None else {"verdict": c.verdict, "blocks": c.n, "ratio": c.ratio}
-        limits = {} if c is None else {"low": c.low, "high": c.high}
-        return {"configuration": self.name, **known, **limits}
+        known = {"low": c.low, "high": c.high, "verdict": c.verdict, "blocks": c.n} if c else {}
+        return {"configuration": self.name, **known, "ratio": c.ratio if c else None}
+
+
+CODES = ("more", "less", "equivalent", "two-disks", "unsettled", "unknown")
 
 
 def _compared(found: Results) -> list[_Compared]:
@@ -145,18 +152,19 @@ def _costs(found: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine
         only = ", ".join(map(suite.label, suite.configurations))
         yield line("cost", "nothing-compared", way="" if only else "none", name=only)
         return
-    settled = sorted((one for one in compared if one.settled), key=lambda one: one.other_disk)
+    open_ = ("unsettled", "unknown")
+    settled = sorted((o for o in compared if o.code not in open_), key=lambda o: o.other_disk)
     many = len(compared) > LINES
     if many and settled:
         yield _together(compared)
         return
     for one in settled:
-        yield _settled(one)
-    unsettled = [(one, c) for one in compared if (c := one.comparison) and not one.settled]
-    close = [(one, c) for one, c in unsettled if _close(c) and not many]
-    for one, c in close:
-        yield _near(one, c)
-    wide = [pair for pair in unsettled if pair not in close]
+        yield _told(one, one.code)
+    unsettled = _unsettled(compared)
+    named = [(one, c) for one, c in unsettled if not many and close(c)]
+    for one, _ in named:
+        yield _told(one, "unsettled", "near")
+    wide = [pair for pair in unsettled if pair not in named]
     if wide:
         least = min(c.n for _, c in wide)
         yield line(
@@ -179,74 +187,46 @@ def _names(several: Sequence[_Compared]) -> str:
     return listed([one.label for one in several])
 
 
-def _settled(one: _Compared) -> AnswerLine:
+def _unsettled(compared: Sequence[_Compared]) -> list[tuple[_Compared, Comparison]]:
+    return [(one, c) for one in compared if (c := one.comparison) and one.code == "unsettled"]
+
+
+def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
+    """One configuration with its figure and its interval; only the interval where it is open."""
     c = one.comparison
-    assert c is not None and c.low is not None and c.high is not None
-    code = "two-disks" if one.other_disk else "equivalent"
-    if code == "equivalent" and c.verdict == "differs":
-        code = "more" if c.ratio > 1 else "less"
-    interval = f"95 % interval {words.interval_of(c.low, c.high)}{one.scope}"
+    assert c is not None
+    interval, confidence = deciding(c)
+    assert interval.low is not None and interval.high is not None
+    margin = f"{c.margin * 100:g} %"
+    open_ = say("answer.cost.atypical", margin=margin) if way and c.atypical else ""
     return line(
         "cost",
         code,
-        one.facts,
+        {**one.facts, "configurations": [one.name]} if way else one.facts,
+        way,
         name=one.label,
         base=one.base,
         distance=words.distance(c),
         change=words.change(c).partition(" (")[0],
-        margin=f"{c.margin * 100:g} %",
-        interval=interval,
-    )
-
-
-def _close(c: Comparison) -> bool:
-    interval, _ = deciding(c)
-    return near(interval.low, interval.high)
-
-
-def _near(one: _Compared, c: Comparison) -> AnswerLine:
-    interval, confidence = deciding(c)
-    assert interval.low is not None and interval.high is not None
-    why = say("answer.cost.atypical", margin=f"{c.margin * 100:g} %") if c.atypical else ""
-    return line(
-        "cost",
-        "unsettled",
-        {**one.facts, "configurations": [one.name]},
-        "near",
-        name=one.label,
-        base=one.base,
+        margin=margin,
         interval=words.interval_of(interval.low, interval.high),
-        confidence=f"{confidence} %",
-        rest=f"{one.scope}{why}",
+        confidence=f"{confidence} % interval",
+        rest=f"{one.scope}{open_}",
     )
 
 
 def _together(compared: Sequence[_Compared]) -> AnswerLine:
     """Many configurations: how many cost more, the least and the most of these, and the rest."""
-    same = [one for one in compared if one.settled and not one.other_disk]
-    pairs = [(c, one) for one in same if (c := one.comparison)]
-    more = sorted(
-        ((c, one) for c, one in pairs if c.verdict == "differs" and c.ratio > 1),
-        key=lambda pair: pair[0].ratio,
-    )
-    margin = f"{compared[0].comparison.margin * 100:g} %" if compared[0].comparison else ""
-    counts = {
-        "more": len(more),
-        "less": sum(c.verdict == "differs" and c.ratio <= 1 for c, _ in pairs),
-        "equivalent": sum(c.verdict == "equivalent" for c, _ in pairs),
-        "two-disks": sum(one.settled and one.other_disk for one in compared),
-        "unsettled": sum(one.comparison is not None and not one.settled for one in compared),
-        "unknown": sum(one.comparison is None for one in compared),
-    }
+    pairs = [(c, one.label) for one in compared if (c := one.comparison) and one.code == "more"]
+    more = sorted(pairs, key=lambda pair: pair[0].ratio)
+    counts = {code: sum(one.code == code for one in compared) for code in CODES}
+    margins = [f"{c.margin * 100:g} %" for one in compared if (c := one.comparison)]
     rest = [
-        f"{number} {say(f'answer.cost.several.{code}', margin=margin)}"
+        f"{number} {say(f'answer.cost.several.{code}', margin=margins[0])}"
         for code, number in counts.items()
         if number and code != "more"
     ]
-    ends = [
-        f"{words.change_alone(c.ratio, c.low, c.high)} ({one.label})"
-        for c, one in (more[:1] + more[-1:] if len(more) > 1 else more)
-    ]
+    ends = [f"{words.change_alone(c.ratio, c.low, c.high)} ({label})" for c, label in more]
     return line(
         "cost",
         "several",
@@ -255,7 +235,7 @@ def _together(compared: Sequence[_Compared]) -> AnswerLine:
         more=str(len(more)),
         all=str(len(compared)),
         base=say("answer.no-encryption"),
-        ends=" to ".join(ends),
+        ends=" to ".join(dict.fromkeys(ends[:1] + ends[-1:])),
         rest="".join(f"; {text}" for text in rest),
         counts=", ".join(rest),
     )
@@ -353,7 +333,7 @@ def _next(found: Results, compared: Sequence[_Compared], folder: Path) -> Answer
         if why != "skipped":  # this machine cannot run it, however often it tries
             command = _again(found) if why in RUN_AGAIN else ""
             return line("next", why, {"command": command})
-    unsettled = [(one, c) for one in compared if (c := one.comparison) and not one.settled]
+    unsettled = _unsettled(compared)
     if not unsettled:
         return line("next", "nothing-open", _command("verify", folder))
     needed = [(planning.blocks_to_settle(c) or planning.PILOT, one) for one, c in unsettled]

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.report import answer, first_page, morning, tables
+from analysis.report import answer, first_page, morning, tables, words
 from analysis.report.build import build
 from analysis.report.figures import forest
 from analysis.report.sections import Report
@@ -142,6 +142,20 @@ def test_what_is_not_settled_says_so_first_and_has_no_figure(
         if line.code == "unsettled":
             assert line.verdict.startswith("Not settled: ")
             assert "%" not in line.verdict + line.reason
+
+
+def test_the_figures_are_those_of_the_contrasts(shared: Shared) -> None:
+    found = results(shared("reader-settled", SUITES["settled"][0])[0])
+    lines = {line.code: line for line in answered(found) if line.question == "cost"}
+    for code, name in (("equivalent", "opal"), ("more", SOFT)):
+        c = known(known(answer.against(found, "sed-unlocked", name)).comparison)
+        figures = {"ratio": c.ratio, "low": c.low, "high": c.high, "blocks": c.n}
+        assert lines[code].facts == {"configuration": name, "verdict": c.verdict, **figures}
+        for limit in (c.low, c.high):
+            assert words.percent(known(limit), 2) in lines[code].reason
+    most = next(line for line in answered(found) if line.question == "most")
+    rows = found.summary.filter(component="system").drop_nulls("ratio")
+    assert most.facts["ratio"] == rows.filter(verdict="differs")["ratio"].max()
 
 
 def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -> None:
@@ -274,6 +288,15 @@ def test_only_a_close_interval_is_named_where_nothing_is_settled(
     drawn = known(forest.draw_overall(found.suite, "system", {"opal": c}, "measured"))
     (said,) = [text.get_text() for text in drawn.axes[0].texts]
     assert ("%" in said) == named
+
+
+def test_what_the_family_denies_is_shown_by_the_interval_that_decides() -> None:
+    denied = judged([compared(0.05, 0.045), *[compared(0.0, 0.2)] * 4])[0]
+    assert denied.contradicted and answer.near(denied.low, denied.high)
+    interval, confidence = answer.deciding(denied)
+    assert known(interval.low) < 1 < known(interval.high)
+    assert confidence == "99"
+    assert not answer.close(denied)
 
 
 def test_the_matrix_of_a_suite_that_scatters_names_no_change(shared: Shared) -> None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.report import words
-from analysis.report.answer import near
+from analysis.report.answer import close
 from analysis.report.figures import style
 from analysis.suite import records
 from analysis.suite.records import Suite
@@ -145,7 +145,7 @@ def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
 def _short(c: Comparison) -> str:
     """The change, as far as the first page gives one."""
     settled = c.verdict != "inconclusive"
-    return words.change_in(c) if settled or near(c.low, c.high) else "not settled"
+    return words.change_in(c) if settled or close(c) else "not settled"
 
 
 def _line(c: Comparison | None, look: tuple[str, str], text: str = "") -> Line | None:
