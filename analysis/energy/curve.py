@@ -273,6 +273,8 @@ class Curve:
     `void` where nothing is known. Of the rests beside the edges: sum of the squares about their
     means, and its degrees of freedom. `counter_contradicted`: the meter's own counter cannot be
     that of its power.
+    means, and its degrees of freedom. `window_s` is the time that a reading is the mean of, as far
+    as it is known; `slow` where that is longer than declared.
     """
 
     t_ns: Ints
@@ -292,6 +294,8 @@ class Curve:
     rest_squares_w2: float = 0.0
     rest_freedom: int = 0
     counter_contradicted: bool = False
+    window_s: float = 0.0
+    slow: bool = False
 
 
 class Edges:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from scipy import special
 from analysis.energy.counter_check import CounterCheck
 from analysis.energy.curve import (
     FILL,
+    LASTING_S,
     Curve,
     Edge,
     Edges,
@@ -31,6 +33,7 @@ from analysis.energy.curve import (
     plateau,
     stepped,
 )
+from analysis.energy.response import SLOW_WINDOWS, Decay, settling_s
 from analysis.energy.uncertainty import Resolution
 from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats, Ints
@@ -38,6 +41,7 @@ from analysis.suite.clocks import Floats, Ints
 NEAR = 64  # windows looked at on each side of an edge
 LATE_SIGMAS, CHANCE = 2.0, 0.01  # of the two tests whether load and readings agree at the edges
 MANY = 20  # whole windows that tell how the power steps from one to the next
+REACHES = 2 ** np.arange(1, 7)  # windows on each side of an edge in which the power steps
 
 
 def integrate(
@@ -45,10 +49,12 @@ def integrate(
     edges: Sequence[Edge],
     resolutions: Mapping[str, Resolution],
     bound_ns: float = 0.0,
+    late_s: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Curve]:
     """The curve of each channel in `resolutions`; `edges` in order of time, at least two.
 
-    `bound_ns` is how late the windows can be (`analysis.energy.windows.Timing`).
+    `bound_ns` is how late the windows can be (`analysis.energy.windows.Timing`); `late_s` how late
+    a channel's readings are known to follow the load, in the mean.
     """
     at = Edges(edges, bound_ns)
     channels = {name: _Channel(at, resolution) for name, resolution in resolutions.items()}
@@ -66,7 +72,7 @@ def integrate(
         if held is not None:
             channel.take(Piece.of(held, done, len(held.end_ns)), name)
         channel.finish(held, name)
-    return {name: channel.curve() for name, channel in channels.items()}
+    return {name: channel.curve(late_s.get(name, 0.0)) for name, channel in channels.items()}
 
 
 class _Channel:
@@ -83,7 +89,9 @@ class _Channel:
         self._high = self._low = self._covered_s = 0.0
         self._e_high, self._e_low = np.zeros(count), np.zeros(count)
         self._c_s, self._split_j, self._slope_w = np.zeros((3, count))
-        self._swing_w = np.zeros(count)  # by how much the power steps around a window that is cut
+        self._swings_w = np.zeros((len(REACHES), count))  # steps of the power around each edge
+        self._width_s = 0.0  # of the windows
+        self._decays: list[Decay] = []
         self._responses: list[tuple[float, float, float]] = []  # J, W, standard uncertainty in J
         self._window = -1 - np.arange(count)
         self._filled_j, self._filled_j2, self._sum_w, self._squares_w2 = np.zeros((4, count - 1))
@@ -115,6 +123,7 @@ class _Channel:
         self._describe(piece, power)
         if name in held.energy_j:
             self._check.take(piece, power, held.energy_j[name])
+        self._width_s = self._width_s or float(np.median(piece.width_s[begin:end]))
         if len(piece.gaps):
             bounds = held.end_ns[piece.gaps], held.start_ns[piece.gaps + 1]
             self._fill(held, name, piece.gaps, bounds)
@@ -139,12 +148,18 @@ class _Channel:
             self._fill(held, name, np.array([len(held.end_ns) - 1]), ends)
         self._settle()
 
-    def curve(self) -> Curve:
-        """What was gathered."""
+    def curve(self, late_s: float) -> Curve:
+        """Return the curve; the readings are known to be late by `late_s` in the mean."""
+        tolerance_s = LASTING_S + float(np.median(self._edges.bound_ns)) * 1e-9
+        seen_s = settling_s(self._decays, self._width_s, tolerance_s)
+        edge_s = max(seen_s, late_s)
+        reach = int(np.searchsorted(REACHES[:-1], 1 + 2 * edge_s / max(self._width_s, 1e-9)))
+        late_j = self._swings_w[reach] * edge_s / math.sqrt(3)
+        response_j = self._swings_w[0] * (self._edges.rest != 0) * _response_s(self._responses)
         measured_j = np.diff(self._e_high) + np.diff(self._e_low)
         return Curve(
             t_ns=self._edges.t_ns,
-            split_j=np.hypot(self._split_j, self._swing_w * _response_s(self._responses)),
+            split_j=np.hypot(self._split_j, np.maximum(response_j, late_j)),
             window=self._window,
             slope_w=self._slope_w,
             energy_j=measured_j + self._filled_j,
@@ -160,6 +175,8 @@ class _Channel:
             void=self._void,
             rest_squares_w2=self._rest_squares_w2,
             rest_freedom=self._rest_freedom,
+            window_s=self._width_s + 2 * edge_s,
+            slow=late_s > 0 or seen_s > SLOW_WINDOWS * self._width_s + tolerance_s,
         )
 
     def _gap_u_j2(self) -> Floats:
@@ -195,14 +212,16 @@ class _Channel:
         energy_j += moved_j
         self._slope_w[chosen] = power[i]
         self._window[chosen] = self._passed + i - piece.begin
+        for edge, cut in zip(chosen, i, strict=True):
+            for row, reach in enumerate(REACHES):
+                self._swings_w[row, edge] = np.ptp(power[max(cut - reach, 0) : cut + reach + 1])
         for k in np.flatnonzero(self._edges.rest[chosen]):
             edge, cut = int(chosen[k]), int(i[k])
-            self._swing_w[edge] = np.ptp(power[max(cut - 2, 0) : cut + 3])
             found = self._rested(piece, power, edge, (cut, float(part_s[k])))
             if found is None:
                 continue
             u_j = math.hypot(float(split_j[k]), found.split_j)
-            self._responses.append((found.more_j - moved_j[k], self._swing_w[edge], u_j))
+            self._responses.append((found.more_j - moved_j[k], self._swings_w[0, edge], u_j))
             if found.level:
                 self._slope_w[edge], self._split_j[edge] = found.rest_w, found.split_j
                 energy_j[k] += found.more_j - moved_j[k]
@@ -229,6 +248,12 @@ class _Channel:
             from_ = max(from_, to - NEAR)
         else:
             to = min(to, from_ + NEAR)
+        cut, part_s = place
+        if side > 0 and cut > 0:
+            lasting_ns = t + bound + LASTING_S * 1e9
+            clear = int(np.searchsorted(held.start_ns, math.ceil(lasting_ns), side="left"))
+            fall = Decay.measure(float(power[cut - 1]), power[clear:to], piece.width_s[clear:to])
+            self._decays += [fall] if fall else []
         if to - from_ < 2:
             return None
         first, last = level_part(power[from_:to][::side], self._resolution.quantum_w)
@@ -236,7 +261,6 @@ class _Channel:
             return None
         whole = slice(to - last, to - first) if side < 0 else slice(from_ + first, from_ + last)
         at = whole.stop if side < 0 else whole.start  # where the sum to the edge begins
-        cut, part_s = place
         seen_j, seen_s = piece.between(power, at, cut)
         rest_s = seen_s + part_s
         rest_w, scatter_w2 = level_w(power[whole][::side])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -12,12 +12,16 @@ import numpy as np
 
 from analysis.energy.curve import Curve, Edge
 from analysis.energy.integrate import integrate
-from analysis.energy.uncertainty import Resolution, reading_variance_j2
+from analysis.energy.response import SLOW_FLAG
+from analysis.energy.uncertainty import LOOKED_AT, Resolution, reading_variance_j2
+from analysis.energy.updates import HELD_FLAG, Updates
 from analysis.energy.upsets import STUCK_FLAG, Stuck
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
 from analysis.suite.samples import Samples
 
 COUNTER_FLAG = "counter-contradicted"
+SHORT_FLAG = "shorter-than-window"
+MOST_SHARE = 0.5  # of a figure that its 95 % interval may reach to either side, in a short stretch
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,23 @@ class Metered:
     edges: tuple[Edge, ...]
     timing: Timing
     resolutions: dict[str, Resolution]
+    updates: dict[str, Updates]
     curves: dict[str, Curve]
     stuck_ns: Spans
 
     @classmethod
     def of(
-        cls, samples: Samples, kind: str, limit_s: float, channels: Sequence[str], edges: set[Edge]
+        cls,
+        samples: Samples,
+        kind: str,
+        limit_s: float,
+        channels: Sequence[str],
+        edges: set[Edge],
+        *,
+        late_s: Mapping[str, float] | None = None,
     ) -> Metered:
-        """Read a meter's records; `kind` and `limit_s` are its timing and its limit of delay.
+        """Read a meter's records; `kind` and `limit_s` are its timing and its limit of delay,
+        `late_s` how late readings of a channel are known to follow the load, in the mean.
 
         One instant has one edge: of several, one with a rest beside it.
         """
@@ -59,15 +72,22 @@ class Metered:
         stuck = Stuck()
         passing = stuck.watched(windows(samples, timing, channels))
         first = list(islice(passing, 1))
-        resolutions = {
-            name: Resolution.seen_in(first[0], name) if first else Resolution() for name in channels
-        }
-        curves = integrate(chain(first, passing), ordered, resolutions, timing.bound_ns)
+        resolutions = {name: Resolution() for name in channels}
+        updates = {name: Updates() for name in channels}
+        late = dict(late_s or {})
+        for seen in first:
+            width_s = float(np.median(seen.end_ns - seen.start_ns)) * 1e-9
+            for name in channels:
+                resolution = Resolution.seen_in(seen, name)
+                held = Updates.seen_in(seen.power_w[name][:LOOKED_AT], resolution.quantum_w)
+                updates[name], resolutions[name] = held, resolution.with_steps(held.step_w)
+                late[name] = max(late.get(name, 0.0), (held.readings - 1) * width_s)
+        curves = integrate(chain(first, passing), ordered, resolutions, timing.bound_ns, late)
         resolutions = {
             name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
             for name, curve in curves.items()
         }
-        return cls(ordered, timing, resolutions, curves, stuck.stretches())
+        return cls(ordered, timing, resolutions, updates, curves, stuck.stretches())
 
     def energy(self, channel: str, stretches: Sequence[tuple[int, int]]) -> Energy:
         """Of one or more stretches together, each from an edge's time to another's, in ns."""
@@ -86,14 +106,17 @@ class Metered:
             coverage = 1.0
         found |= dict.fromkeys(self.timing.flags, True)
         found[COUNTER_FLAG] = curve.counter_contradicted
+        found[SLOW_FLAG] = curve.slow
+        found[SHORT_FLAG] = duration_s < curve.window_s * (1 - 1e-6)
+        found[HELD_FLAG] = self.updates[channel].held
         found[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
         found[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
-        return Energy(
-            energy_j=math.fsum(curve.energy_j[between]),
-            statistical_j=self._statistical_j(curve, channel, pairs),
-            coverage=coverage,
-            flags=tuple(flag for flag, there in found.items() if there),
-        )
+        flags = tuple(flag for flag, there in found.items() if there)
+        energy_j = math.fsum(curve.energy_j[between])
+        statistical_j = self._statistical_j(curve, channel, pairs)
+        if found[SHORT_FLAG] and 1.96 * statistical_j > MOST_SHARE * abs(energy_j):
+            return Energy(None, None, coverage, flags)
+        return Energy(energy_j, statistical_j, coverage, flags)
 
     @cached_property
     def _places(self) -> dict[int, int]:

@@ -21,7 +21,7 @@ from instrumentation.accuracy import read_terms
 # Readings in a row whose variance is taken, and the share of its mean below which a twentieth of
 # such variances lies (χ² with one degree of freedom less). A short recording may lack a long quiet.
 _QUIET, _QUIET_IN_FEW, _FEW_READINGS = (8, 0.310), (4, 0.117), 400
-_LOOKED_AT = 50_000
+LOOKED_AT = 50_000  # readings of a channel, at its beginning
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,14 @@ class Resolution:
 
         The power itself scatters too, so even the quietest stretch may give more than the noise.
         """
-        power = windows.power_w[channel][:_LOOKED_AT]
-        counter = windows.energy_j.get(channel, np.empty(0))[:_LOOKED_AT]
+        power = windows.power_w[channel][:LOOKED_AT]
+        counter = windows.energy_j.get(channel, np.empty(0))[:LOOKED_AT]
         quantum_w = last_digit(power)
         return cls(quantum_w, _noise_w(power, quantum_w), last_digit(counter[np.isfinite(counter)]))
+
+    def with_steps(self, step_w: float) -> Resolution:
+        """No finer than a reading that is held until the power has moved by `step_w` either way."""
+        return replace(self, quantum_w=max(self.quantum_w, 2 * step_w))
 
     def with_rests(self, squares_w2: float, freedom: int) -> Resolution:
         """No noisier than the readings during rests are: upper 95 % limit of their variance (χ²).

@@ -1,0 +1,81 @@
+"""How long a meter's readings take to follow the load, from how they fall where a rest begins.
+
+A mean over k declared windows, or a low-pass filter, still shows load in windows that lie wholly in
+the rest. What they hold in excess of the rest's level, over the step of the power there, is the
+time by which the readings are late, apart from what the cut window hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.suite.clocks import Floats
+
+SLOW_FLAG = "slower-than-declared"
+LEAST_WINDOWS = 3  # of a rest: fewer cannot show both a fall and a level
+SIGMAS = 2.0  # of the mean fall, below which it is chance
+CLEAR = 3.0  # standard deviations of the rests by which the power has to step at their beginnings
+LEAST_RESTS = 3  # that tell their scatter
+PREFIXES = 2 ** np.arange(7)  # windows of a rest over which its fall is summed up
+# Share of the step that the first window of the rest has to show. A machine that cools shows some
+# hundredths, too, but in the second window still most of them.
+FIRST_SHARE, ABRUPT_SHARE = 0.12, 0.03
+SLOW_WINDOWS = 0.3  # delay in windows from which on the meter is not what it is declared to be
+
+
+@dataclass(frozen=True)
+class Decay:
+    """The fall of the readings behind one edge, above the rest's level.
+
+    `excess_j` of the first windows that can hold no load, as many as PREFIXES has, `first_w` and
+    `second_w` of the first two of them, `swing_w` of the window before the edge.
+    """
+
+    excess_j: Floats
+    first_w: float
+    second_w: float
+    swing_w: float
+    scatter_w2: float
+
+    @classmethod
+    def measure(cls, before_w: float, rest_w: Floats, width_s: Floats) -> Decay | None:
+        """Take the fall from `before_w` through the windows of a rest; None where they are few."""
+        if len(rest_w) < LEAST_WINDOWS:
+            return None
+        late_w = rest_w[-max(len(rest_w) // 3, 2) :]
+        level_w = float(np.median(late_w))
+        above_w = rest_w - level_w
+        ends = np.minimum(PREFIXES, len(rest_w)) - 1
+        excess_j = np.cumsum(above_w * width_s)[ends]
+        first_w, second_w = above_w[:2].tolist()
+        scatter_w2 = float(np.var(late_w, ddof=1))
+        return cls(excess_j, first_w, second_w, before_w - level_w, scatter_w2)
+
+
+def settling_s(decays: Sequence[Decay], width_s: float, tolerance_s: float) -> float:
+    """Mean delay of the readings in s; 0 where the falls are not clear of chance and cooling.
+
+    What a reading lacks of the load also stands in the cut window, and in those that were left out
+    for `tolerance_s`, in which load may last beyond its mark and windows may be displaced.
+    """
+    if len(decays) < LEAST_RESTS:
+        return 0.0
+    first_w, second_w, swing_w, scatter_w2 = (
+        np.array([getattr(decay, name) for decay in decays])
+        for name in ("first_w", "second_w", "swing_w", "scatter_w2")
+    )
+    squares_w2 = float(swing_w @ swing_w)
+    if squares_w2 <= CLEAR**2 * float(scatter_w2.sum()):
+        return 0.0
+    first, second = (float(w @ swing_w) / squares_w2 for w in (first_w, second_w))
+    if first <= FIRST_SHARE and first <= max(ABRUPT_SHARE, 2 * second):
+        return 0.0
+    excess_j = np.array([decay.excess_j for decay in decays])
+    shown_s = swing_w @ excess_j / squares_w2
+    left_j = excess_j - np.outer(swing_w, shown_s)
+    chance_s = np.sqrt((left_j**2).sum(axis=0) / max(len(decays) - 1, 1) / squares_w2)
+    longest_s = float(shown_s.max(where=shown_s > SIGMAS * chance_s, initial=0.0))
+    return longest_s + width_s / 2 + tolerance_s if longest_s > 0 else 0.0
