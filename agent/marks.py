@@ -176,7 +176,8 @@ class Marks:
         """Samples in between bound the wraps: what cannot wrap twice between two is exact."""
         first, last = marked.start[zone.name], marked.end[zone.name]
         between = self._sampler.between(zone.name, end_ns(first), last.t_before_ns)
-        return total([first, *between, last], zone.max_range_uj, zone.max_power_w)
+        series = [first, *between, last]
+        return total(series, zone.max_range_uj, zone.max_power_w, windows=False)
 
 
 def _counter(zone: Zone, marked: _Marked, found: EnergyDifference) -> dict[str, Any]:
@@ -195,6 +196,7 @@ def _counter(zone: Zone, marked: _Marked, found: EnergyDifference) -> dict[str, 
         "end": None if begun_anew else reading_document(last),
         "max_range_uj": zone.max_range_uj,
         "flags": sorted(flags),
+        "update_ns": zone.update_ns,
     }
 
 

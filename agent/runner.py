@@ -48,6 +48,8 @@ _CUT_SHORT = {
 GOING_DOWN = 75
 # How long a step without a limit of its own may take before systemd is to start the agent again.
 STEP_S = 900.0
+# Once a session, before its runs: long enough to see a counter that stands still now and then.
+WATCH_S, MANY_UPDATES = 1.0, 10_000
 
 Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, PowercapSource]]]
 
@@ -89,7 +91,7 @@ def run_suite(suite_dir: Path, secrets_path: Path) -> int:
 
 def _counters() -> PowercapSource:
     try:
-        return PowercapSource.open()
+        return PowercapSource.open(watch_s=WATCH_S, enough=MANY_UPDATES)
     except PowercapError as error:
         raise NotYetError(str(error)) from error
 

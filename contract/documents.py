@@ -31,6 +31,7 @@ class Counter:
     end: Edge | None = None
     max_range_uj: COUNT | None = None
     flags: tuple[str, ...] = ()
+    update_ns: COUNT | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from analysis.suite.clocks import TargetClock
 from analysis.suite.records import TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_samples
 from instrumentation.sources import counter as rapl
-from instrumentation.sources.accuracy import STEP_J, UPDATE_S
+from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import default_max_power_w, summands
 
@@ -92,7 +92,9 @@ def counted(counter: Counter, samples: Iterable[Reading] = ()) -> Energy:
         return Energy(None, None, 0.0, _words(counter, (rapl.READ_FAILED,)))
     after, before = counter.start.t_after_ns, counter.end.t_before_ns
     between = [s for s in samples if after <= s.t_before_ns and s.t_after_ns <= before]
-    readings = [counter.start, *between, counter.end]
+    window_ns = counter.update_ns or 0
+    start, end = (replace(edge, window_ns=window_ns) for edge in (counter.start, counter.end))
+    readings = [start, *between, end]
     found = rapl.total(readings, counter.max_range_uj, default_max_power_w(counter.zone))
     if found.energy_uj is None:
         return Energy(None, None, 0.0, _words(counter, found.flags))
@@ -100,20 +102,22 @@ def counted(counter: Counter, samples: Iterable[Reading] = ()) -> Energy:
     wrapped = ("wrap-corrected",) if found.kind == "corrected" else ()
     flags = tuple(dict.fromkeys([*known, *found.flags, *wrapped]))
     energy_j = found.energy_uj / 1e6
-    return Energy(energy_j, _statistical_j(counter.start, counter.end, energy_j), 1.0, flags)
+    return Energy(energy_j, _statistical_j(counter, start, end, energy_j), 1.0, flags)
 
 
-def _statistical_j(start: Reading, end: Reading, energy_j: float) -> float:
+def _statistical_j(counter: Counter, start: Reading, end: Reading, energy_j: float) -> float:
     """A read lies somewhere between its stamps, and tells the count of the last update before it.
 
     The power at both edges is taken as the mean between them: nothing else is known of it.
     """
+    update_s = UNOBSERVED_S if counter.update_ns is None else counter.update_ns * 1e-9
+    step_j = (rapl.unit_nj(counter.max_range_uj or 0) or 0) * 1e-9 or STEP_J
     elapsed_s = max((end.t_before_ns - start.t_after_ns) * 1e-9, 1e-9)
     edges = [
-        (energy_j / elapsed_s, (reading.t_after_ns - reading.t_before_ns) * 1e-9 + UPDATE_S)
+        (energy_j / elapsed_s, (reading.t_after_ns - reading.t_before_ns) * 1e-9 + update_s)
         for reading in (start, end)
     ]
-    return counter_uncertainty_j(edges, STEP_J)
+    return counter_uncertainty_j(edges, step_j)
 
 
 def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
@@ -124,7 +128,13 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
         if last is not None and counter is not None:
             flags = tuple(flag for flag in counter.flags if flag != rapl.DOUBLE_WRAP)
             yield Counter(
-                counter.source, zone, last.end, counter.start, counter.max_range_uj, flags
+                counter.source,
+                zone,
+                last.end,
+                counter.start,
+                counter.max_range_uj,
+                flags,
+                counter.update_ns,
             )
         last = counter
 
@@ -263,7 +273,7 @@ def _by_pyrapl(counter: Counter) -> Energy:
     if counter.start is None or counter.end is None:
         return Energy(None, None, 0.0, counter.flags)
     energy_j = counter.end.energy_uj / 1e6
-    statistical_j = _statistical_j(counter.start, counter.end, energy_j)
+    statistical_j = _statistical_j(counter, counter.start, counter.end, energy_j)
     return Energy(energy_j, statistical_j, 1.0, counter.flags)
 
 

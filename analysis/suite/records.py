@@ -48,7 +48,10 @@ class SuiteError(AgentError):
 
 @dataclass(frozen=True)
 class Counter:
-    """A counter at both edges of a phase; an edge is None where the read failed."""
+    """A counter at both edges of a phase; an edge is None where the read failed.
+
+    `update_ns` is the longest time without an update that was seen before; None: not observed.
+    """
 
     source: str
     zone: str
@@ -56,6 +59,7 @@ class Counter:
     end: Reading | None
     max_range_uj: int | None
     flags: tuple[str, ...]
+    update_ns: int | None = None
 
 
 @dataclass(frozen=True)

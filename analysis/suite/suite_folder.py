@@ -58,7 +58,15 @@ def _phase(found: documents.Phase) -> Phase:
     if found.t_end_ns <= found.t_start_ns:
         raise ValueError(f"phase {found.name} ends before it starts")
     counters = tuple(
-        Counter(c.source, c.zone, _reading(c.start), _reading(c.end), c.max_range_uj, c.flags)
+        Counter(
+            c.source,
+            c.zone,
+            _reading(c.start),
+            _reading(c.end),
+            c.max_range_uj,
+            c.flags,
+            c.update_ns,
+        )
         for c in found.counters or ()
     )
     return Phase(**{**_told(found, Phase), "counters": counters})

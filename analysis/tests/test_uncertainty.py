@@ -130,7 +130,7 @@ def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show(
             Reading(round(m * 1e9) - 1_000, round(m * 1e9) + 1_000, e)
             for m, e in zip(marks, uj, strict=True)
         )
-        found = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, ()))
+        found = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, (), 1_000_000))
         errors.append(known(found.energy_j) - float(np.diff(marks)[0]) * power_w)
         stated = known(found.statistical_j)
     assert np.std(errors) == pytest.approx(stated, rel=0.1)

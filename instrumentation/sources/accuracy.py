@@ -6,6 +6,8 @@ from instrumentation.accuracy import LINEARITY, NOT_STATED, ErrorTerm
 
 # Counts of 2^-14 or 2^-16 J: the coarser one, for no suite keeps the processor's own unit.
 STEP_J, UPDATE_S = 2.0**-14, 1e-3
+# Where the interval between updates was not observed: as long as any platform is known to take.
+UNOBSERVED_S = 0.1
 _COUNT = ErrorTerm("count", STEP_J, "energy unit of 2^-14 J, the coarser of the two in use")
 _UPDATE = ErrorTerm("update", UPDATE_S, "Intel SDM, volume 3B: counters change about every 1 ms")
 _DRAM = ErrorTerm(

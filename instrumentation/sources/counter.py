@@ -40,6 +40,9 @@ MIRROR = "mirror"
 UNKNOWN_RANGE = "unknown-range"
 REOPENED = "counter-reopened"
 BEYOND_BOUND = "beyond-power-bound"
+# Of a stretch, the time between two updates of its source or that a reading is the mean of.
+COARSE, SHORTER = "coarse-updates", "shorter-than-window"
+COARSE_SHARE = 0.02  # of a stretch or its energy, from which on one update or step is coarse
 
 _RAW_MAX = 2**32 - 1
 
@@ -49,13 +52,15 @@ class Reading:
     """A counter in µJ, read at some moment between two monotonic stamps.
 
     `epoch` rises when the counter had gone and was opened again: what happened to it in between is
-    unknown.
+    unknown. `window_ns`: the count may be so much older than the read, or what it grows by is a
+    mean over that time; 0 where that was not observed.
     """
 
     t_before_ns: int
     t_after_ns: int
     energy_uj: int
     epoch: int = 0
+    window_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +74,14 @@ class ReadFailure:
 Readings = Mapping[str, Reading | ReadFailure]
 
 
-def stamped(energy_uj: Callable[[], int]) -> Reading | ReadFailure:
+def stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadFailure:
     """What a counter shows now, or why it cannot be read: `energy_uj` raises OSError then."""
     t_before_ns = monotonic_ns()
     try:
         found_uj = energy_uj()
     except OSError as error:
         return ReadFailure(t_before_ns, reason(error))
-    return Reading(t_before_ns, monotonic_ns(), found_uj)
+    return Reading(t_before_ns, monotonic_ns(), found_uj, window_ns=window_ns)
 
 
 def not_a_number(text: bytes) -> str:
@@ -175,11 +180,15 @@ def total(
     readings: Iterable[Reading | ReadFailure],
     max_range_uj: int | None,
     max_power_w: float = MAX_POWER_W,
+    *,
+    windows: bool = True,
 ) -> EnergyDifference:
     """Energy from the first to the last of a series of readings, in µJ, wraps corrected one by one.
 
     Samples between two edges bound the wraps: the sum of their differences is exact where each step
-    is. A failed read within the series is stepped over; one at an end makes the total `lost`.
+    is. A failed read within the series is stepped over; one at an end makes the total `lost`, and
+    so does a stretch that is no longer than the readings' own window (`shorter-than-window`),
+    unless `windows` is false.
     """
     series = list(readings)
     good = [reading for reading in series if isinstance(reading, Reading)]
@@ -192,4 +201,13 @@ def total(
     if any(step.energy_uj is None for step in steps):
         return EnergyDifference("lost", None, flags)
     kind = "corrected" if any(step.kind == "corrected" for step in steps) else "difference"
-    return EnergyDifference(kind, sum(step.energy_uj or 0 for step in steps), flags)
+    energy_uj = sum(step.energy_uj or 0 for step in steps)
+    window_ns = max(good[0].window_ns, good[-1].window_ns) * windows
+    lasted_ns = good[-1].t_after_ns - good[0].t_before_ns
+    if window_ns and window_ns >= lasted_ns:
+        return EnergyDifference("lost", None, (*flags, SHORTER))
+    step_uj = (unit_nj(max_range_uj or 0) or 0) / 1000
+    coarse = window_ns > COARSE_SHARE * lasted_ns or step_uj > COARSE_SHARE * energy_uj
+    if windows and coarse and energy_uj:
+        flags += (COARSE,)
+    return EnergyDifference(kind, energy_uj, flags)

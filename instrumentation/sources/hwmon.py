@@ -44,7 +44,8 @@ class HwmonSource(PolledSource):
         reads = {sensor.name: partial(_number, sensor.path) for sensor in sensors}
         counters = {s.name: partial(stamped, reads[s.name]) for s in sensors if s.energy}
         powers = {name: read for name, read in reads.items() if name not in counters}
-        super().__init__(powers, counters, period_s, tuple(reads))
+        averaged_ns = {s.name: _averaged_ns(s.path) for s in sensors}
+        super().__init__(powers, counters, period_s, tuple(reads), averaged_ns)
 
     @classmethod
     def open(cls, root: Path = ROOT, period_s: float = PERIOD_S) -> HwmonSource:
@@ -104,6 +105,14 @@ def _files(chip: Path) -> Iterator[tuple[bool, Path, str]]:
             if path.exists():
                 yield False, path, _label(path, suffix)
                 break
+
+
+def _averaged_ns(path: Path) -> int:
+    """The time that a power is the mean of, where the driver states it (ms); else 0."""
+    try:
+        return _number(path.with_name(f"{path.name}_interval")) * 10**6
+    except OSError:
+        return 0
 
 
 def _label(path: Path, suffix: str) -> str:

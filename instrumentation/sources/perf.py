@@ -14,6 +14,7 @@ import platform
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -22,6 +23,7 @@ from typing import ClassVar
 
 from instrumentation.sources.counter import ReadFailure, Reading, reason, stamped
 from instrumentation.sources.registry import SourceError
+from instrumentation.sources.updates import longest_intervals_ns
 from instrumentation.sources.zones import HeldZones, Zone, default_max_power_w
 
 SYS = Path("/sys")
@@ -65,6 +67,7 @@ class PerfSource(HeldZones):
     def __init__(self, events: tuple[Event, ...], descriptors: tuple[int, ...]) -> None:
         super().__init__(tuple(event.zone for event in events), descriptors)
         self._events = events
+        self._windows_ns = [0] * len(events)
 
     @classmethod
     def open(cls, root: Path = SYS) -> PerfSource:
@@ -89,7 +92,11 @@ class PerfSource(HeldZones):
             for descriptor in descriptors:
                 os.close(descriptor)
             raise PerfError(_refused(event, error)) from None
-        return cls(events, tuple(descriptors))
+        source = cls(events, tuple(descriptors))
+        reads = [partial(_energy_uj, *pair) for pair in zip(events, descriptors, strict=True)]
+        with suppress(OSError):  # each read gives the reason
+            source._windows_ns = [ns or 0 for ns in longest_intervals_ns(reads)]
+        return source
 
     @classmethod
     def there(cls, root: Path = SYS) -> bool:
@@ -99,8 +106,10 @@ class PerfSource(HeldZones):
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Every counter's energy since `open` by zone name; a failed read gives the reason."""
         return {
-            event.zone.name: stamped(partial(_energy_uj, event, descriptor))
-            for event, descriptor in zip(self._events, self._descriptors, strict=True)
+            event.zone.name: stamped(partial(_energy_uj, event, descriptor), window_ns)
+            for event, descriptor, window_ns in zip(
+                self._events, self._descriptors, self._windows_ns, strict=True
+            )
         }
 
 

@@ -9,15 +9,22 @@ for the whole (instrumentation.sources.counter).
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading, reason
+from instrumentation.sources.updates import longest_intervals_ns
 
 # A busy machine polls late; beyond this many periods the power in between is not known.
 GAP_PERIODS = 4
 STOP_LIMIT_S = 5.0
+# Counters are watched for so long after they were opened, and read so often, to see their updates.
+COUNTERS_WATCH_S, COUNTERS_PAUSE_S = 1.0, 0.005
+_CHANGES, _FEW_CHANGES = 64, 8  # of a power: those that are kept, and fewer tell nothing
 
 PowerUw = Callable[[], int]
 
@@ -34,10 +41,12 @@ class Gap:
 class PowerSum:
     """The energy of one quantity since its first reading, in µJ."""
 
-    def __init__(self, longest_ns: int) -> None:
+    def __init__(self, longest_ns: int, averaged_ns: int = 0) -> None:
         self.gaps: list[Gap] = []
         self.changes_ns: tuple[int, int, int] = (0, 0, 0)  # count, first, last change of the power
         self._longest_ns = longest_ns
+        self._averaged_ns = averaged_ns
+        self._held_ns: deque[int] = deque(maxlen=_CHANGES)  # times between changes
         self._energy_nj = 0
         self._last_ns: int | None = None
         self._last_uw: int | None = None
@@ -49,10 +58,12 @@ class PowerSum:
         elif self._last_ns is not None:
             self._energy_nj += power_uw * (t_after_ns - self._last_ns) // 10**6
         if self._last_uw is not None and power_uw != self._last_uw:
-            count, first, _ = self.changes_ns
+            count, first, last = self.changes_ns
+            self._held_ns.extend([t_after_ns - last] if count else [])
             self.changes_ns = (count + 1, first or t_after_ns, t_after_ns)
         self._last_ns, self._last_uw = t_after_ns, power_uw
-        return Reading(t_before_ns, t_after_ns, self._energy_nj // 1000, len(self.gaps))
+        energy_uj, epoch = self._energy_nj // 1000, len(self.gaps)
+        return Reading(t_before_ns, t_after_ns, energy_uj, epoch, self.window_ns)
 
     def fail(self, t_ns: int, error: str) -> ReadFailure:
         """A read that failed: the window that it would have ended is a gap."""
@@ -62,6 +73,18 @@ class PowerSum:
             self.gaps.append(Gap(t_ns if self._last_ns is None else self._last_ns, t_ns, error))
         self._last_ns = None
         return ReadFailure(t_ns, error)
+
+    @property
+    def window_ns(self) -> int:
+        """Time that a power is the mean of as stated, or between its updates where that is longer;
+        0 where neither is known. Updates come at a steady rate, changes of a coarse digit do not.
+        """
+        held = sorted(self._held_ns)
+        if len(held) < _FEW_CHANGES:
+            return self._averaged_ns
+        shortest, usual = held[len(held) // 20], held[len(held) // 2]
+        steady = 2 * shortest >= usual and 2 * GAP_PERIODS * usual > 3 * self._longest_ns
+        return max(self._averaged_ns, usual if steady else 0)
 
     @property
     def update_s(self) -> float | None:
@@ -75,10 +98,15 @@ class PolledPower:
     the caller's edge. Powers are in µW; a quantity that cannot be read raises OSError.
     """
 
-    def __init__(self, quantities: Mapping[str, PowerUw], period_s: float) -> None:
+    def __init__(
+        self,
+        quantities: Mapping[str, PowerUw],
+        period_s: float,
+        averaged_ns: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._quantities = dict(quantities)
         longest_ns = round(GAP_PERIODS * period_s * 1e9)
-        self.sums = {name: PowerSum(longest_ns) for name in quantities}
+        self.sums = {n: PowerSum(longest_ns, averaged_ns.get(n, 0)) for n in quantities}
         self._period_s = period_s
         self._turn = threading.Lock()
         self._running = threading.Lock()  # held until the end, as in agent.sampler
@@ -116,7 +144,8 @@ class PolledPower:
 class PolledSource:
     """A source of polled powers, and of counters that are read at the caller's edges alone.
 
-    `names` are those of both, in the order in which `read` gives them.
+    `names` are those of both, in the order in which `read` gives them; `averaged_ns` the time that
+    a power is the mean of, where that is stated.
     """
 
     def __init__(
@@ -125,10 +154,16 @@ class PolledSource:
         counters: Mapping[str, Callable[[], Reading | ReadFailure]],
         period_s: float,
         names: Sequence[str],
+        averaged_ns: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.names = names
         self._counters = counters
-        self._polled = PolledPower(powers, period_s)
+        self._polled = PolledPower(powers, period_s, averaged_ns)
+        self._windows_ns: dict[str, int | None] = {}
+        self._closing = threading.Event()
+        self._watch = threading.Thread(target=self._watch_counters, name="updates", daemon=True)
+        if counters:
+            self._watch.start()
 
     @property
     def gaps(self) -> Mapping[str, Sequence[Gap]]:
@@ -136,9 +171,30 @@ class PolledSource:
 
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Counters as they stand, polled powers as their energy since `open`, in µJ."""
-        found = self._polled.read() | {name: read() for name, read in self._counters.items()}
+        found = self._polled.read() | {name: self._counted(name) for name in self._counters}
         return {name: found[name] for name in self.names}
+
+    def _counted(self, name: str) -> Reading | ReadFailure:
+        found = self._counters[name]()
+        if isinstance(found, ReadFailure):
+            return found
+        return replace(found, window_ns=self._windows_ns.get(name) or 0)
+
+    def _watch_counters(self) -> None:
+        def count(read: Callable[[], Reading | ReadFailure]) -> int | None:
+            found = read()
+            return found.energy_uj if isinstance(found, Reading) else None
+
+        intervals_ns = longest_intervals_ns(
+            [partial(count, read) for read in self._counters.values()],
+            COUNTERS_WATCH_S,
+            pause=partial(self._closing.wait, COUNTERS_PAUSE_S),
+        )
+        self._windows_ns = dict(zip(self._counters, intervals_ns, strict=True))
 
     def close(self) -> None:
         """End the polling."""
+        self._closing.set()
+        if self._watch.is_alive():
+            self._watch.join(STOP_LIMIT_S)
         self._polled.close()

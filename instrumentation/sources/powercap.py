@@ -8,12 +8,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, monotonic_ns
 from typing import ClassVar
 
 from instrumentation.sources.counter import ReadFailure, Reading, not_a_number, reason
 from instrumentation.sources.registry import SourceError
+from instrumentation.sources.updates import ENOUGH, WATCH_S, longest_intervals_ns
 from instrumentation.sources.zones import HeldZones, Zone, discover, mirrors
 
 ROOT = Path("/sys/class/powercap")
@@ -47,9 +49,12 @@ class PowercapSource(HeldZones):
         root: Path = ROOT,
         max_power_w: Mapping[str, float] | None = None,
         mirror_wait_s: float = 0.25,
+        watch_s: float = WATCH_S,
+        enough: int = ENOUGH,
     ) -> PowercapSource:
         """Find the counters and open them; `max_power_w`: see zones.discover. Dies of one package
-        are watched for at most `mirror_wait_s`, to see whether they show one counter.
+        are watched for at most `mirror_wait_s`, to see whether they show one counter; all counters
+        for at most `watch_s`, or until each had `enough` updates, to see how often these come.
 
         Raises PowercapError.
         """
@@ -73,7 +78,12 @@ class PowercapSource(HeldZones):
             raise PowercapError(_cannot_open(zones, error)) from None
         source = cls(zones, tuple(descriptors))
         mirrored = mirrors(zones, source.value_uj, monotonic() + mirror_wait_s)
-        source.zones = tuple(replace(z, mirror_of=mirrored.get(z.name)) for z in zones)
+        reads = [partial(source.value_uj, index) for index in range(len(zones))]
+        intervals = longest_intervals_ns(reads, watch_s, enough)
+        source.zones = tuple(
+            replace(zone, mirror_of=mirrored.get(zone.name), update_ns=update_ns)
+            for zone, update_ns in zip(zones, intervals, strict=True)
+        )
         return source
 
     def read(self) -> dict[str, Reading | ReadFailure]:
@@ -100,7 +110,8 @@ class PowercapSource(HeldZones):
         except OSError as error:
             self.away[index] = reason(error)
             return ReadFailure(t_before_ns, reason(error))
-        return _reading(t_before_ns, monotonic_ns(), data, len(self.reopened_ns[index]))
+        epoch, window_ns = len(self.reopened_ns[index]), self.zones[index].update_ns or 0
+        return _reading(t_before_ns, monotonic_ns(), data, epoch, window_ns)
 
     def reopen(self) -> None:
         """Try to open what is away. The reading after it belongs to a new epoch."""
@@ -179,10 +190,12 @@ class Series:
                 yield _reading(before_ns, after_ns, text, epoch)
 
 
-def _reading(t_before_ns: int, t_after_ns: int, text: bytes, epoch: int) -> Reading | ReadFailure:
+def _reading(
+    t_before_ns: int, t_after_ns: int, text: bytes, epoch: int, window_ns: int = 0
+) -> Reading | ReadFailure:
     """The reading that a counter file's text stands for."""
     try:
-        return Reading(t_before_ns, t_after_ns, int(text), epoch)
+        return Reading(t_before_ns, t_after_ns, int(text), epoch, window_ns)
     except ValueError:
         return ReadFailure(t_before_ns, not_a_number(text))
 

@@ -32,7 +32,8 @@ class Zone:
 
     `max_range_uj` is None where the kernel does not tell it. `parent` names the zone above. A zone
     with `mirror_of` shows the counter of that other zone once more. `max_power_w` is more than the
-    zone can draw for as long as its counter takes to go round.
+    zone can draw for as long as its counter takes to go round. `update_ns` is the longest time
+    without an update that was seen when it was opened, None where none came.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Zone:
     parent: str | None = None
     mirror_of: str | None = None
     max_power_w: float = MAX_POWER_W
+    update_ns: int | None = None
 
     @property
     def kind(self) -> str:

@@ -1,0 +1,57 @@
+"""How often a counter is brought up to date, seen by reading it again and again for a moment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic_ns
+
+WATCH_S = 0.1
+ENOUGH = 16  # updates of every counter that end a watch early
+PAUSE_S = 0.0005
+
+
+@dataclass
+class _Watched:
+    """One counter while it is watched. A hold lasts from its first read to its last, so that a
+    watcher that is not let on the processor makes none longer."""
+
+    value: int | None = None
+    first_ns: int = 0
+    last_ns: int = 0
+    longest_ns: int = 0
+    pause_ns: int = 0  # between the last two reads of one count
+    updates: int = 0
+
+    def read(self, value: int | None, now_ns: int) -> None:
+        if value != self.value:
+            self.updates += self.value is not None
+            self.value, self.first_ns = value, now_ns
+        else:
+            self.pause_ns = now_ns - self.last_ns
+        self.last_ns = now_ns
+        self.longest_ns = max(self.longest_ns, now_ns - self.first_ns)
+
+
+def longest_intervals_ns(
+    reads: Sequence[Callable[[], int | None]],
+    watch_s: float = WATCH_S,
+    enough: int = ENOUGH,
+    clock_ns: Callable[[], int] = monotonic_ns,
+    pause: Callable[[], object] = lambda: time.sleep(PAUSE_S),
+) -> list[int | None]:
+    """Longest time without an update of each counter, to the pause between two reads; None of one
+    that stood still for `watch_s`.
+
+    `reads` return the count, None where it cannot be read. The watch ends early once each counter
+    had `enough` updates, or where `pause` returns true.
+    """
+    watched = [_Watched() for _ in reads]
+    until_ns = clock_ns() + round(watch_s * 1e9)
+    while clock_ns() < until_ns and any(one.updates < enough for one in watched):
+        for one, read in zip(watched, reads, strict=True):
+            one.read(read(), clock_ns())
+        if pause():
+            break
+    return [one.longest_ns + one.pause_ns if one.updates else None for one in watched]
