@@ -18,6 +18,7 @@ from analysis.energy.uncertainty import (
     counter_uncertainty_j,
     half_width,
 )
+from analysis.energy.watermarks import delays_s
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import TAIL, Counter, Meter, Phase, Run, Suite
@@ -82,8 +83,10 @@ def _seconds_ns(plan: Mapping[str, Any], key: str) -> int:
     return 0
 
 
-def counted(counter: Counter, samples: Iterable[Reading] = ()) -> Energy:
+def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool = True) -> Energy:
     """Energy between a counter's edges, wraps corrected; `samples` between them bound the wraps.
+
+    With `windows`, a stretch that is short for the counter's updates is flagged or has no figure.
 
     The edges alone are exact to the counter's resolution; the samples only tell how often it went
     round where more than one wrap is possible.
@@ -95,12 +98,16 @@ def counted(counter: Counter, samples: Iterable[Reading] = ()) -> Energy:
     window_ns = counter.update_ns or 0
     start, end = (replace(edge, window_ns=window_ns) for edge in (counter.start, counter.end))
     readings = [start, *between, end]
-    found = rapl.total(readings, counter.max_range_uj, default_max_power_w(counter.zone))
+    bound_w = default_max_power_w(counter.zone)
+    found = rapl.total(readings, counter.max_range_uj, bound_w, windows=windows)
     if found.energy_uj is None:
         return Energy(None, None, 0.0, _words(counter, found.flags))
     known = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]
     wrapped = ("wrap-corrected",) if found.kind == "corrected" else ()
-    flags = tuple(dict.fromkeys([*known, *found.flags, *wrapped]))
+    lasted_s = (counter.end.t_after_ns - counter.start.t_before_ns) * 1e-9
+    unseen = counter.update_ns is None and lasted_s < 2 * UNOBSERVED_S and found.energy_uj > 0
+    coarse = (rapl.COARSE,) if unseen and windows else ()
+    flags = tuple(dict.fromkeys([*known, *found.flags, *wrapped, *coarse]))
     energy_j = found.energy_uj / 1e6
     return Energy(energy_j, _statistical_j(counter, start, end, energy_j), 1.0, flags)
 
@@ -333,7 +340,7 @@ def _zone_energies(
             energy = counted(counter, samples().get(zone, ()))
         found[phase.name] = (phase.duration_s, energy)
     whole = _whole(run, found)
-    between = [counted(counter) for counter in pauses(run.phases, zone)]
+    between = [counted(counter, windows=False) for counter in pauses(run.phases, zone)]
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:
         energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
@@ -371,7 +378,8 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
     remarks = Remarks.of(meter.samples)
     if every and meter.channels:
         metered = Metered.of(
-            meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every
+            *(meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every),
+            late_s=delays_s(suite, meter, clock),
         )
     for run in suite.runs:
         for own, channel in zip(meter.own_names, meter.channels, strict=True):

@@ -54,7 +54,7 @@ def integrate(
     """The curve of each channel in `resolutions`; `edges` in order of time, at least two.
 
     `bound_ns` is how late the windows can be (`analysis.energy.windows.Timing`); `late_s` how late
-    a channel's readings are known to follow the load, in the mean.
+    the readings of a channel that is not as declared follow the load, in the mean.
     """
     at = Edges(edges, bound_ns)
     channels = {name: _Channel(at, resolution) for name, resolution in resolutions.items()}
@@ -72,7 +72,7 @@ def integrate(
         if held is not None:
             channel.take(Piece.of(held, done, len(held.end_ns)), name)
         channel.finish(held, name)
-    return {name: channel.curve(late_s.get(name, 0.0)) for name, channel in channels.items()}
+    return {name: channel.curve(late_s.get(name)) for name, channel in channels.items()}
 
 
 class _Channel:
@@ -148,11 +148,11 @@ class _Channel:
             self._fill(held, name, np.array([len(held.end_ns) - 1]), ends)
         self._settle()
 
-    def curve(self, late_s: float) -> Curve:
-        """Return the curve; the readings are known to be late by `late_s` in the mean."""
+    def curve(self, late_s: float | None) -> Curve:
+        """Return the curve; readings that are not as declared are late by `late_s` in the mean."""
         tolerance_s = LASTING_S + float(np.median(self._edges.bound_ns)) * 1e-9
         seen_s = settling_s(self._decays, self._width_s, tolerance_s)
-        edge_s = max(seen_s, late_s)
+        edge_s = max(seen_s, late_s or 0.0)
         reach = int(np.searchsorted(REACHES[:-1], 1 + 2 * edge_s / max(self._width_s, 1e-9)))
         late_j = self._swings_w[reach] * edge_s / math.sqrt(3)
         response_j = self._swings_w[0] * (self._edges.rest != 0) * _response_s(self._responses)
@@ -176,7 +176,7 @@ class _Channel:
             rest_squares_w2=self._rest_squares_w2,
             rest_freedom=self._rest_freedom,
             window_s=self._width_s + 2 * edge_s,
-            slow=late_s > 0 or seen_s > SLOW_WINDOWS * self._width_s + tolerance_s,
+            slow=late_s is not None or seen_s > SLOW_WINDOWS * self._width_s + tolerance_s,
         )
 
     def _gap_u_j2(self) -> Floats:

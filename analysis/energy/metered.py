@@ -21,7 +21,9 @@ from analysis.suite.samples import Samples
 
 COUNTER_FLAG = "counter-contradicted"
 SHORT_FLAG = "shorter-than-window"
-MOST_SHARE = 0.5  # of a figure that its 95 % interval may reach to either side, in a short stretch
+# A stretch that is shorter than a window has a figure where the machine rests on both sides of it
+# and the 95 % interval reaches to either side by no more than this share of it.
+MOST_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Metered:
         late_s: Mapping[str, float] | None = None,
     ) -> Metered:
         """Read a meter's records; `kind` and `limit_s` are its timing and its limit of delay,
-        `late_s` how late readings of a channel are known to follow the load, in the mean.
+        `late_s` how late the readings of a channel that is not as declared follow the load.
 
         One instant has one edge: of several, one with a rest beside it.
         """
@@ -81,7 +83,8 @@ class Metered:
                 resolution = Resolution.seen_in(seen, name)
                 held = Updates.seen_in(seen.power_w[name][:LOOKED_AT], resolution.quantum_w)
                 updates[name], resolutions[name] = held, resolution.with_steps(held.step_w)
-                late[name] = max(late.get(name, 0.0), (held.readings - 1) * width_s)
+                if held.readings > 1:
+                    late[name] = max(late.get(name, 0.0), (held.readings - 1) * width_s)
         curves = integrate(chain(first, passing), ordered, resolutions, timing.bound_ns, late)
         resolutions = {
             name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
@@ -114,7 +117,9 @@ class Metered:
         flags = tuple(flag for flag, there in found.items() if there)
         energy_j = math.fsum(curve.energy_j[between])
         statistical_j = self._statistical_j(curve, channel, pairs)
-        if found[SHORT_FLAG] and 1.96 * statistical_j > MOST_SHARE * abs(energy_j):
+        rests = {self.edges[place].rest for place in pairs[0]}
+        told = rests == {"before", "after"} and 1.96 * statistical_j <= MOST_SHARE * abs(energy_j)
+        if found[SHORT_FLAG] and not told:
             return Energy(None, None, coverage, flags)
         return Energy(energy_j, statistical_j, coverage, flags)
 

@@ -207,6 +207,7 @@ def columns_of(model: Model, offsets_s: Floats, window_s: float) -> Columns:
 MIN_QUALITY = 3.0  # main lobe / side lobe, below which another offset fits about as well
 MIN_SWING_SIGMAS = 6.0
 WORST_CONDITION = 1e8
+WINDOW_SHARE = 0.1  # of the declared window, by which a fitted one may differ
 SEARCH_S, SEARCH_CHIPS = 2.0, 4.0
 
 
@@ -216,7 +217,9 @@ class Fit:
 
     `offset_ms` and `bound_ms` (95 %) are for each watermark's `middle_ns`. `problem` says why there
     are no figures, and is empty where there are. `quality` is the worst watermark's main lobe over
-    its highest side lobe; `window_told_s` what the meter says of its windows.
+    its highest side lobe; `window_told_s` what the meter says of its windows,
+    `window_bound_s` the 95 % bound of the fitted one; `before_s` is the part of a reading that
+    comes from before its window.
     """
 
     problem: str
@@ -227,9 +230,22 @@ class Fit:
     skew_bound_ppm: float | None = None
     window_s: float | None = None
     window_told_s: float | None = None
+    window_bound_s: float | None = None
+    before_s: float = 0.0
     swing_w: float | None = None
     quality: float | None = None
     readings: int = 0
+
+    @property
+    def delay_s(self) -> float | None:
+        """How late readings follow the load in the mean, besides a window as declared, in s; None
+        where the window is as declared, or not known."""
+        if self.window_s is None or self.window_told_s is None or self.window_bound_s is None:
+            return None
+        longer_s = self.window_s - self.window_told_s
+        if abs(longer_s) <= self.window_bound_s + WINDOW_SHARE * self.window_told_s:
+            return None
+        return max(longer_s / 2 + self.before_s, 0.0)
 
 
 class _Solved(NamedTuple):
@@ -356,7 +372,8 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
     wrong_s = abs(solved.window_s - model.told_s)
     blind_s = 0.5 * wrong_s if wrong_s > window_bound_s else 0.0
     blind_s += 0.5 * _beyond_noise(solved, solved.parting, times)
-    blind_s += solved.window_s * _beyond_noise(solved, solved.before, times)
+    before_s = solved.window_s * _beyond_noise(solved, solved.before, times)
+    blind_s += before_s
     bounds_s = [
         times * float(sigma[first + k]) + blind_s + mark.edge_bound_s
         for k, mark in enumerate(marks)
@@ -368,6 +385,8 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
         bound_ms=tuple(bound_s * 1e3 for bound_s in bounds_s),
         window_s=solved.window_s,
         window_told_s=model.told_s,
+        window_bound_s=window_bound_s,
+        before_s=before_s,
         swing_w=float(solved.swings_w.mean()),
         readings=len(solved.left_w),
     )

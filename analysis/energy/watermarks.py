@@ -70,11 +70,41 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
 def disagreements(trusts: Iterable[WatermarkTrust]) -> tuple[str, ...]:
     """Sentences that flag a suite; empty where the two ways never disagree."""
     return tuple(
+        _objection(trust) for trust in trusts if trust.verdict == DISAGREES or _slow(trust)
+    )
+
+
+def _slow(trust: WatermarkTrust) -> bool:
+    return trust.fit.delay_s is not None
+
+
+def _objection(trust: WatermarkTrust) -> str:
+    seen = trust.fit
+    if _slow(trust):
+        return (
+            f"Session {trust.session}: readings of {trust.source} are means over "
+            f"{seen.window_s:.3g} s by the load watermark, and {seen.window_told_s:.3g} s by its "
+            "description. The intervals of its joules are wider for it: correct its period, or set "
+            "the meter to it."
+        )
+    return (
         f"Session {trust.session}: load watermark and clock link disagree for {trust.source} "
         f"({trust.sentence}), so its joules may stand in the wrong phases."
-        for trust in trusts
-        if trust.verdict == DISAGREES
     )
+
+
+def delays_s(suite: Suite, meter: Meter, clock: TargetClock) -> dict[str, float]:
+    """By channel whose watermarks show another window than declared, the longest delay of its
+    readings besides the declared window, in s."""
+    found: dict[str, float] = {}
+    sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
+    channels, _ = _readings(meter, [mark for session in sessions for mark in session.marks])
+    for session in sessions:
+        for name, readings in channels.items() if not session.problem else ():
+            delay_s = fit(readings, session.marks).delay_s
+            if delay_s is not None:
+                found[name] = max(found.get(name, 0.0), delay_s)
+    return found
 
 
 def agreement(found: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[str, str]:
