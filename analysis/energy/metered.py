@@ -18,9 +18,9 @@ from analysis.energy.updates import HELD_FLAG, Updates
 from analysis.energy.upsets import STUCK_FLAG, Stuck
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
 from analysis.suite.samples import Samples
+from instrumentation.sources.counter import SHORTER
 
 COUNTER_FLAG = "counter-contradicted"
-SHORT_FLAG = "shorter-than-window"
 # A stretch that is shorter than a window has a figure where the machine rests on both sides of it
 # and the 95 % interval reaches to either side by no more than this share of it.
 MOST_SHARE = 0.5
@@ -110,7 +110,7 @@ class Metered:
         found |= dict.fromkeys(self.timing.flags, True)
         found[COUNTER_FLAG] = curve.counter_contradicted
         found[SLOW_FLAG] = curve.slow
-        found[SHORT_FLAG] = duration_s < curve.window_s * (1 - 1e-6)
+        found[SHORTER] = duration_s < curve.window_s * (1 - 1e-6)
         found[HELD_FLAG] = self.updates[channel].held
         found[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
         found[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
@@ -119,7 +119,7 @@ class Metered:
         statistical_j = self._statistical_j(curve, channel, pairs)
         rests = {self.edges[place].rest for place in pairs[0]}
         told = rests == {"before", "after"} and 1.96 * statistical_j <= MOST_SHARE * abs(energy_j)
-        if found[SHORT_FLAG] and not told:
+        if found[SHORTER] and not told:
             return Energy(None, None, coverage, flags)
         return Energy(energy_j, statistical_j, coverage, flags)
 

@@ -20,7 +20,7 @@ from analysis.energy.uncertainty import (
 from analysis.energy.windows import Windows
 from analysis.suite.records import Counter
 from analysis.tests.known import known
-from instrumentation.sources.counter import Reading
+from instrumentation.sources.counter import COARSE, SHORTER, Reading
 
 
 def one(limit: float, sigma: float, level: float = 0.95) -> float:
@@ -147,3 +147,46 @@ def test_a_steady_rest_is_known_to_its_last_digit_and_a_restless_one_by_its_scat
 def test_a_doubt_without_end_is_an_interval_without_end() -> None:
     found = half_width(np.array([1.0, 0.0, np.inf]), np.array([np.inf, 0.0, 1.0]))
     assert found.tolist() == [np.inf, 0.0, np.inf]
+
+
+@pytest.mark.parametrize("every_ms", [1, 5, 20, 50, 100])
+@pytest.mark.parametrize("observed", [True, False])
+@pytest.mark.parametrize("unit", [14, 16])
+def test_counters_of_any_interval_hold_the_truth(every_ms: int, observed: bool, unit: int) -> None:
+    """20 W between rests of 5 to 15 W, for half a second or five; the shown count is the last's."""
+    generator = np.random.default_rng(every_ms)
+    held = []
+    for _ in range(400):
+        lasts_s, rest_w = generator.choice([0.5, 5.0]), generator.uniform(5, 15)
+        start_s, since_s = generator.uniform(1, 2), generator.uniform() * every_ms / 1e3
+        edges = []
+        for mark_s in (start_s, start_s + lasts_s):
+            at_s = np.floor((mark_s - since_s) / every_ms * 1e3) * every_ms / 1e3 + since_s
+            joules = rest_w * min(at_s, start_s) + 20 * max(0.0, at_s - start_s)
+            uj = int(joules * 2**unit) * (10**9 >> unit) // 1000
+            edges.append(Reading(round(mark_s * 1e9), round(mark_s * 1e9) + 3_000, uj))
+        update_ns = round(every_ms * 1e6) if observed else None
+        range_uj = (2**32 - 1) * (10**9 >> unit) // 1000
+        start, end = edges
+        found = counted(Counter("rapl", "package-0", start, end, range_uj, (), update_ns))
+        off_j = abs(known(found.energy_j) - 20 * lasts_s)
+        held.append(off_j <= 1.96 * known(found.statistical_j))
+    assert np.mean(held) >= 0.93
+
+
+def test_a_phase_that_is_short_for_its_counter_is_flagged_or_has_no_figure() -> None:
+    start, end = (Reading(t, t + 3_000, t // 50) for t in (10**9, 1_050_000_000))
+    by_interval = {
+        update_ns: counted(Counter("rapl", "package-0", start, end, 262_143_328_850, (), update_ns))
+        for update_ns in (500_000, 5_000_000, 60_000_000, None)
+    }
+    assert {ns: (e.energy_j is None, e.flags) for ns, e in by_interval.items()} == {
+        500_000: (False, ()),
+        5_000_000: (False, (COARSE,)),
+        60_000_000: (True, (SHORTER,)),
+        None: (False, (COARSE,)),
+    }
+    pause = counted(
+        Counter("rapl", "package-0", start, end, 262_143_328_850, (), 60_000_000), windows=False
+    )
+    assert pause.energy_j == 1.0 and pause.flags == ()

@@ -18,6 +18,7 @@ from analysis.energy.watermarks import (
     CANNOT_TELL,
     DISAGREES,
     agreement,
+    delays_s,
     disagreements,
     watermarks,
 )
@@ -160,6 +161,21 @@ def test_the_children_s_spread_is_part_of_the_bound() -> None:
     (sure,) = watermarks(suite(LINES, meter(LINES)), clock())
     (doubtful,) = watermarks(suite(apart, meter(LINES)), clock())
     assert doubtful.fit.bound_ms[0] == pytest.approx(sure.fit.bound_ms[0] + 19.8, abs=0.01)
+
+
+def test_windows_that_are_not_as_declared_are_said_and_known_by_their_delay() -> None:
+    """Means over three windows of 10 ms, which come a window later in the mean."""
+    sound = meter(LINES)
+    table = pl.concat(sound.samples.tables(sound.samples.columns)).with_columns(
+        pl.col("power_w_system").rolling_mean(3, min_samples=1)
+    )
+    slow = replace(sound, samples=of_table(table))
+    assert delays_s(suite(LINES, sound), sound, clock()) == {}
+    late_s = delays_s(suite(LINES, slow), slow, clock())
+    assert late_s == {"system": pytest.approx(0.01, abs=0.002)}
+    (trust,) = watermarks(suite(LINES, slow), clock())
+    (sentence,) = disagreements([trust])
+    assert "0.03 s" in sentence and "0.01 s" in sentence
 
 
 def test_no_swing_gives_no_verdict() -> None:

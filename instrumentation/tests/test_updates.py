@@ -1,0 +1,153 @@
+"""How often counters are brought up to date, and stretches that are short for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from instrumentation.sources.counter import COARSE, SHORTER, ReadFailure, Reading, total
+from instrumentation.sources.hwmon import HwmonSource
+from instrumentation.sources.polled import PolledSource, PowerSum
+from instrumentation.sources.powercap import PowercapSource
+from instrumentation.sources.updates import longest_intervals_ns
+from instrumentation.tests.gauges import lay_out
+from instrumentation.tests.trees import TREES, counting
+
+MS = 10**6
+RANGE_UJ = 262_143_328_850
+
+
+class Watch:
+    """A clock that each pause moves on by half a millisecond, sometimes by `away_ms` more."""
+
+    def __init__(self, away_ms: int = 0) -> None:
+        self.now_ns, self.pauses, self.away_ms = 0, 0, away_ms
+
+    def pause(self) -> None:
+        self.pauses += 1
+        self.now_ns += MS // 2 + (self.away_ms * MS if self.pauses % 97 == 0 else 0)
+
+    def count(self, every_ms: int) -> int:
+        return self.now_ns // (every_ms * MS)
+
+    def frozen_count(self) -> int:
+        """Each millisecond, but for 50 ms from 200 ms on."""
+        now_ms = self.now_ns // MS
+        return now_ms if now_ms < 200 else max(200, now_ms - 50)
+
+
+@pytest.mark.parametrize("every_ms", [1, 5, 50, 100])
+def test_the_interval_between_updates_is_seen(every_ms: int) -> None:
+    watch = Watch()
+    (seen_ns,) = longest_intervals_ns(
+        [lambda: watch.count(every_ms)], 1.0, 10_000, lambda: watch.now_ns, watch.pause
+    )
+    assert seen_ns is not None and every_ms <= seen_ns / MS <= every_ms + 1
+
+
+def test_a_watcher_that_was_away_makes_no_interval_longer() -> None:
+    watch = Watch(away_ms=20)
+    (seen_ns,) = longest_intervals_ns(
+        [lambda: watch.count(1)], 1.0, 10_000, lambda: watch.now_ns, watch.pause
+    )
+    assert seen_ns is not None and seen_ns <= 2 * MS
+
+
+def test_a_counter_that_freezes_once_is_known_by_that() -> None:
+    watch = Watch()
+    (seen_ns,) = longest_intervals_ns(
+        [watch.frozen_count], 1.0, 10_000, lambda: watch.now_ns, watch.pause
+    )
+    assert seen_ns is not None and 50 <= seen_ns / MS <= 52
+
+
+def test_the_watch_ends_once_all_had_enough_and_knows_nothing_of_what_stands_still() -> None:
+    watch = Watch()
+    seen = longest_intervals_ns(
+        [lambda: watch.count(1)], 1.0, 16, lambda: watch.now_ns, watch.pause
+    )
+    assert watch.now_ns < 20 * MS and seen[0] is not None
+    still = longest_intervals_ns([lambda: 7], 0.1, 16, lambda: watch.now_ns, watch.pause)
+    assert still == [None]
+
+
+def test_open_counters_tell_their_interval_with_every_reading(tmp_path: Path) -> None:
+    root = TREES["one socket"].lay_out(tmp_path)
+    with PowercapSource.open(root, mirror_wait_s=0) as source:
+        assert {zone.update_ns for zone in source.zones} == {None}
+        assert {reading_of(r).window_ns for r in source.read().values()} == {0}
+    with counting(tmp_path), PowercapSource.open(root, mirror_wait_s=0, watch_s=60) as source:
+        for zone, reading in zip(source.zones, source.read().values(), strict=True):
+            assert zone.update_ns and reading_of(reading).window_ns == zone.update_ns
+
+
+def reading_of(found: Reading | ReadFailure) -> Reading:
+    assert isinstance(found, Reading)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lasts_ms", "window_ms", "figure", "flag"),
+    [
+        (1000, 1, True, None),
+        (1000, 50, True, COARSE),
+        (40, 50, False, SHORTER),
+        (5000, 300_000, False, SHORTER),
+        (40, 0, True, None),
+    ],
+)
+def test_a_stretch_is_held_against_its_readings_window(
+    lasts_ms: int, window_ms: int, figure: bool, flag: str | None
+) -> None:
+    edges = [
+        Reading(t * MS, t * MS, 20_000 * t + 5, window_ns=window_ms * MS) for t in (7, 7 + lasts_ms)
+    ]
+    found = total(edges, RANGE_UJ)
+    assert (found.energy_uj is not None) == figure
+    assert found.flags == (() if flag is None else (flag,))
+    assert total(edges, RANGE_UJ, windows=False).energy_uj == 20_000 * lasts_ms
+
+
+def test_a_step_that_is_coarse_for_the_energy_is_flagged() -> None:
+    """A unit of 2⁻⁶ J, and 0.3 J or 30 J."""
+    range_uj = (2**32 - 1) * 15_625_000 // 1000
+    for energy_uj, flags in ((300_000, (COARSE,)), (30_000_000, ())):
+        found = total([Reading(0, 0, 0), Reading(10**9, 10**9, energy_uj)], range_uj)
+        assert (found.energy_uj, found.flags) == (energy_uj, flags)
+
+
+def test_a_power_that_is_renewed_at_a_steady_rate_is_known_by_that() -> None:
+    slow, moving = PowerSum(longest_ns=800 * MS), PowerSum(longest_ns=800 * MS)
+    coarse = PowerSum(longest_ns=800 * MS)
+    for poll in range(200):
+        t = poll * 200 * MS
+        last = slow.add(t, t, 10_000_000 + poll // 5)
+        moving.add(t, t, 10_000_000 + poll)
+        coarse.add(t, t, 10_000_000 + (poll % 17 > 8) * (poll % 3))
+    assert last.window_ns == 1000 * MS
+    assert moving.window_ns == coarse.window_ns == 0
+
+
+def test_a_stated_averaging_interval_goes_with_the_readings(tmp_path: Path) -> None:
+    files = {"name": "power_meter", "power1_average": "100000000"}
+    lay_out(tmp_path / "hwmon0", {**files, "power1_average_interval": "300000"})
+    lay_out(tmp_path / "hwmon1", {**files, "name": "other"})
+    source = HwmonSource.open(tmp_path, period_s=3600)
+    first = source.read()
+    last = source.read()
+    source.close()
+    windows_ns = {name: reading_of(found).window_ns for name, found in last.items()}
+    assert windows_ns == {"power_meter/power1": 300_000 * MS, "other/power1": 0}
+    name = "power_meter/power1"
+    assert total([first[name], last[name]], 2**63).flags == (SHORTER,)
+
+
+def test_counters_beside_polled_powers_are_watched_too() -> None:
+    ticks = iter(range(10**9))
+    source = PolledSource(
+        {}, {"gpu-0": lambda: Reading(0, 0, next(ticks) // 3)}, period_s=3600, names=("gpu-0",)
+    )
+    source._watch.join()
+    assert reading_of(source.read()["gpu-0"]).window_ns > 0
+    source.close()
