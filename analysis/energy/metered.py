@@ -21,8 +21,9 @@ from analysis.suite.samples import Samples
 from instrumentation.sources.counter import SHORTER
 
 COUNTER_FLAG = "counter-contradicted"
-# A stretch that is shorter than a window has a figure where the machine rests on both sides of it
-# and the 95 % interval reaches to either side by no more than this share of it.
+# A stretch that is shorter than a window has a figure where the machine rests on both sides of it,
+# windows can be displaced by a quarter of it at most, and the 95 % interval reaches to either side
+# by no more than this share of it.
 MOST_SHARE = 0.5
 
 
@@ -118,7 +119,8 @@ class Metered:
         energy_j = math.fsum(curve.energy_j[between])
         statistical_j = self._statistical_j(curve, channel, pairs)
         rests = {self.edges[place].rest for place in pairs[0]}
-        told = rests == {"before", "after"} and 1.96 * statistical_j <= MOST_SHARE * abs(energy_j)
+        placed = rests == {"before", "after"} and self.timing.bound_ns < duration_s * 1e9 / 4
+        told = placed and 1.96 * statistical_j <= MOST_SHARE * abs(energy_j)
         if found[SHORTER] and not told:
             return Energy(None, None, coverage, flags)
         return Energy(energy_j, statistical_j, coverage, flags)

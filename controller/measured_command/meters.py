@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]  # start and end in ns of the monotonic clock, which recorder and we share
 SETTLE_PERIODS = 3
+AT_ONCE_NS = 50_000_000  # between a run and the next rest, while counters are read
 
 
 class Meters:
@@ -82,22 +83,24 @@ class Meters:
         for start, end in spans:
             rest_ns = start - resting.get(start, start)
             edges.add(Edge(start, "before" if rest_ns else None, rest_ns))
-            edges.add(Edge(end))
-        edges |= {Edge(start) for start, _ in rests}
+            edges.add(_end_edge(end, rests))
         found: dict[Span, dict[str, Used]] = {span: {} for span in (*spans, *rests)}
         for meter in meters:
+            quiet = {rest: _quiet(rest, meter.arrival_delay_limit_s) for rest in rests}
+            every = edges | {Edge(start) for start, _ in quiet.values()}
             metered = Metered.of(
-                meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, edges
+                meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every
             )
             remarks = Remarks.of(meter.samples)
             for own, channel in zip(meter.own_names, meter.channels, strict=True):
                 name = f"{meter.name}/{channel}"
                 name = name if name in self.components else channel
                 for span, used in found.items():
-                    energy = metered.energy(channel, [span])
-                    said = remarks.during(*span, own, meter.own_names)
+                    start, end = quiet.get(span, span)
+                    energy = metered.energy(channel, [(start, end)])
+                    said = remarks.during(start, end, own, meter.own_names)
                     flags = tuple(dict.fromkeys((*energy.flags, *said)))
-                    seconds = (span[1] - span[0]) * 1e-9
+                    seconds = (end - start) * 1e-9
                     used[name] = Used(energy.energy_j, seconds, flags, energy.coverage)
         return found
 
@@ -120,3 +123,17 @@ class Meters:
         if len(meters) < len(self._entries):
             raise ControllerError(f"A meter's recording cannot be read: {' '.join(problems)}")
         return meters
+
+
+def _quiet(rest: Span, late_s: float) -> Span:
+    """What is left of a rest once a meter tells no more of the run before it, at least a half."""
+    start, end = rest
+    return start + min(round(late_s * 1e9), (end - start) // 2), end
+
+
+def _end_edge(end_ns: int, rests: Sequence[Span]) -> Edge:
+    """The end of a run, with the rest of the next one where that follows at once."""
+    for start_ns, until_ns in rests:
+        if 0 <= start_ns - end_ns <= AT_ONCE_NS:
+            return Edge(end_ns, "after", until_ns - end_ns)
+    return Edge(end_ns)
