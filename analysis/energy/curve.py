@@ -272,8 +272,7 @@ class Curve:
     `steps_w2` of the squares of its steps; `by_plateau` and `by_counter` where gaps were filled,
     `void` where nothing is known. Of the rests beside the edges: sum of the squares about their
     means, and its degrees of freedom. `counter_contradicted`: the meter's own counter cannot be
-    that of its power.
-    means, and its degrees of freedom. `window_s` is the time that a reading is the mean of, as far
+    that of its power. `window_s` is the time that a reading is the mean of, as far
     as it is known; `slow` where that is longer than declared.
     """
 

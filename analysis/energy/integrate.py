@@ -90,7 +90,7 @@ class _Channel:
         self._e_high, self._e_low = np.zeros(count), np.zeros(count)
         self._c_s, self._split_j, self._slope_w = np.zeros((3, count))
         self._swings_w = np.zeros((len(REACHES), count))  # steps of the power around each edge
-        self._width_s = 0.0  # of the windows
+        self._cut_s = np.full(count, np.nan)  # length of the window that each edge cuts
         self._decays: list[Decay] = []
         self._responses: list[tuple[float, float, float]] = []  # J, W, standard uncertainty in J
         self._window = -1 - np.arange(count)
@@ -123,7 +123,6 @@ class _Channel:
         self._describe(piece, power)
         if name in held.energy_j:
             self._check.take(piece, power, held.energy_j[name])
-        self._width_s = self._width_s or float(np.median(piece.width_s[begin:end]))
         if len(piece.gaps):
             bounds = held.end_ns[piece.gaps], held.start_ns[piece.gaps + 1]
             self._fill(held, name, piece.gaps, bounds)
@@ -151,9 +150,11 @@ class _Channel:
     def curve(self, late_s: float | None) -> Curve:
         """Return the curve; readings that are not as declared are late by `late_s` in the mean."""
         tolerance_s = LASTING_S + float(np.median(self._edges.bound_ns)) * 1e-9
-        seen_s = settling_s(self._decays, self._width_s, tolerance_s)
+        cut_s = self._cut_s[self._cut_s > 0]
+        width_s = float(np.median(cut_s)) if len(cut_s) else 0.0
+        seen_s = settling_s(self._decays, width_s, tolerance_s)
         edge_s = max(seen_s, late_s or 0.0)
-        reach = int(np.searchsorted(REACHES[:-1], 1 + 2 * edge_s / max(self._width_s, 1e-9)))
+        reach = int(np.searchsorted(REACHES[:-1], 1 + 2 * edge_s / max(width_s, 1e-9)))
         late_j = self._swings_w[reach] * edge_s / math.sqrt(3)
         response_j = self._swings_w[0] * (self._edges.rest != 0) * _response_s(self._responses)
         measured_j = np.diff(self._e_high) + np.diff(self._e_low)
@@ -175,8 +176,8 @@ class _Channel:
             void=self._void,
             rest_squares_w2=self._rest_squares_w2,
             rest_freedom=self._rest_freedom,
-            window_s=self._width_s + 2 * edge_s,
-            slow=late_s is not None or seen_s > SLOW_WINDOWS * self._width_s + tolerance_s,
+            window_s=width_s + 2 * edge_s,
+            slow=late_s is not None or seen_s > SLOW_WINDOWS * width_s + tolerance_s,
         )
 
     def _gap_u_j2(self) -> Floats:
@@ -211,6 +212,7 @@ class _Channel:
         self._split_j[chosen] = split_j
         energy_j += moved_j
         self._slope_w[chosen] = power[i]
+        self._cut_s[chosen] = piece.width_s[i]
         self._window[chosen] = self._passed + i - piece.begin
         for edge, cut in zip(chosen, i, strict=True):
             for row, reach in enumerate(REACHES):
