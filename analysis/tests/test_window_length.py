@@ -65,10 +65,12 @@ def trial(
     readings: int = 1,
     dead_w: float = 0.0,
     rests: bool = True,
+    cooling: float = 0.0,
     **more: Any,
 ) -> Trial:
     """A meter whose readings are means over `over` s, or go through a low pass of `lag_s`; each is
-    held for so many `readings`, or until it moved by `dead_w`."""
+    held for so many `readings`, or until it moved by `dead_w`. After a phase the power falls by
+    that share, `cooling`, of the load in the course of some seconds."""
     generator = np.random.default_rng(seed)
     lasts_s = STEP_S * np.rint(generator.uniform(9, 30, 24) / STEP_S)
     start_s = 30.0 + np.cumsum(np.append(0.0, lasts_s[:-1] + REST_S))
@@ -78,6 +80,9 @@ def trial(
     place = np.searchsorted(start_s, time_s + STEP_S / 2) - 1
     working = (place >= 0) & (time_s < (start_s + lasts_s)[place] - STEP_S / 2)
     power_w = 20 + np.where(working, bursts_w, generator.normal(0, 0.05, count))
+    since_end_s = time_s - (start_s + lasts_s)[place]
+    cools = (place >= 0) & ~working
+    power_w += np.where(cools, cooling * swing_w * np.exp(-np.maximum(since_end_s, 0) / 3), 0.0)
     edges_s = np.append(time_s, STEP_S * count)
     true_j = np.append(0.0, np.cumsum(power_w) * STEP_S)
     shown_w = power_w
@@ -134,6 +139,12 @@ def test_the_interval_of_a_slow_meter_holds_the_truth_too() -> None:
         assert held.mean() >= 0.93
 
 
+@pytest.mark.parametrize("cooling", [0.03, 0.08])
+def test_a_machine_that_cools_is_no_slow_meter(cooling: float) -> None:
+    for seed in range(4):
+        assert trial(seed=seed, cooling=cooling).flags == set()
+
+
 @pytest.mark.parametrize("noise_w", [0.1, 5.0])
 def test_noise_without_load_is_no_slow_meter(noise_w: float) -> None:
     for seed in range(5):
@@ -151,6 +162,7 @@ def test_readings_held_until_the_power_moves_are_flagged_and_wide() -> None:
     off_j = np.abs([known(one.energy_j) for one in held.found] - held.true_j)
     assert (off_j <= 1.96 * np.array([known(one.statistical_j) for one in held.found])).all()
     assert held.flags == {HELD_FLAG}
+    assert held.width > 10 * trial().width
 
 
 def test_coarse_digits_and_two_levels_are_no_held_readings() -> None:
@@ -158,7 +170,7 @@ def test_coarse_digits_and_two_levels_are_no_held_readings() -> None:
     coarse_w = np.round(20 + generator.normal(0, 0.4, 500))
     assert Updates.seen_in(coarse_w, 1.0) == Updates()
     levels_w = np.repeat(np.tile([20.0, 35.0], 30), generator.integers(3, 20, 60))
-    assert Updates.seen_in(levels_w, 15.0) == Updates()
+    assert Updates.seen_in(levels_w, 0.001) == Updates()
     steady_w = np.repeat(np.round(20 + generator.normal(0, 3, 100)), 4)
     assert Updates.seen_in(steady_w, 1.0).readings == 4
 
