@@ -157,8 +157,9 @@ def test_readings_that_repeat_at_a_steady_rate_are_flagged_and_wide() -> None:
     assert held.width > 3 * trial().width
 
 
-def test_readings_held_until_the_power_moves_are_flagged_and_wide() -> None:
-    held = trial(dead_w=2.0)
+@pytest.mark.parametrize("dead_w", [0.5, 2.0])
+def test_readings_held_until_the_power_moves_are_flagged_and_wide(dead_w: float) -> None:
+    held = trial(dead_w=dead_w)
     off_j = np.abs([known(one.energy_j) for one in held.found] - held.true_j)
     assert (off_j <= 1.96 * np.array([known(one.statistical_j) for one in held.found])).all()
     assert held.flags == {HELD_FLAG}
