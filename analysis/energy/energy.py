@@ -390,7 +390,8 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                 if metered is None or len(known) < len(stretches):
                     found = Energy(None, None, 0.0, ("no-clock",))
                 else:
-                    found = metered.energy(channel, known)
+                    phase = name not in (BETWEEN, TAIL)
+                    found = metered.energy(channel, known, refuse_short=phase)
                     said = (remarks.during(a, b, own, meter.own_names) for a, b in known)
                     words = dict.fromkeys(word for part in said for word in part)
                     found = replace(found, flags=(*found.flags, *words))

@@ -93,8 +93,13 @@ class Metered:
         }
         return cls(ordered, timing, resolutions, updates, curves, stuck.stretches())
 
-    def energy(self, channel: str, stretches: Sequence[tuple[int, int]]) -> Energy:
-        """Of one or more stretches together, each from an edge's time to another's, in ns."""
+    def energy(
+        self, channel: str, stretches: Sequence[tuple[int, int]], *, refuse_short: bool = False
+    ) -> Energy:
+        """Of one or more stretches together, each from an edge's time to another's, in ns.
+
+        With `refuse_short`, one that is shorter than a window has a figure only where rests tell.
+        """
         curve = self.curves[channel]
         pairs = [(self._places[start], self._places[end]) for start, end in stretches]
         between = np.concatenate([np.arange(i, j) for i, j in pairs])
@@ -121,7 +126,7 @@ class Metered:
         rests = {self.edges[place].rest for place in pairs[0]}
         placed = rests == {"before", "after"} and self.timing.bound_ns < duration_s * 1e9 / 4
         told = placed and 1.96 * statistical_j <= MOST_SHARE * abs(energy_j)
-        if found[SHORTER] and not told:
+        if refuse_short and found[SHORTER] and not told:
             return Energy(None, None, coverage, flags)
         return Energy(energy_j, statistical_j, coverage, flags)
 

@@ -190,7 +190,8 @@ def test_a_stretch_shorter_than_a_window_has_a_figure_only_between_rests() -> No
     between = {Edge(start, "before", rest), Edge(end, "after", rest)}
     for edges, figure in (({Edge(start), Edge(end)}, False), (between, True)):
         metered = Metered.of(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
-        found = metered.energy("system", [(start, end)])
+        found = metered.energy("system", [(start, end)], refuse_short=True)
+        assert metered.energy("system", [(start, end)]).energy_j is not None
         assert SHORTER in found.flags
         assert (found.energy_j is not None) == figure
     assert found.energy_j == pytest.approx(40.0, abs=1.0)

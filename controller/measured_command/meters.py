@@ -97,7 +97,7 @@ class Meters:
                 name = name if name in self.components else channel
                 for span, used in found.items():
                     start, end = quiet.get(span, span)
-                    energy = metered.energy(channel, [(start, end)])
+                    energy = metered.energy(channel, [(start, end)], refuse_short=True)
                     said = remarks.during(start, end, own, meter.own_names)
                     flags = tuple(dict.fromkeys((*energy.flags, *said)))
                     seconds = (end - start) * 1e-9
