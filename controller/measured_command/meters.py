@@ -83,7 +83,8 @@ class Meters:
         for start, end in spans:
             rest_ns = start - resting.get(start, start)
             edges.add(Edge(start, "before" if rest_ns else None, rest_ns))
-            edges.add(_end_edge(end, rests))
+            behind_ns = _rest_behind_ns(end, rests)
+            edges.add(Edge(end, "after" if behind_ns else None, behind_ns))
         found: dict[Span, dict[str, Used]] = {span: {} for span in (*spans, *rests)}
         for meter in meters:
             quiet = {rest: _quiet(rest, meter.arrival_delay_limit_s) for rest in rests}
@@ -131,9 +132,9 @@ def _quiet(rest: Span, late_s: float) -> Span:
     return start + min(round(late_s * 1e9), (end - start) // 2), end
 
 
-def _end_edge(end_ns: int, rests: Sequence[Span]) -> Edge:
-    """The end of a run, with the rest of the next one where that follows at once."""
+def _rest_behind_ns(end_ns: int, rests: Sequence[Span]) -> int:
+    """How long the rest of the next run is, where that follows at once; else 0."""
     for start_ns, until_ns in rests:
         if 0 <= start_ns - end_ns <= AT_ONCE_NS:
-            return Edge(end_ns, "after", until_ns - end_ns)
-    return Edge(end_ns)
+            return until_ns - end_ns
+    return 0
