@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from analysis.energy.curve import Edge
-from controller.measured_command.meters import _end_edge, _quiet
+from controller.measured_command.meters import _quiet, _rest_behind_ns
 
 S = 1_000_000_000
 
 
 def test_the_rest_that_follows_at_once_lies_beside_a_run_s_end() -> None:
     rests = [(0, 6 * S), (11 * S + 1_000_000, 17 * S), (30 * S, 36 * S)]
-    assert _end_edge(11 * S, rests) == Edge(11 * S, "after", 6 * S)
-    assert _end_edge(22 * S, rests) == Edge(22 * S)
+    assert _rest_behind_ns(11 * S, rests) == 6 * S
+    assert _rest_behind_ns(22 * S, rests) == 0
 
 
 def test_a_rest_counts_from_where_the_meter_tells_no_more_of_the_run() -> None:
