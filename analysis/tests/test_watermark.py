@@ -162,14 +162,14 @@ def test_the_readings_of_a_fast_meter_are_put_together_and_gaps_are_not_bridged(
 
 
 def test_means_over_neighbours_keep_their_place_beside_gaps() -> None:
-    scene = Scene(period_s=0.001, window_s=0.001)
+    scene = Scene(period_s=0.0005, window_s=0.0005)
     readings = scene.readings()
     kept = np.random.default_rng(6).random(len(readings.end_ns)) > 0.05
     mark = scene.marks()[0]
     ramp_w = (readings.end_ns - mark.middle_ns) / 1e9
     part = part_of(only(Readings(readings.end_ns, readings.width_s, ramp_w), kept), mark, 0.0)
-    assert part.told_s == pytest.approx(0.002)
-    assert part.power_w == pytest.approx(part.end_s - 0.0005, abs=1e-9)
+    assert part.told_s == pytest.approx(0.001)
+    assert part.power_w == pytest.approx(part.end_s - 0.00025, abs=1e-9)
 
 
 # What must give no figure.
