@@ -49,7 +49,8 @@ UNUSED = (
 )
 DECLARED = re.compile(r"^\s*(?:menu)?config\s+(\w+)", re.MULTILINE)
 COMPILED = re.compile(r"\s+(CC|AR|LD|AS)\b")
-STEPS = 1730  # lines of a whole build that COMPILED finds, for the progress
+# Lines of a whole build that COMPILED finds, for the progress, by the number of its config files.
+STEPS = {1: 950, 2: 1730}
 PROGRESS_S = 15.0
 
 
@@ -194,7 +195,7 @@ class Build:
             done += COMPILED.match(line) is not None
             now = time.monotonic()
             if now - reported >= PROGRESS_S:
-                share = min(99, round(100 * done / STEPS))
+                share = min(99, round(100 * done / STEPS[len(self._configs)]))
                 self._say(f"kernel: about {share} % compiled ({now - started:.0f} s)")
                 reported = now
 
