@@ -72,23 +72,36 @@ def _standing(path: Path) -> Path:
     return next(p for p in (path, *path.parents) if p.exists())
 
 
-def rapl(seconds: float = 0.25) -> dict[str, Any]:
-    """The zones that can be read, and which of them counted on while we looked."""
-    from instrumentation.sources.counter import Reading
-    from instrumentation.sources.powercap import PowercapSource
+def rapl(seconds: float = 0.5, root: Path | None = None) -> dict[str, Any]:
+    """The zones that can be read, which of them counted on over rest and load of so long each, and
+    platform zones that counted less than the packages within them."""
+    from instrumentation.sources import powercap, standing
+    from instrumentation.sources.counter import total
+    from instrumentation.sources.zones import kind_of
 
-    source = PowercapSource.open()
-    first = source.read()
-    time.sleep(seconds)
-    second = source.read()
-    moved = [
+    with powercap.PowercapSource.open(root or powercap.ROOT) as source:
+        reads = [source.read()]
+        for spend in (time.sleep, processor.work):
+            spend(seconds)
+            reads.append(source.read())
+        zones = source.zones
+    used_uj = {
+        zone.name: total([read[zone.name] for read in reads], zone.max_range_uj).energy_uj or 0
+        for zone in zones
+    }
+    packages_uj = sum(uj for name, uj in used_uj.items() if kind_of(name) == "package")
+    below = [
         name
-        for name, now in second.items()
-        if isinstance(now, Reading)
-        and isinstance(then := first[name], Reading)
-        and now.energy_uj != then.energy_uj
+        for name, uj in used_uj.items()
+        if kind_of(name) == "psys"
+        and standing.below(
+            [standing.Stretch(2 * seconds, uj * 1e-6)],
+            [standing.Stretch(2 * seconds, packages_uj * 1e-6)],
+            standing.UPDATE_S,
+        )
     ]
-    return {"zones": list(source.names), "moved": moved}
+    moved = [name for name, uj in used_uj.items() if uj]
+    return {"zones": [zone.name for zone in zones], "moved": moved, "below": below}
 
 
 def disk(context: CheckContext, name: str) -> dict[str, Any]:

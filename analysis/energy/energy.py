@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
@@ -13,6 +13,7 @@ import polars as pl
 
 from analysis.energy.curve import Edge
 from analysis.energy.metered import Energy, Metered
+from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
 from analysis.energy.uncertainty import (
     TypeB,
     counter_uncertainty_j,
@@ -21,15 +22,17 @@ from analysis.energy.uncertainty import (
 from analysis.energy.watermarks import delays_s
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
-from analysis.suite.records import TAIL, Counter, Meter, Phase, Run, Suite
-from analysis.suite.suite_folder import rapl_samples
+from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
+from analysis.suite.suite_folder import rapl_samples, rapl_tables
 from instrumentation.sources import counter as rapl
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S
 from instrumentation.sources.counter import Reading
+from instrumentation.sources.standing import BELOW_PART, STANDING, STANDS_STILL, Stretch, below
 from instrumentation.sources.zones import default_max_power_w, summands
 
 # A rest ends at the phase's start or begins at its end but for so much: the counters are read.
 SLACK_NS = 10_000_000
+METER_UPDATE_S = 1.0  # of a meter at the wall, within which its figure follows the load
 MOST_S = 1e9  # a longer rest is no rest but damage of the plan
 
 
@@ -197,9 +200,10 @@ def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame
     """
     clock = clock or TargetClock.fit(suite.clock)
     rows: list[Row] = []
+    counters, still = _counter_energies(suite)
     for run in suite.runs:
-        rows += _counter_rows(suite, run)
-        rows += _pyrapl_rows(run)
+        rows += _zone_rows(run, RAPL, "", counters[run.run_id])
+        rows += _pyrapl_rows(run, still)
     for meter in suite.meters:
         rows += _meter_rows(suite, meter, clock)
     same = {"suite_id": suite.suite_id, "host": suite.host}
@@ -208,12 +212,46 @@ def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame
         [{**same, **row, **work.get((row["run_id"], row["phase"]), {})} for row in rows],
         schema={**ENERGY_SCHEMA, **dict.fromkeys(_PARTS, pl.Float64())},
     )
-    frame = _with_intervals(frame).select(list(ENERGY_SCHEMA))
+    frame = _without_small_totals(_with_intervals(frame).select(list(ENERGY_SCHEMA)))
     return frame.sort("run_id", "source", "component", maintain_order=True)
 
 
+_FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "energy_u95_j")
+
+
+def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
+    """Without the joules of meters that saw less of the whole machine than its processor and
+    memory took, or its drive, over all runs: they see a part of it, as one of two supplies."""
+    whole = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
+    rapl = whole.filter(source=RAPL)
+    package = "package" if "package" in set(rapl["component"]) else "package-0"
+    parts = [
+        rapl.filter(pl.col("component").is_in([package, "dram"])),
+        whole.filter(pl.col("component") == "drive", ~pl.col("source").is_in(COUNTERS)),
+    ]
+    small = pl.lit(False)
+    for meter in whole.filter(~pl.col("source").is_in(COUNTERS))["source"].unique():
+        total = whole.filter(source=meter, component=SYSTEM)
+        for part in parts:
+            of_run = part.group_by("run_id").agg(pl.col("energy_j").sum())
+            both = total.join(of_run, on="run_id", suffix="_part").sort("run_id")
+            pairs = [
+                [Stretch(seconds, energy_j) for seconds, energy_j in both.select(*c).iter_rows()]
+                for c in (("duration_s", "energy_j"), ("duration_s", "energy_j_part"))
+            ]
+            if below(pairs[0], pairs[1], METER_UPDATE_S) is not None:
+                small |= (pl.col("source") == meter) & (pl.col("component") == SYSTEM)
+    flagged = pl.concat_str(pl.col("flags"), pl.lit(BELOW_PART), separator=" ").str.strip_chars()
+    return frame.with_columns(
+        *(pl.when(~small).then(pl.col(name)).alias(name) for name in _FIGURES),
+        pl.when(small).then(0.0).otherwise(pl.col("coverage")).alias("coverage"),
+        pl.when(small).then(flagged).otherwise(pl.col("flags")).alias("flags"),
+    )
+
+
 def of_references(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
-    """Without the rows of meters that only cross-check another's channel.
+    """Without the rows of meters that only cross-check another's channel, and of components that
+    stood still, which have no joules.
 
     Figures of two meters are never averaged: with one of them missing in some runs, their
     difference in calibration would look like one of configurations.
@@ -222,7 +260,16 @@ def of_references(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
     for meter in suite.meters:
         others = [c for c in meter.channels if suite.reference_meter(c) != meter.name]
         kept &= (pl.col("source") != meter.name) | ~pl.col("component").is_in(others)
-    return energy.filter(kept)
+    still = standing_components(energy)
+    return energy.filter(kept).join(still, on=["source", "component"], how="anti")
+
+
+def standing_components(energy: pl.DataFrame) -> pl.DataFrame:
+    """Source and component of those that have no joules anywhere, for they stood still."""
+    stood = pl.col("flags").str.split(" ").list.eval(pl.element().is_in(list(STANDING))).list.any()
+    by = energy.group_by("source", "component", maintain_order=True)
+    seen = by.agg(pl.col("energy_j").is_not_null().any().alias("known"), stood.any().alias("stood"))
+    return seen.filter(~pl.col("known"), pl.col("stood")).select("source", "component")
 
 
 def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
@@ -252,26 +299,43 @@ def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
     yield ALL, {**whole, "cpus": run.cpus}
 
 
-def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:
-    """By zone: the phases, what lies between them, and all without the tail; then the sums of
-    several packages and of several memories."""
-    zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
-    samples = cache(partial(rapl_samples, suite, run.run_id))  # read once, where a zone asks
-    by_zone = {zone: _zone_energies(samples, run, zone) for zone in zones}
-    yield from _zone_rows(run, RAPL, "", by_zone)
+def _counter_energies(
+    suite: Suite,
+) -> tuple[dict[str, dict[str, dict[str, tuple[float, Energy]]]], set[tuple[str, str]]]:
+    """By run, zone and phase, with what lies between the phases, and all without the tail; and the
+    pairs of run and zone whose joules are none, for the zone stood still."""
+    samples = cache(partial(rapl_samples, suite))  # read once, where a zone asks
+    found = {}
+    for run in suite.runs:
+        zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
+        found[run.run_id] = {
+            zone: _zone_energies(partial(samples, run.run_id), run, zone) for zone in zones
+        }
+    codes = dict.fromkeys(still_zones(suite.runs, found, rapl_tables(suite)), STANDS_STILL)
+    sound = {
+        run_id: {zone: e for zone, e in by_zone.items() if (run_id, zone) not in codes}
+        for run_id, by_zone in found.items()
+    }
+    codes |= dict.fromkeys(below_packages(suite.runs, sound), BELOW_PART)
+    for (run_id, zone), code in codes.items():
+        found[run_id][zone] = none_of(found[run_id][zone], code)
+    return found, set(codes)
 
 
-def _pyrapl_rows(run: Run) -> Iterator[Row]:
-    """As `_counter_rows` by pyRAPL, which measures phases alone: nothing between them. Components
-    of their own, `pyrapl-` and the zone, so that its figures never mix with those of our reader."""
+def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
+    """As of our reader by pyRAPL, which measures phases alone: nothing between them. Components
+    of their own, `pyrapl-` and the zone, so that its figures never mix with those of our reader;
+    none of a zone that stood still."""
     by_zone: dict[str, dict[str, tuple[float, Energy]]] = {}
     for phase in run.phases:
         for counter in phase.counters:
             if counter.source == PYRAPL:
                 found = by_zone.setdefault(counter.zone, {})
                 found[phase.name] = (phase.duration_s, _by_pyrapl(counter))
-    for found in by_zone.values():
+    for zone, found in by_zone.items():
         found[ALL] = _whole(run, found)
+        if (run.run_id, zone) in still:
+            by_zone[zone] = none_of(found)
     yield from _zone_rows(run, PYRAPL, f"{PYRAPL}-", by_zone)
 
 
@@ -381,6 +445,12 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
             *(meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every),
             late_s=delays_s(suite, meter, clock),
         )
+    still = {}
+    if metered is not None:
+        idle = [name for name in suite.workloads if suite.workload_of(name) == IDLE]
+        spans = {run_id: span for run_id, of_run in edges.items() if (span := _span(of_run))}
+        for channel in meter.channels:
+            still[channel] = still_runs(suite.runs, spans, metered, channel, idle)
     for run in suite.runs:
         for own, channel in zip(meter.own_names, meter.channels, strict=True):
             for name, stretches in _stretches(run):
@@ -395,12 +465,20 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                     said = (remarks.during(a, b, own, meter.own_names) for a, b in known)
                     words = dict.fromkeys(word for part in said for word in part)
                     found = replace(found, flags=(*found.flags, *words))
+                if run.run_id in still.get(channel, ()):
+                    found = Energy(None, None, 0.0, (*found.flags, STANDS_STILL))
                 if name == ALL and found.energy_j is None:
                     found = Energy(None, None, found.coverage, (*found.flags, "incomplete"))
                 duration_s = sum(end - start for start, end in stretches) * 1e-9
                 label = {"phase": name, "source": meter.name, "component": channel}
                 label["origin"] = meter.origin
                 yield _row(run, label, duration_s, found, meter.accuracy)
+
+
+def _span(edges: Mapping[int, Edge]) -> tuple[int, int] | None:
+    """From the first to the last edge of a run, on the controller's clock; None without any."""
+    times = [edge.t_ns for edge in edges.values()]
+    return (min(times), max(times)) if times else None
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:

@@ -15,7 +15,7 @@ from analysis.energy.integrate import integrate
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.uncertainty import LOOKED_AT, Resolution, reading_variance_j2
 from analysis.energy.updates import HELD_FLAG, Updates
-from analysis.energy.upsets import STUCK_FLAG, Stuck
+from analysis.energy.upsets import STUCK_FLAG, Constant, Stuck
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
 from analysis.suite.samples import Samples
 from instrumentation.sources.counter import SHORTER
@@ -42,7 +42,11 @@ class Energy:
 
 @dataclass(frozen=True, eq=False)
 class Metered:
-    """What one pass over a meter's records tells of its channels at all edges."""
+    """What one pass over a meter's records tells of its channels at all edges.
+
+    `only_w` is the power of a channel that gave one value in all records; `constant_ns` are by
+    channel the stretches in which it gave one value.
+    """
 
     edges: tuple[Edge, ...]
     timing: Timing
@@ -50,6 +54,8 @@ class Metered:
     updates: dict[str, Updates]
     curves: dict[str, Curve]
     stuck_ns: Spans
+    only_w: dict[str, float]
+    constant_ns: dict[str, tuple[tuple[int, int], ...]]
 
     @classmethod
     def of(
@@ -73,7 +79,10 @@ class Metered:
         ordered = tuple(chosen.values())
         timing = fit(samples, kind, limit_s)
         stuck = Stuck()
+        constant = {name: Constant(name) for name in channels}
         passing = stuck.watched(windows(samples, timing, channels))
+        for one in constant.values():
+            passing = one.watched(passing)
         first = list(islice(passing, 1))
         resolutions = {name: Resolution() for name in channels}
         updates = {name: Updates() for name in channels}
@@ -91,7 +100,10 @@ class Metered:
             name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
             for name, curve in curves.items()
         }
-        return cls(ordered, timing, resolutions, updates, curves, stuck.stretches())
+        only_w = {n: w for n, one in constant.items() if (w := one.only_w) is not None}
+        constant_ns = {name: one.stretches() for name, one in constant.items()}
+        stuck_ns = stuck.stretches()
+        return cls(ordered, timing, resolutions, updates, curves, stuck_ns, only_w, constant_ns)
 
     def energy(
         self, channel: str, stretches: Sequence[tuple[int, int]], *, refuse_short: bool = False

@@ -72,6 +72,7 @@ class Resolution:
 
         The mean's own uncertainty over that time, and what the power does in so short a time.
         """
+        seen = max(0.0, seen)  # of equal readings it may be off by some last bits
         moves = max(0.0, seen - self.quantum_w**2 / 12)
         rounding = self.quantum_w**2 / 12 * correlation(seen, self.quantum_w)
         mean = seen / count + rounding

@@ -1,4 +1,4 @@
-"""Readings that did not change for longer than this meter's ever do: it was stuck."""
+"""Readings that did not change: for longer than this meter's ever do, or over whole runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.energy.uncertainty import last_digit
 from analysis.energy.windows import Spans, Windows
 from analysis.suite.clocks import Floats, Ints
 
@@ -19,6 +20,8 @@ LEAST = 4  # records: fewer alike are never taken for stuck
 SOME = 16  # of so many records that all differ, one is counted, for all
 ENOUGH = 50  # records of a level that tell how often one repeats another; else those of all levels
 LEVELS_PER_OCTAVE, LEVELS = 16, 1024  # of power: repetitions are counted level by level
+CONSTANT_NS = 2_000_000_000  # what is shorter spans no run
+_DIGITS = 50_000  # records that tell the last digit
 _LONGEST = 1024  # lengths of runs that are told apart
 _LENGTHS = np.arange(_LONGEST)
 _USUAL = 0.999  # share of the runs of a level that are no longer than usual
@@ -89,6 +92,101 @@ class Stuck:
             return False
         usual = int(np.searchsorted(np.cumsum(counts), _USUAL * runs))
         return usual < _LONGEST - 1 and length > _LONGER * usual
+
+
+@dataclass
+class Constant:
+    """Stretches in which one channel gave one value but for its last digit, gathered while the
+    windows pass.
+
+    A meter that was opened again in between is not taken for a living one by that.
+    """
+
+    channel: str
+    records: int = 0
+    _digit_w: float | None = None
+    _least_w: float = math.inf
+    _most_w: float = -math.inf
+    _last: _Level | None = None
+    _ended: list[tuple[int, int]] = field(default_factory=list)
+
+    def watched(self, passing: Iterable[Windows]) -> Iterator[Windows]:
+        """The same windows."""
+        for found in passing:
+            power = found.power_w[self.channel]
+            if self._digit_w is None:
+                # Sums of decimal fractions are off by some last bits.
+                self._digit_w = last_digit(power[:_DIGITS]) * (1 + 1e-6) + 1e-9
+            self._least_w = min(self._least_w, float(power.min()))
+            self._most_w = max(self._most_w, float(power.max()))
+            self.records += len(power)
+            for level in self._levels(found, power):
+                self._add(level)
+            yield found
+
+    @property
+    def only_w(self) -> float | None:
+        """The value of all records, where they are some and give one but for the last digit."""
+        if self.records < LEAST or self._most_w - self._least_w > (self._digit_w or 0.0):
+            return None
+        return (self._least_w + self._most_w) / 2
+
+    def stretches(self) -> tuple[tuple[int, int], ...]:
+        """Starts and ends in ns, on the controller's clock, of those of `CONSTANT_NS` and more."""
+        lasts = self._last is not None and self._last.lasts
+        return (*self._ended, *([self._last.span_ns] if self._last and lasts else []))
+
+    def _levels(self, found: Windows, power: Floats) -> Iterator[_Level]:
+        """The constant stretches of these windows: the first and the last, which may go on beyond
+        them, and those of `CONSTANT_NS` between."""
+        digit_w = self._digit_w or 0.0
+        steady = np.abs(np.diff(power)) <= digit_w
+        first = np.flatnonzero(np.concatenate([[True], ~steady]))
+        after = np.concatenate([first[1:], [len(power)]])
+        lasted = found.end_ns[after - 1] - found.start_ns[first] >= CONSTANT_NS
+        lasted[[0, -1]] = True
+        for start, end in zip(first[lasted], after[lasted], strict=True):
+            begin = start
+            while begin < end:  # it may have crept away digit by digit
+                low = np.minimum.accumulate(power[begin:end])
+                high = np.maximum.accumulate(power[begin:end])
+                beyond = np.flatnonzero(high - low > digit_w)
+                size = int(beyond[0]) if len(beyond) else end - begin
+                span_ns = int(found.start_ns[begin]), int(found.end_ns[begin + size - 1])
+                yield _Level(float(low[size - 1]), float(high[size - 1]), span_ns)
+                begin += size
+
+    def _add(self, level: _Level) -> None:
+        last = self._last
+        if last is not None and level.joins(last, self._digit_w or 0.0):
+            level = last.with_(level)
+        elif last is not None and last.lasts:
+            self._ended.append(last.span_ns)
+        self._last = level
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A constant stretch: its least and most power in W, its start and end in ns."""
+
+    low_w: float
+    high_w: float
+    span_ns: tuple[int, int]
+
+    @property
+    def lasts(self) -> bool:
+        return self.span_ns[1] - self.span_ns[0] >= CONSTANT_NS
+
+    def joins(self, before: _Level, digit_w: float) -> bool:
+        """Whether this and the one before it are one: it goes on where that ends."""
+        both = self.with_(before)
+        near = self.span_ns[0] - before.span_ns[1] < CONSTANT_NS
+        return near and both.high_w - both.low_w <= digit_w
+
+    def with_(self, other: _Level) -> _Level:
+        starts, ends = zip(self.span_ns, other.span_ns, strict=True)
+        low_w, high_w = min(self.low_w, other.low_w), max(self.high_w, other.high_w)
+        return _Level(low_w, high_w, (min(starts), max(ends)))
 
 
 def _told(length: Ints | int) -> Any:

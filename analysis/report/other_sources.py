@@ -45,6 +45,7 @@ def section(found: Results) -> Blocks:
     origin = joint(run.origin for run in runs)
     page = view.table(what, HEADERS, rows, words=4, origin=origin, group=True)
     failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
+    failed += [why for name in sources if (why := _still(runs, name))]
     said = [SEES.get(name, "") for name in sources]
     said += ["No verdict rests on them: they are whole runs, and in no sum."]
     return page + view.paragraph(" ".join(filter(None, [*said, *failed])), "key")
@@ -53,7 +54,8 @@ def section(found: Results) -> Blocks:
 def _rows(found: Results, source: str) -> Iterator[list[str]]:
     runs = [run for run in found.suite.compared_runs if source in run.other_sources]
     zones = dict.fromkeys(str(zone["zone"]) for run in runs for zone in _zones(run, source))
-    for zone, *of in product(zones, found.suite.workloads, found.suite.configurations):
+    moved = [zone for zone in zones if any(_joules(run, source, zone) for run in runs)]
+    for zone, *of in product(moved, found.suite.workloads, found.suite.configurations):
         own = [
             (run, joules)
             for run in runs
@@ -93,6 +95,17 @@ def _joules(run: Run, source: str, zone: str) -> float | None:
 def _seconds(run: Run, source: str) -> float:
     record = run.other_sources[source]
     return max(float(record["t_end_ns"]) - float(record["t_start_ns"]), 1.0) / 1e9
+
+
+def _still(runs: Sequence[Run], source: str) -> str:
+    """What counted nothing in any run."""
+    known: dict[str, float] = {}
+    for run in runs:
+        for zone in (str(one["zone"]) for one in _zones(run, source)):
+            if (joules := _joules(run, source, zone)) is not None:
+                known[zone] = known.get(zone, 0.0) + joules
+    still = [zone for zone, joules in known.items() if not joules]
+    return f"{source}: {', '.join(still)} stood still in all runs: no joules." if still else ""
 
 
 def _failed(runs: Sequence[Run], source: str) -> str:

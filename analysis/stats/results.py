@@ -18,6 +18,7 @@ from analysis.energy.energy import (
     BETWEEN,
     COUNTERS,
     ENERGY_SCHEMA,
+    PYRAPL,
     energy_table,
     of_references,
 )
@@ -37,6 +38,7 @@ from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
 from contract import files
 from contract.measured_command import Note
+from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
 
 COVERED = 0.98  # of each measured phase, by every meter; below it the rest is filled in
 
@@ -104,6 +106,34 @@ def reservations(
         )
 
 
+STOOD = {
+    STANDS_STILL: "stood still while the machine worked",
+    BELOW_PART: "counted less than what lies within it",
+}
+WAYS = {"rapl": "measure on the machine itself, and look at its kernel's log"}
+
+
+def stood_still(energy: pl.DataFrame) -> Iterator[str]:
+    """A sentence for each zone and channel that has no joules of some runs, for it stood still."""
+    # Zones are named, not their sum; a graphics processor that is asleep takes nothing.
+    left_out = ["package", "uncore"]
+    whole = energy.filter(
+        ~pl.col("component").is_in(left_out), pl.col("source") != PYRAPL, phase="all"
+    )
+    counts = whole.group_by("source", "component", maintain_order=True).agg(
+        pl.len().alias("runs"),
+        *(pl.col("flags").str.split(" ").list.contains(c).sum().alias(c) for c in STOOD),
+    )
+    for row in counts.iter_rows(named=True):
+        for code, said in STOOD.items():
+            if row[code]:
+                way = WAYS.get(row["source"], "look at the meter and its wires, and restart it")
+                yield (
+                    f"{row['source']} {row['component']} {said}, in {row[code]} of {row['runs']} "
+                    f"runs: these have no joules of it. Before the next suite, {way}."
+                )
+
+
 def _runs(number: int) -> str:
     return f"{number} run{'s are' if number != 1 else ' is'}"
 
@@ -165,7 +195,8 @@ class Results:
     def reservations(self) -> list[str]:
         """What the suite went through that its figures bear, as sentences; empty where nothing."""
         of_disks = findings(self.suite, self.disks)
-        return [*reservations(self.suite, self.energy, self.drift_check), *of_disks]
+        still = stood_still(self.all_energy)
+        return [*still, *reservations(self.suite, self.energy, self.drift_check), *of_disks]
 
     @cached_property
     def next_suite(self) -> dict[str, Any]:

@@ -7,6 +7,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+
 from analysis.suite import controller_boots, manifest, preconditioned, recordings
 from analysis.suite.documents import lines, optional, seconds
 from analysis.suite.records import (
@@ -155,6 +158,48 @@ def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
     for readings in found.values():
         readings.sort(key=lambda reading: reading.t_before_ns)
     return found
+
+
+_PIECE_BYTES = 2**24
+_SAMPLE: Mapping[str, pl.DataType] = {
+    "zone": pl.String(),
+    **dict.fromkeys(("t_before_ns", "t_after_ns", "energy_uj"), pl.Int64()),
+}
+
+
+def rapl_tables(suite: Suite) -> Iterator[pl.DataFrame]:
+    """As `rapl_samples`, of all runs: tables of their columns and `run_id`, some runs in each."""
+    runs: list[tuple[str, bytes]] = []
+    for run in suite.runs:
+        try:
+            text = (suite.folder / "runs" / run.run_id / "rapl.jsonl").read_bytes()
+        except OSError:
+            continue  # it has none
+        runs.append((run.run_id, text))
+        if sum(len(text) for _, text in runs) > _PIECE_BYTES:
+            yield _rapl_table(suite, runs)
+            runs = []
+    if runs:
+        yield _rapl_table(suite, runs)
+
+
+def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame:
+    lengths = [text.count(b"\n") for _, text in runs]
+    names = pl.Series("run_id", [run_id for run_id, _ in runs], pl.String())
+    try:
+        found = pl.read_ndjson(b"".join(text for _, text in runs), schema=_SAMPLE)
+    except pl.exceptions.PolarsError:  # some lines are damaged
+        found = pl.DataFrame(schema=_SAMPLE)
+    if len(found) == sum(lengths):
+        of_run = names.gather(np.repeat(np.arange(len(runs)), lengths))
+        return found.with_columns(of_run).drop_nulls()
+    rows = [
+        (zone, one.t_before_ns, one.t_after_ns, one.energy_uj, run_id)
+        for run_id, _ in runs
+        for zone, samples in rapl_samples(suite, run_id).items()
+        for one in samples
+    ]
+    return pl.DataFrame(rows, schema={**_SAMPLE, "run_id": pl.String()}, orient="row")
 
 
 def reading_of(value: Any) -> Reading | None:

@@ -158,6 +158,12 @@ def measured(
     component: Annotated[
         str | None, typer.Option(help="What is compared. Default: what sees most of the machine.")
     ] = None,
+    on_battery: Annotated[
+        bool,
+        typer.Option(
+            "--on-battery", help="Nothing is plugged in, whatever a supply's `online` shows."
+        ),
+    ] = False,
     meter: Annotated[
         list[str] | None,
         typer.Option(
@@ -185,7 +191,10 @@ def measured(
     quoted with blanks in it, each is a command line of its own, run by a shell and compared with
     the first: `fde run -- 'gzip -1 file' 'gzip -9 file'`.
     """
+    from functools import partial
+
     from controller.measured_command import MeasureOptions, of_strings, run
+    from controller.measured_command.sources import LocalSources, registered
 
     one_shell = None if no_shell else (shell or "/bin/sh")
     options = MeasureOptions(
@@ -208,7 +217,8 @@ def measured(
         export_json=export_json,
         export_markdown=export_markdown,
     )
-    return run(_commands(context.meta[WORDS], each, shell, no_shell), options)
+    opener = partial(LocalSources.open, registered(on_battery))
+    return run(_commands(context.meta[WORDS], each, shell, no_shell), options, opener)
 
 
 def _commands(words: Sequence[str], each: bool, shell: str | None, no_shell: bool) -> list[Command]:

@@ -16,6 +16,7 @@ from controller.doctor.diagnosis import (
     warned,
 )
 from controller.doctor.here import sleeps
+from instrumentation.sources.zones import kind_of
 
 MIB = 2**20
 ROOM_BYTES = 512 * MIB
@@ -34,10 +35,23 @@ def rapl(scene: Scene) -> Iterator[Finding]:
         said = f"RAPL's counters stand still ({', '.join(still)}): they measure nothing."
         way = "Run on the machine itself: a virtual machine shows counters that are not its own."
         yield failed(said, way, found)
-    else:
-        zones = ", ".join(found["zones"])
-        counted = f"; {', '.join(still)} did not count while we looked" if still else ""
-        yield passed(f"RAPL zones {zones}{counted}.", **found)
+        return
+    rests = [zone for zone in still if kind_of(zone) == "uncore"]  # a graphics processor asleep
+    bad = {
+        "did not count over rest and load": [zone for zone in still if zone not in rests],
+        "counted less than its package": list(found.get("below", ())),
+    }
+    for seen, zones in bad.items():
+        if zones:
+            yield warned(
+                f"RAPL's {', '.join(zones)} {seen}: it will have no joules.",
+                "Go by the other zones, or by a meter; a virtual machine, and firmware that feeds "
+                "no counter, show such zones.",
+                found,
+            )
+    if not any(bad.values()):
+        counted = f"; {', '.join(rests)} did not count while we looked" if rests else ""
+        yield passed(f"RAPL zones {', '.join(found['zones'])}{counted}.", **found)
 
 
 def origin(scene: Scene) -> Iterator[Finding]:

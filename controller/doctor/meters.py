@@ -67,6 +67,27 @@ def heard(name: str, probe: Probe) -> Finding:
 
 
 @_each
+def moves(name: str, probe: Probe) -> Finding:
+    """Whether a channel stands still: of one that is listened to at rest, 0 W alone tells."""
+    if probe.stage != "done":
+        return not_made(f"{name} was not heard.")
+    facts = {"meter": name, "only_w": probe.only_w, "records": probe.records}
+    shown = ", ".join(f"{channel} {w:.6g} W" for channel, w in probe.only_w.items())
+    if probe.only_w.get("system") == 0:
+        return failed(
+            f"{name} showed {shown} in each of {probe.records} records: it measures nothing.",
+            "Look at its wires and channels, and restart it.",
+            facts,
+        )
+    if probe.only_w:
+        return not_made(
+            f"{name} showed {shown} in each of {probe.records} records.",
+            "fde doctor --noise loads the machine, and tells whether it follows.",
+        )
+    return passed(f"The readings of {name} change.", **facts)
+
+
+@_each
 def rate(name: str, probe: Probe) -> Finding:
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")
@@ -89,7 +110,7 @@ def channels(scene: Scene) -> Iterator[Finding]:
     probes = {n: p for n, p in scene.probes.items() if p.stage == "done"}
     watts = {channel: w for probe in probes.values() for channel, w in probe.watts.items()}
     if not scene.target["meters"]:
-        zones = (scene.part("rapl") or {}).get("zones", ())
+        zones = (scene.part("rapl") or {}).get("moved", ())
         yield warned(
             f"There is no meter. {not_counted(zones)}",
             "Name a meter in fde_meters, or have answers for the processor alone.",

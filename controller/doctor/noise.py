@@ -157,6 +157,11 @@ def _by_meter(
         own = (times >= begin_s) & (times <= end_s)
         return stretch(times[own], power_w[own])
 
+    if len(power_w) and power_w.min() == power_w.max():
+        raise ControllerError(
+            f"{meter['name']} stands still: its channel system showed {power_w[0]:.6g} W at rest "
+            "and under load. Look at its wires and channels, and restart it."
+        )
     driver = MeterConfig.from_json(json.dumps(meter)).driver()
     terms = replace(driver.accuracy, calibrated=driver.calibrated).terms
     return _told(lambda: Noise(meter["name"], of(ends_ns[0]), of(ends_ns[1]), terms))

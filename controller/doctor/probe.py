@@ -21,7 +21,8 @@ LIMIT_S = 90.0
 class Probe:
     """`stage` is how far it came: `settings` (the entry cannot be meant), `port` (not opened),
     `heard` (not a record of this kind), `done`. Watts are means by channel; `period_s` is the mean
-    time between records, `due_s` what the driver expects; `over_range` counts records."""
+    time between records, `due_s` what the driver expects; `over_range` counts records. `only_w` are
+    the watts of channels that showed them in every record."""
 
     stage: str
     error: str = ""
@@ -31,6 +32,7 @@ class Probe:
     period_s: float = 0.0
     due_s: float = 0.0
     watts: Mapping[str, float] = field(default_factory=dict)
+    only_w: Mapping[str, float] = field(default_factory=dict)
     over_range: int = 0
     gaps: int = 0
 
@@ -98,13 +100,15 @@ def _judged(folder: Path, device: str, due_s: float) -> Probe:
         return Probe("heard", "it gave no two records", device=device, due_s=due_s)
     times = rows["t_mono_ns"]
     powers = [c for c in rows.columns if c.startswith("power_w_")]
+    shown = {c.removeprefix("power_w_"): rows[c] for c in powers}
     return Probe(
         "done",
         device=device,
         records=len(rows),
         period_s=(times[-1] - times[0]) / (len(rows) - 1) / 1e9,
         due_s=due_s,
-        watts={c.removeprefix("power_w_"): float(rows[c].to_numpy().mean()) for c in powers},
+        watts={channel: float(power.to_numpy().mean()) for channel, power in shown.items()},
+        only_w={n: float(power[0]) for n, power in shown.items() if power.n_unique() == 1},
         over_range=sum("over-range" in flags for flags in rows["flags"]),
         gaps=sum(fault.kind == "gap" for fault in found.faults),
     )

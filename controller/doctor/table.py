@@ -41,6 +41,7 @@ TABLE: tuple[Row, ...] = (
     Row("meter-range", "ranges that change by themselves", meters.accuracy, False),
     Row("meter-port", "the meters' ports open", meters.port, False),
     Row("meter-heard", "the meters send records", meters.heard, False),
+    Row("meter-moves", "channels that do not stand still", meters.moves, False),
     Row("meter-rate", "as often as they are set to", meters.rate, False),
     Row("meter-channels", "channels that can be what they are called", meters.channels, False),
     Row("resolution", "the smallest detectable change", resolution.resolution, False),

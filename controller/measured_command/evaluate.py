@@ -21,6 +21,7 @@ from contract.measured_command import (
 from controller.measured_command.options import Command
 from controller.measured_command.sources import Used
 from controller.measured_command.trials import RawTrial
+from instrumentation.sources.standing import Objection, Stretch
 
 if TYPE_CHECKING:
     from analysis.stats.comparison import Comparison
@@ -70,10 +71,37 @@ class Design:
         return of_mean(mean, len(logs), self.margin, beside=typical.of(logs))
 
 
-def trial(raw: RawTrial, metered: Spans) -> Trial:
-    """A run as a document has it, with what the meters tell of it."""
-    used = {**metered.get(raw.span, {}), **raw.used}
-    rests = {**(metered.get(raw.rest, {}) if raw.rest else {}), **raw.rest_used}
+def stretches(done: Sequence[RawTrial], metered: Spans) -> dict[str, list[Stretch]]:
+    """By component, all rests and runs with the joules that it showed."""
+    found: dict[str, list[Stretch]] = {}
+    for raw in done:
+        for used in (_rests(raw, metered), _used(raw, metered)):
+            for name, one in used.items():
+                found.setdefault(name, []).append(Stretch(one.seconds, one.energy_j))
+    return found
+
+
+def _used(raw: RawTrial, metered: Spans) -> Mapping[str, Used]:
+    return {**metered.get(raw.span, {}), **raw.used}
+
+
+def _rests(raw: RawTrial, metered: Spans) -> Mapping[str, Used]:
+    return {**(metered.get(raw.rest, {}) if raw.rest else {}), **raw.rest_used}
+
+
+def trial(raw: RawTrial, metered: Spans, objections: Mapping[str, Objection]) -> Trial:
+    """A run as a document has it, with what the meters tell of it; without the joules of
+    components that something speaks against."""
+
+    def sound(used: Mapping[str, Used]) -> Mapping[str, Used]:
+        return {
+            name: Used(None, 0.0, (objections[name].code,))
+            if name in objections and one.energy_j is not None
+            else one
+            for name, one in used.items()
+        }
+
+    used, rests = sound(_used(raw, metered)), sound(_rests(raw, metered))
     one = raw.execution
     return Trial(
         block=raw.block,

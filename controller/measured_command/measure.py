@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
@@ -22,12 +22,22 @@ from controller.measured_command.options import Command, MeasureOptions
 from controller.measured_command.sources import (
     RAPL_READERS,
     LocalSources,
+    below_parts,
+    category,
     main_component,
     nothing_found,
+    sensor_objection,
     too_short,
 )
 from controller.measured_command.trials import Trials
 from instrumentation.sources import registry
+from instrumentation.sources.standing import (
+    DID_NOT_MOVE,
+    OTHERS_PATIENCE_S,
+    STANDING,
+    Objection,
+    sentences,
+)
 from instrumentation.sources.zones import not_counted
 
 INTERRUPTED = 130  # as a shell has it for Ctrl-C
@@ -68,6 +78,7 @@ class _Measurement:
         self._meters = meters
         self._components = {**meters.components, **sources.components}
         self._component = main_component(self._components, options.component)
+        self._objections: Mapping[str, Objection] = {}
         self._seed = secrets.randbits(32) if options.seed is None else options.seed
         self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")
         self._trials = Trials(commands, options, sources, self._seed, show.progress)
@@ -93,6 +104,8 @@ class _Measurement:
 
     def _measure(self) -> None:
         options = self._options
+        self._trials.extend(1)
+        self._require_component()
         if options.precision is None:
             self._trials.extend(options.runs)
             return
@@ -117,18 +130,70 @@ class _Measurement:
             self._notes.append(Note("max-runs", facts, sentence))
         self._trials.extend(min(needed, options.most_runs))
 
+    def _require_component(self) -> None:
+        """Raise ControllerError where one block tells that no component has joules: what stands
+        still shows it soon, and the other blocks may take hours."""
+        found = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
+        main_component(self._components, self._options.component, found, _said(found))
+
+    def _judged(self, metered: evaluate.Spans) -> Mapping[str, Objection]:
+        """By component what speaks against its joules, by all that was measured."""
+        done = self._trials.done
+        stretches = evaluate.stretches(done, metered)
+        busy_s = sum(raw.execution.user_s + raw.execution.system_s for raw in done)
+        found = self._sources.objections(stretches, busy_s)
+        for name in self._meters.components:
+            objection = sensor_objection(
+                self._components[name].label,
+                self._meters.only_w.get(name),
+                stretches.get(name, ()),
+                busy_s,
+                OTHERS_PATIENCE_S,
+            )
+            if objection is not None:
+                found[name] = objection
+        return found | below_parts(self._components, stretches, found)
+
     def _results(self) -> list[CommandResult]:
+        """All runs, without the joules of components that something speaks against; chooses the
+        main component among the others."""
         done = self._trials.done
         rests = [raw.rest for raw in done if raw.rest]
         metered = self._meters.energies([raw.span for raw in done], rests)
-        return [
+        self._objections = self._judged(metered)
+        found = [
             evaluate.result(
                 command,
-                [evaluate.trial(raw, metered) for raw in done if raw.command == number],
+                [
+                    evaluate.trial(raw, metered, self._objections)
+                    for raw in done
+                    if raw.command == number
+                ],
                 self._design,
             )
             for number, command in enumerate(self._commands)
         ]
+        silent = self._silent(found)
+        self._objections = {n: o for n, o in self._objections.items() if n not in silent}
+        self._component = main_component(
+            self._components,
+            self._options.component,
+            {*silent, *self._objections},
+            [*dict.fromkeys(silent.values()), *_said(self._objections)],
+            [n for n, one in self._objections.items() if one.code == DID_NOT_MOVE],
+        )
+        return found
+
+    def _silent(self, results: Sequence[CommandResult]) -> dict[str, str]:
+        """A sentence for each component whose joules no run has, for reasons of their own."""
+        every = [trial for one in results for trial in one.trials]
+        found = {}
+        for name, component in self._components.items():
+            if all(trial.energy_j.get(name) is None for trial in every):
+                flags = dict.fromkeys(f for t in every for f in t.flags.get(name, ()))
+                if why := ", ".join(flag for flag in flags if flag not in STANDING):
+                    found[name] = f"{component.label} has no joules in any run ({why})."
+        return found
 
     def _document(self, message: str) -> CommandDocument:
         modelled = any(one.origin == "modelled" for one in self._components.values())
@@ -159,9 +224,9 @@ class _Measurement:
     def _remarks(self, results: list[CommandResult]) -> Iterator[Note]:
         """What the reader of the figures has to know."""
         source = self._components[self._component].source
-        if source == "RAPL":
-            zones = [n for n, c in self._components.items() if c.source == "RAPL"]
-            yield Note("not-counted", {"component": self._component}, not_counted(zones))
+        yield from self._coverage()
+        yield from self._unused(results)
+        yield from self._steady()
         shortest = min(one.seconds.mean for one in results)
         if said := too_short(source, shortest):
             yield Note("short-runs", {"source": source, "seconds": shortest}, said)
@@ -178,13 +243,50 @@ class _Measurement:
             yield from notes.repetition_notes(one, self._component)
         null = any(raw.output.is_null for raw in self._trials.done)
         yield from notes.output_notes(results, null)
-        for name, said in self._sources.refused.items():
-            rapl = name in RAPL_READERS and any(r in self._sources.opened for r in RAPL_READERS)
-            if registry.there(name) and not rapl and name != "powercap":
-                yield Note("not-read", {"source": name}, f"Not read: {said}")
         if self._meters.components:
             said = "The meter was recorded on this machine, and its recorder is part of the joules."
             yield Note("recorded-here", {}, said)
+
+    def _coverage(self) -> Iterator[Note]:
+        """What the main component leaves out."""
+        name = self._component
+        covers = category(name, self._components)
+        if self._components[name].source == "RAPL" and (
+            covers is None or covers.name != "platform"
+        ):
+            left_out = not_counted(self._sources.parts(name))
+        else:
+            left_out = covers.leaves_out if covers is not None else ""
+        if left_out:
+            yield Note("not-counted", {"component": name}, left_out)
+
+    def _unused(self, results: list[CommandResult]) -> Iterator[Note]:
+        """Components and sources whose joules are not given, and why."""
+        for code in dict.fromkeys(one.code for one in self._objections.values()):
+            same = {name: one for name, one in self._objections.items() if one.code == code}
+            for sentence in _said(same):
+                yield Note(code, {"components": [*same]}, sentence)
+        for name, sentence in self._silent(results).items():
+            if category(name, self._components) is not None:
+                yield Note("no-joules", {"component": name}, sentence)
+        for sentence in self._sources.omitted:
+            yield Note("omitted", {}, sentence)
+        for name, said in self._sources.refused.items():
+            rapl = name in RAPL_READERS and any(r in self._sources.opened for r in RAPL_READERS)
+            if registry.there(name) and not rapl:
+                yield Note("not-read", {"source": name}, f"Not read: {said}")
+
+    def _steady(self) -> Iterator[Note]:
+        """A note where the main component showed one power, which no work has moved."""
+        only_w = {**self._meters.only_w, **self._sources.only_w}
+        power_w = only_w.get(self._component)
+        if power_w is not None and self._components[self._component].source != "battery":
+            sentence = (
+                f"{self._component} showed {power_w:.6g} W in every reading: the commands gave the "
+                "processor too little work to tell whether it follows a load."
+            )
+            facts = {"component": self._component, "power_w": power_w}
+            yield Note("one-power", facts, sentence)
 
     def _tell(self, found: CommandDocument) -> None:
         options = self._options
@@ -200,3 +302,8 @@ class _Measurement:
                 raise ControllerError(f"{path} cannot be written: {error.strerror}.") from None
         # Names of commands may hold what a terminal would obey.
         print(document if options.json else printable(show.text(found)), flush=True)
+
+
+def _said(objections: Mapping[str, Objection]) -> list[str]:
+    """What speaks against components, in sentences; a sum's is that of its part."""
+    return sentences(one for one in objections.values() if one.label)

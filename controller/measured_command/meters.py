@@ -35,6 +35,7 @@ class Meters:
         self._keep = keep
         self._stack = ExitStack()
         self._folder = Path()
+        self.only_w: dict[str, float] = {}  # by component that showed one power alone, that power
 
     def __enter__(self) -> Meters:
         with ExitStack() as stack:
@@ -96,6 +97,8 @@ class Meters:
             for own, channel in zip(meter.own_names, meter.channels, strict=True):
                 name = f"{meter.name}/{channel}"
                 name = name if name in self.components else channel
+                if (power_w := metered.only_w.get(channel)) is not None:
+                    self.only_w[name] = power_w
                 for span, used in found.items():
                     start, end = quiet.get(span, span)
                     energy = metered.energy(channel, [(start, end)], refuse_short=True)

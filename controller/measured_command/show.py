@@ -70,9 +70,11 @@ def _command(found: CommandDocument, one: CommandResult) -> Iterator[str]:
             f"  range       {number(min(known))} … {number(max(known))} J   "
             f"{len(known)} run{'s' * (len(known) != 1)}"
         )
+    shown = {_label(found)}  # a sum of one part is that part
     for name, other in one.components.items():
-        if name != found.component:
-            yield f"  {_label(found, name)}: {_other(other, found.rest_s > 0)}"
+        if (label := _label(found, name)) not in shown:
+            shown.add(label)
+            yield f"  {label}: {_other(other, found.rest_s > 0)}"
     yield ""
 
 

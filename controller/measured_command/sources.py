@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from agent.provenance import SIMULATED_RAPL, lab_word
+from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
 from controller.names import require_known
-from instrumentation.sources import hwmon, nvml, registry
+from instrumentation.sources import coverage, hwmon, nvml, registry, standing
 from instrumentation.sources.accuracy import UPDATE_S
 from instrumentation.sources.counter import (
     BEYOND_BOUND,
@@ -23,9 +24,12 @@ from instrumentation.sources.counter import (
     ReadFailure,
     Reading,
     total,
+    unit_nj,
 )
+from instrumentation.sources.polled import PolledSource
+from instrumentation.sources.powercap import on_x86
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.zones import Zone, summands
+from instrumentation.sources.zones import Zone, kind_of, summands
 
 # Two ways to the same counters, by what they cost: the first that opens is taken. pyRAPL, a third,
 # corrects no wraps.
@@ -35,13 +39,15 @@ _SAME_COUNTERS = "pyrapl"
 GUARD_S = 5.0
 _NO_FIGURE = {REOPENED, BEYOND_BOUND, READ_FAILED}
 _ENDLESS_UJ = 2**63  # of a counter that never wraps
+COARSE = "coarser-than-the-run"
 CPU, CPU_AND_MEMORY = "cpu", "cpu+memory"
 
 Readings = Mapping[str, Reading | ReadFailure]
 
 
 class Source(Protocol):
-    """An open source of the registry; `zones` where it is RAPL, `limits` where it is coarse."""
+    """An open source of the registry; `zones` where it is RAPL, `limits` where it is coarse,
+    `omitted` where it could not read all, `only_w` where it polls powers."""
 
     @property
     def names(self) -> Sequence[str]: ...
@@ -49,14 +55,20 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-def registered() -> dict[str, Callable[[], Source]]:
-    """How each source is opened, in the order in which that is tried."""
+def registered(on_battery: bool = False) -> dict[str, Callable[[], Source]]:
+    """How each source is opened, in the order in which that is tried. `on_battery`: no supply
+    feeds the machine, whatever it shows."""
     others = (n for n in registry.names() if n not in (*RAPL_READERS, _SAME_COUNTERS))
-    return {name: partial(_open, name) for name in (*RAPL_READERS, *others)}
+    found: dict[str, Callable[[], Source]] = {
+        name: partial(_open, name) for name in (*RAPL_READERS, *others)
+    }
+    if on_battery and "battery" in found:
+        found["battery"] = partial(_open, "battery", believe_online=False)
+    return found
 
 
-def _open(name: str) -> Source:
-    source: Source = registry.load(name).open()
+def _open(name: str, **settings: bool) -> Source:
+    source: Source = registry.load(name).open(**settings)
     return source
 
 
@@ -86,9 +98,12 @@ class LocalSources:
         for source in opened.values():
             found._zones |= {zone.name: zone for zone in getattr(source, "zones", ())}
         parts = summands(n for n, zone in found._zones.items() if zone.mirror_of is None)
+        if parts["package"] and parts["dram"]:
+            found._sums[CPU_AND_MEMORY] = [*parts["package"], *parts["dram"]]
         if parts["package"]:
-            name = CPU_AND_MEMORY if parts["dram"] else CPU
-            found._sums[name] = [*parts["package"], *parts["dram"]]
+            found._sums[CPU] = parts["package"]
+        names = [name for source in opened.values() for name in source.names]
+        found._sums |= coverage.table().sums(names)
         return found
 
     @property
@@ -96,15 +111,17 @@ class LocalSources:
         """What is measured, by name; the origin is the lab's model wherever that provides it."""
         lab = lab_word("fde.machine", Path("/proc/cmdline").read_text()) is not None
         origin: Origin = "modelled" if lab or SIMULATED_RAPL.exists() else "measured"
-        found = {
-            name: Component("RAPL", f"{' + '.join(parts)} (RAPL)", origin)
-            for name, parts in self._sums.items()
+        shown = {
+            name: "RAPL" if source in RAPL_READERS else source
+            for source, one in self.opened.items()
+            for name in one.names
         }
-        for source, one in self.opened.items():
-            shown = "RAPL" if source in RAPL_READERS else source
-            for name in one.names:
-                found[name] = Component(shown, f"{name} ({shown})", origin)
-        return found
+        labels = {name: " + ".join(parts) for name, parts in self._sums.items()}
+        sources = {name: shown[parts[0]] for name, parts in self._sums.items()} | shown
+        return {
+            name: Component(source, f"{labels.get(name, name)} ({source})", origin)
+            for name, source in sources.items()
+        }
 
     def read(self) -> Readings:
         """Every counter now."""
@@ -133,8 +150,77 @@ class LocalSources:
         ):
             reasons = [one.error for one in readings if isinstance(one, ReadFailure)]
             return Used(None, 0.0, tuple(dict.fromkeys([*found.flags, *reasons])))
+        if found.energy_uj < self._least_uj.get(name, 0):
+            return Used(None, 0.0, (*found.flags, COARSE))
         middles = [(r.t_before_ns + r.t_after_ns) / 2 for r in (first, last)]
         return Used(found.energy_uj / 1e6, (middles[1] - middles[0]) * 1e-9, found.flags)
+
+    @property
+    def _least_uj(self) -> Mapping[str, int]:
+        """By quantity that counts in coarse steps, the smallest difference that is a figure."""
+        steps = [getattr(source, "least_uj", {}) for source in self.opened.values()]
+        return {name: least_uj for one in steps for name, least_uj in one.items()}
+
+    def objections(
+        self, stretches: Mapping[str, Sequence[standing.Stretch]], busy_s: float
+    ) -> dict[str, standing.Objection]:
+        """By component what speaks against its joules, by all rests and runs of each;
+        `busy_s` are seconds of the processor's work in them.
+
+        A sum with a part that stands still is none; what is said of it is said of the part. A part
+        that did not move in too short a time adds nothing to the others.
+        """
+        found: dict[str, standing.Objection] = {}
+        for name, component in self.components.items():
+            if name in stretches and name not in self._sums:
+                objection = self._objection(name, component, stretches[name], busy_s)
+                if objection is not None:
+                    found[name] = objection
+        for name, parts in self._sums.items():
+            still = [found[part] for part in parts if part in found]
+            short = all(one.code == standing.DID_NOT_MOVE for one in still)
+            if still and (not short or len(still) == len(parts)):
+                found[name] = standing.Objection(still[0].code, "", "")
+        return found
+
+    def _objection(
+        self,
+        name: str,
+        component: Component,
+        stretches: Sequence[standing.Stretch],
+        busy_s: float,
+    ) -> standing.Objection | None:
+        source = next(one for one in self.opened.values() if name in one.names)
+        patience = standing.patience_s(component.source)
+        if isinstance(source, PolledSource) and source.polls(name):
+            only_w = source.only_w.get(name)
+            if component.source == "nvml" and only_w != 0:
+                return None  # a card, which the processor's work does not move
+            return sensor_objection(component.label, only_w, stretches, busy_s, patience)
+        if kind_of(name) == "uncore":  # a graphics processor that is asleep takes nothing
+            whole_s = sum(one.seconds for one in stretches)
+            known = [one.energy_j for one in stretches if one.energy_j is not None]
+            stretches = [standing.Stretch(whole_s, sum(known))] if known else ()
+        zone = self._zones.get(name)
+        step_j = (unit_nj(zone.max_range_uj or 0) or 0) * 1e-9 if zone else 0.0
+        # At 1 W a step takes as many seconds as it has joules.
+        return standing.of_counter(component.label, stretches, patience + step_j)
+
+    def parts(self, name: str) -> Sequence[str]:
+        """What a component is the sum of; itself where it is none."""
+        return self._sums.get(name, [name])
+
+    @property
+    def only_w(self) -> Mapping[str, float]:
+        """By polled component that has shown one power alone, that power."""
+        polled = (s.only_w for s in self.opened.values() if isinstance(s, PolledSource))
+        return {name: power_w for one in polled for name, power_w in one.items()}
+
+    @property
+    def omitted(self) -> list[str]:
+        """What the opened sources could not read, in sentences."""
+        said = (getattr(source, "omitted", "") for source in self.opened.values())
+        return [sentence for sentence in said if sentence]
 
     def limits(self) -> list[str]:
         """How coarse they are, as far as they tell."""
@@ -191,19 +277,89 @@ class Guard:
             self.readings.append(self._sources.read())
 
 
-def main_component(components: Mapping[str, Component], wanted: str | None) -> str:
-    """What is compared: the one that is named, else that which sees most of the machine.
+def sensor_objection(
+    label: str,
+    only_w: float | None,
+    stretches: Sequence[standing.Stretch],
+    busy_s: float,
+    patience: float,
+) -> standing.Objection | None:
+    """What speaks against a sensor or a meter's channel that showed one power alone (`only_w`), or
+    did so through many rests and runs."""
+    whole_s = sum(one.seconds for one in stretches)
+    if only_w is not None:
+        return standing.of_sensor(label, only_w, whole_s, busy_s, patience)
+    row = standing.frozen(stretches, patience)
+    if row is None or not whole_s:
+        return None
+    power_w = (row.energy_j or 0.0) / row.seconds
+    busy_s *= row.seconds / whole_s
+    return standing.of_sensor(label, power_w, row.seconds, busy_s, patience)
 
-    Raises ControllerError where there is none of that name, or none at all.
+
+def category(name: str, components: Mapping[str, Component]) -> coverage.Category | None:
+    """What a component covers; None where that is unknown. Of a meter's channels `system` alone is
+    the machine: another may be one of several supplies, or a disk."""
+    table = coverage.table()
+    if not components[name].source.startswith("meter "):
+        return table.category(name, components)
+    whole = name.rpartition("/")[2] == "system"  # a channel that sees the whole machine
+    return table.categories["machine"] if whole else None
+
+
+def below_parts(
+    components: Mapping[str, Component],
+    stretches: Mapping[str, Sequence[standing.Stretch]],
+    objections: Mapping[str, standing.Objection],
+) -> dict[str, standing.Objection]:
+    """By component that is less than what lies within it, what speaks against it."""
+    known = {n: c for n in stretches if n not in objections and (c := category(n, components))}
+    found: dict[str, standing.Objection] = {}
+    for name, covers in known.items():
+        source = components[name].source
+        update_s = standing.patience_s(source)
+        if source in ("RAPL", "nvml"):
+            update_s = standing.update_of(stretches[name])
+        for part, within in known.items():
+            if name not in found and within.name in covers.holds:
+                labels = components[name].label, components[part].label
+                objection = standing.of_total(
+                    labels[0], stretches[name], labels[1], stretches[part], update_s
+                )
+                if objection is not None:
+                    found[name] = objection
+    return found
+
+
+def main_component(
+    components: Mapping[str, Component],
+    wanted: str | None,
+    without: Collection[str] = (),
+    why: Sequence[str] = (),
+    too_short: Collection[str] = (),
+) -> str:
+    """What is compared: the one that is named, else that which covers most of the machine.
+
+    `without` are the components that have no joules, `why` says so in sentences; of `too_short`
+    longer runs would tell them, so that one of these is taken where no other is left. Raises
+    ControllerError where there is none of that name, or none that has joules and covers a known
+    part.
     """
     if wanted is not None:
         require_known("component", [wanted], components)
+        if wanted in without and wanted not in too_short:
+            raise ControllerError(f"The component {wanted} cannot be taken. {' '.join(why)}")
         return wanted
-    meters = [name for name, one in components.items() if one.source.startswith("meter ")]
-    boards = [name for name in components if name.startswith("power_meter/")]
-    whole = [n for n in meters if n == "system"] + meters + ["battery", "battery/gauge", *boards]
-    order = [*whole, "psys", CPU_AND_MEMORY, CPU, *components]
-    return next(name for name in order if name in components)
+    ranks = {n: c.rank for n in components if (c := category(n, components)) and c.rank}
+    left = [n for n in ranks if n not in without] or [n for n in ranks if n in too_short]
+    if left:
+        return min(left, key=lambda name: ranks[name])  # the first of equals
+    others = [name for name in components if name not in ranks and name not in without]
+    raise ControllerError(
+        f"No component is left that covers the machine or its processor. {' '.join(why)}".strip()
+        + (f" These cover an unknown part: {', '.join(others)}." if others else "")
+        + f" {'Take one with --component, or n' if others else 'N'}ame a meter with --meter."
+    )
 
 
 # Shorter than so many updates of its source, a run's figure is mostly the source's step.
@@ -239,14 +395,12 @@ def nothing_found(refused: Mapping[str, str]) -> str:
     there = [
         said
         for name, said in refused.items()
-        if "by root only" in said or (name not in RAPL_READERS and registry.there(name))
+        if "by root only" in said or (name != "perf" and registry.there(name))
     ]
     if there:
         return (
             f"No source of energy can be read on this machine; looked for {wanted}. "
             f"{' '.join(there)} Or {ways}."
         )
-    return (
-        f"No source of energy was found on this machine: looked for {wanted}; load RAPL's driver "
-        f"with `sudo modprobe intel_rapl_msr`, {ways}."
-    )
+    driver = "load RAPL's driver with `sudo modprobe intel_rapl_msr`, " if on_x86() else ""
+    return f"No source of energy was found on this machine: looked for {wanted}; {driver}{ways}."

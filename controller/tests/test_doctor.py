@@ -61,7 +61,7 @@ EXAMINED: dict[str, Any] = {
         {"name": name, "ok": True, "value": 1, "message": "", "severity": "warning"}
         for name in ("governor", "turbo", "load", "memory", "swap")
     ],
-    "rapl": {"zones": ["package-0", "dram"], "moved": ["package-0"]},
+    "rapl": {"zones": ["package-0", "dram", "uncore"], "moved": ["package-0", "dram"], "below": []},
     "disks": {"plain": DISK, "sed": {**DISK, "serial": "sed"}},
     "assets": {"clip": {"state": "ok", "sentence": ""}},
     "sleep": AWAKE,
@@ -264,6 +264,19 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "no assets": (examined("assets", {}), "assets", "warn"),
     "room": (examined("room_bytes", 2**20), "target-room", "fail"),
     "still": (examined("rapl", {"zones": ["package-0"], "moved": []}), "rapl", "fail"),
+    "memory still": (
+        examined("rapl", {"zones": ["package-0", "dram"], "moved": ["package-0"], "below": []}),
+        "rapl",
+        "warn",
+    ),
+    "psys below": (
+        examined(
+            "rapl",
+            {"zones": ["package-0", "psys"], "moved": ["package-0", "psys"], "below": ["psys"]},
+        ),
+        "rapl",
+        "warn",
+    ),
     "no RAPL": (examined("rapl", {"error": "There is no RAPL zone."}), "rapl", "fail"),
     "simulated": (examined("simulated_rapl", True), "origin", "fail"),
     "governor": (check("governor", "The governor is powersave: set it."), "governor", "warn"),
@@ -312,6 +325,7 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
         "fail",
     ),
     "silent": (heard(stage="heard", error="It is silent: switch it on."), "meter-heard", "fail"),
+    "standing": (heard(only_w={"system": 0.0}), "meter-moves", "fail"),
     "rate": (heard(period_s=0.1), "meter-rate", "fail"),
     "gaps": (heard(gaps=3), "meter-rate", "warn"),
     "swapped": (heard(watts={"system": 2.0, "drive": 20.0}), "meter-channels", "fail"),

@@ -35,6 +35,7 @@ from controller.measured_command.show import MEANING, MODELLED_WORDS, _code
 from controller.measured_command.sources import LocalSources, main_component
 from controller.tests.test_recorders import meter, speaking
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
+from instrumentation.sources import standing
 from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.gauges import SUPPLY, lay_out
@@ -49,6 +50,13 @@ MODULUS_UJ = 262_144_000_000
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     return TREES["one socket"].lay_out(tmp_path / "powercap")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counters move by commands alone here: in no time, on however slow a machine, are they held
+    for standing."""
+    monkeypatch.setattr(standing, "PATIENCE_S", {"RAPL": 3600.0})
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 `/sys/class/power_supply/*` (kernel, Documentation/ABI/testing/sysfs-class-power): `type`, `status`,
 `energy_now` in µWh or `charge_now` in µAh with `voltage_now` in µV, and `power_now` in µW or
-`current_now` in µA. On mains these tell what charges the battery, so the source refuses.
+`current_now` in µA. On mains these tell what charges the battery, so the source refuses; so it does
+while a supply is `online` beside a battery that is discharged, which then gives a part alone.
 
 Two figures of the same thing: `battery` adds up the power shown, `battery/gauge` is what the gauge
 has counted. The second has steps of many joules, the first follows the load late.
@@ -11,7 +12,7 @@ has counted. The second has steps of many joules, the first follows the load lat
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -30,6 +31,8 @@ ROOT = Path("/sys/class/power_supply")
 PERIOD_S = 0.5  # gauges renew their figures every 1 to 30 s; to ask the firmware more often costs
 POWER, GAUGE = "battery", "battery/gauge"
 NJ_PER_UWH = 3_600_000
+# A gauge's difference of fewer steps tells where the steps fell, not what was used.
+FEW_STEPS = 10
 _IDLE = {"Not charging", "Unknown", "Full"}  # of one battery while another is discharged
 
 
@@ -45,6 +48,19 @@ class _Battery:
 
     def status(self) -> str:
         return (self.folder / "status").read_text().strip()
+
+    def shows(self) -> bool:
+        """Whether a battery is in this bay and shows anything of its energy."""
+        present = self.folder / "present"
+        if present.exists() and present.read_text().strip() == "0":
+            return False
+        return self.powered() or self.gauged()
+
+    def powered(self) -> bool:
+        return self.has("power_now") or self.has("current_now", "voltage_now")
+
+    def gauged(self) -> bool:
+        return self.has("energy_now") or self.has("charge_now", "voltage_now")
 
     def has(self, *files: str) -> bool:
         return all((self.folder / file).exists() for file in files)
@@ -70,46 +86,66 @@ class _Battery:
 
 
 class BatterySource(PolledSource):
-    """The batteries of this machine together, as one supply; on mains every read fails."""
+    """The batteries of this machine together, as one supply; on mains every read fails.
+
+    `supplies` are mains and USB supplies whose `online` is believed.
+    """
 
     name: ClassVar[str] = "battery"
 
-    def __init__(self, batteries: tuple[_Battery, ...], period_s: float) -> None:
+    def __init__(
+        self, batteries: tuple[_Battery, ...], supplies: tuple[Path, ...], period_s: float
+    ) -> None:
         self._batteries = batteries
-        powered = all(b.has("power_now") or b.has("current_now", "voltage_now") for b in batteries)
-        gauged = all(b.has("energy_now") or b.has("charge_now", "voltage_now") for b in batteries)
-        if not powered and not gauged:
-            raise BatteryError(
-                f"{', '.join(b.folder.name for b in batteries)} shows neither power nor energy "
-                "(power_now, current_now, energy_now, charge_now): name another energy source."
-            )
+        self._supplies = supplies
         self._counts: list[int] = []
         self._used_nj = 0
         self._step_nj: int | None = None
+        self._away = 0  # how often the machine was found on mains
         self._turn = threading.Lock()
+        powered, gauged = (all(map(has, batteries)) for has in (_Battery.powered, _Battery.gauged))
         powers = {POWER: self._power_uw} if powered else {}
         gauges = {GAUGE: self._gauge} if gauged else {}
         super().__init__(powers, gauges, period_s, (*powers, *gauges))
 
     @classmethod
-    def open(cls, root: Path = ROOT, period_s: float = PERIOD_S) -> BatterySource:
-        """Find the batteries and begin to poll. Raises BatteryError, on mains too."""
+    def open(
+        cls, root: Path = ROOT, period_s: float = PERIOD_S, believe_online: bool = True
+    ) -> BatterySource:
+        """Find the batteries and begin to poll. Raises BatteryError, on mains too.
+
+        `believe_online`: a supply that shows `online` feeds the machine. Some laptops show it when
+        they are unplugged.
+        """
         found = _batteries(root)
         if not found:
             raise BatteryError(f"There is no battery of this machine under {root}.")
+        supplies = _supplies(root) if believe_online else ()
         try:
-            _require_discharging(found)
+            present = tuple(battery for battery in found if battery.shows())
+            if not any(map(_Battery.powered, present)) and not any(map(_Battery.gauged, present)):
+                raise BatteryError(
+                    f"{', '.join(b.folder.name for b in found)} shows neither power nor energy "
+                    "(power_now, current_now, energy_now, charge_now): name another energy source."
+                )
+            _require_discharging(present, supplies)
         except OSError as error:
             raise BatteryError(
                 f"The battery tells nothing of what this machine uses: {reason(error)}. Unplug the "
                 "mains, or name another energy source."
+                + (" Where nothing is plugged in: --on-battery." if _online(supplies) else "")
             ) from None
-        return cls(found, period_s)
+        return cls(present, supplies, period_s)
 
     @classmethod
     def there(cls, root: Path = ROOT) -> bool:
         """Whether this machine has a battery."""
         return bool(_batteries(root))
+
+    @property
+    def least_uj(self) -> Mapping[str, int]:
+        """By quantity, the smallest difference that is a figure; what is smaller is its steps."""
+        return {GAUGE: max(1, FEW_STEPS * (self._step_nj or 0) // 1000)}
 
     def limits(self) -> Sequence[str]:
         """How coarse the gauge is, in sentences."""
@@ -129,19 +165,31 @@ class BatterySource(PolledSource):
         return found
 
     def _power_uw(self) -> int:
-        _require_discharging(self._batteries)
-        return sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
+        self._require_discharging()
+        if all(map(_Battery.gauged, self._batteries)):
+            with self._turn:  # often enough to see the gauge's single steps
+                self._used_uj()
+        found = sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
+        if not found:
+            raise OSError("it is being discharged and shows 0 W: its firmware tells no rate")
+        return found
 
     def _gauge(self) -> Reading | ReadFailure:
         with self._turn:
             read = stamped(self._used_uj)
-        # Where the power was lost for a while, the mains may have been in between.
-        epoch = sum(len(gaps) for gaps in self.gaps.values())
-        return replace(read, epoch=epoch) if isinstance(read, Reading) else read
+        # What the mains gave in between the gauge does not tell.
+        return replace(read, epoch=self._away) if isinstance(read, Reading) else read
+
+    def _require_discharging(self) -> None:
+        try:
+            _require_discharging(self._batteries, self._supplies)
+        except OSError:
+            self._away += 1
+            raise
 
     def _used_uj(self) -> int:
         """What the gauge has counted down since the first look. Raises OSError."""
-        _require_discharging(self._batteries)
+        self._require_discharging()
         found = [battery.count() for battery in self._batteries]
         for last, (count, nj) in zip(self._counts, found, strict=False):
             step_nj = (last - count) * nj
@@ -154,7 +202,11 @@ class BatterySource(PolledSource):
 
 def _batteries(root: Path) -> tuple[_Battery, ...]:
     """Those that feed the machine, not those of a mouse (`scope` Device)."""
-    found = []
+    return tuple(_Battery(folder) for folder, kind in _of_machine(root) if kind == "Battery")
+
+
+def _of_machine(root: Path) -> Iterator[tuple[Path, str]]:
+    """Folders and types of the supplies that are not of another device."""
     for folder in sorted(root.glob("*")):
         try:
             kind = (folder / "type").read_text().strip()
@@ -162,12 +214,33 @@ def _batteries(root: Path) -> tuple[_Battery, ...]:
             other = scope.exists() and scope.read_text().strip() == "Device"
         except OSError:
             continue
-        if kind == "Battery" and not other:
-            found.append(_Battery(folder))
-    return tuple(found)
+        if not other:
+            yield folder, kind
 
 
-def _require_discharging(batteries: Sequence[_Battery]) -> None:
+def _supplies(root: Path) -> tuple[Path, ...]:
+    """What can feed the machine beside its batteries."""
+    return tuple(
+        folder
+        for folder, kind in _of_machine(root)
+        if kind in ("Mains", "Wireless", "UPS") or kind.startswith("USB")
+    )
+
+
+def _online(supplies: Sequence[Path]) -> list[str]:
+    """The names of those that feed the machine: 1 is a fixed supply, 2 one that can be set."""
+    found = []
+    for folder in supplies:
+        try:
+            online = (folder / "online").read_text().strip()
+        except OSError:
+            continue  # it does not tell
+        if online not in ("", "0"):
+            found.append(folder.name)
+    return found
+
+
+def _require_discharging(batteries: Sequence[_Battery], supplies: Sequence[Path]) -> None:
     """Raises OSError where the machine does not live on its batteries alone."""
     states = {battery.folder.name: battery.status() for battery in batteries}
     told = [f"{name} is {state!r}" for name, state in states.items() if state != "Discharging"]
@@ -175,3 +248,8 @@ def _require_discharging(batteries: Sequence[_Battery]) -> None:
         state not in _IDLE | {"Discharging"} for state in states.values()
     ):
         raise OSError(f"{' and '.join(told)}, so the machine is on mains")
+    if online := _online(supplies):
+        raise OSError(
+            f"{', '.join(online)} is online while {', '.join(states)} is discharged, so the "
+            "battery gives only what the supply does not"
+        )

@@ -1,25 +1,31 @@
 """Energy and power of the kernel's hardware monitoring: chips on the board, AMD's counters.
 
 `/sys/class/hwmon/hwmon*/` (kernel, Documentation/ABI/testing/sysfs-class-hwmon): `energy*_input` in
-µJ counts up and is read at the caller's edges; `power*_average` or `power*_input` in µW is polled.
-A quantity is named by its chip and label: `amd_energy/Esocket0`.
+µJ counts up and is read at the caller's edges; `power*_average` or `power*_input` in µW is polled,
+whichever can be read. Of a TI INA chip that shows no power it is `curr*_input` (mA) ×
+`in*_input` (mV) of one number. A quantity is named by its chip and label: `amd_energy/Esocket0`.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from instrumentation.sources.counter import not_a_number, stamped
+from instrumentation.sources import coverage
+from instrumentation.sources.counter import PLATFORM_MAX_POWER_W, not_a_number, stamped
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
 
 ROOT = Path("/sys/class/hwmon")
 PERIOD_S = 0.2  # a chip on a bus converts for 1 to 100 ms, and a read of it takes up to 1 ms
+# Chips whose current and voltage of one number are those of one rail: in the INA3221 from number 4
+# on, `in` is a shunt and `curr` a sum of rails.
+_INA, _INA_RAILS = re.compile(r"ina\d.*"), (1, 2, 3)
 
 
 class HwmonError(SourceError):
@@ -28,11 +34,18 @@ class HwmonError(SourceError):
 
 @dataclass(frozen=True)
 class Sensor:
-    """A file that shows energy (µJ) or power (µW)."""
+    """A file that shows energy (µJ) or power (µW), or current (mA) where `voltage` (mV) is beside
+    it."""
 
     name: str
     path: Path
     energy: bool
+    voltage: Path | None = None
+
+    def read(self) -> int:
+        """Energy in µJ, or power in µW. Raises OSError."""
+        found = _number(self.path)
+        return found if self.voltage is None else found * _number(self.voltage)
 
 
 class HwmonSource(PolledSource):
@@ -41,29 +54,38 @@ class HwmonSource(PolledSource):
     name: ClassVar[str] = "hwmon"
 
     def __init__(self, sensors: Sequence[Sensor], period_s: float) -> None:
-        reads = {sensor.name: partial(_number, sensor.path) for sensor in sensors}
-        counters = {s.name: partial(stamped, reads[s.name]) for s in sensors if s.energy}
-        powers = {name: read for name, read in reads.items() if name not in counters}
+        names = [sensor.name for sensor in sensors]
+        counters = {s.name: partial(stamped, s.read) for s in sensors if s.energy}
+        known = {name: coverage.table().category(name, names) for name in names}
+        never_zero = {name for name, category in known.items() if category and category.never_zero}
+        powers = {
+            s.name: partial(_power_uw, s, s.name in never_zero) for s in sensors if not s.energy
+        }
         averaged_ns = {s.name: _averaged_ns(s.path) for s in sensors}
-        super().__init__(powers, counters, period_s, tuple(reads), averaged_ns)
+        super().__init__(powers, counters, period_s, names, averaged_ns)
 
     @classmethod
     def open(cls, root: Path = ROOT, period_s: float = PERIOD_S) -> HwmonSource:
         """Find the sensors and begin to poll those of power. Raises HwmonError."""
-        sensors = discover(root)
+        sensors = _candidates(root)
         if not sensors:
             raise HwmonError(f"There is no sensor of energy or power under {root}.")
-        readable, refused = [], []
-        for sensor in sensors:
-            try:
-                _number(sensor.path)
-            except PermissionError:
-                refused.append(sensor.path)
-            except OSError:
-                pass  # a sensor of a part that is switched off; it may come later
+        readable: list[Sensor] = []
+        refused: list[Path] = []
+        for ways in sensors.values():
+            denied: list[Path] = []
+            for sensor in ways:
+                try:
+                    sensor.read()
+                except PermissionError:
+                    denied.append(sensor.path)
+                except OSError:
+                    pass  # a sensor of a part that is switched off; it may come later
+                else:
+                    readable.append(sensor)
+                    break
             else:
-                readable.append(sensor)
-                continue
+                refused += denied
         if not readable and refused:
             raise HwmonError(
                 f"{refused[0]} may be read by root only: run as root, or `sudo chmod a+r "
@@ -81,30 +103,59 @@ class HwmonSource(PolledSource):
 
 def discover(root: Path) -> list[Sensor]:
     """Every sensor once, by chip and number; a power beside a counter of its name is left out."""
-    found: dict[str, Sensor] = {}
+    return [ways[0] for ways in _candidates(root).values()]
+
+
+def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
+    """By name, the files that show one quantity, the best first."""
+    found: dict[str, list[Sensor]] = {}
     for chip in sorted(root.glob("hwmon*"), key=_number_of):
         if _text(chip / "device/type") == "Battery":
             continue  # the battery source has it
-        labels: set[str] = set()
-        for energy, path, label in _files(chip):
-            if label in labels:
-                continue
-            labels.add(label)
-            name = f"{_text(chip / 'name') or chip.name}/{label}"
+        own: dict[str, list[Sensor]] = {}
+        driver = _text(chip / "name") or chip.name
+        for sensor in (*_files(chip), *(_products(chip) if _INA.fullmatch(driver) else ())):
+            ways = own.setdefault(sensor.name, [])
+            if not ways or not ways[0].energy:
+                ways.append(sensor)
+        for label, ways in own.items():
+            name = f"{driver}/{label}"
             name = f"{chip.name}-{name}" if name in found else name  # another chip of that kind
-            found[name] = Sensor(name, path, energy)
-    return list(found.values())
+            found[name] = [replace(way, name=name) for way in ways]
+    return found
 
 
-def _files(chip: Path) -> Iterator[tuple[bool, Path, str]]:
+def _files(chip: Path) -> Iterator[Sensor]:
+    """Those that show energy or power, named by their labels."""
     for path in sorted(chip.glob("energy*_input"), key=_number_of):
-        yield True, path, _label(path, "_input")
+        yield Sensor(_label(path, "_input"), path, True)
     for number in sorted({p.name.split("_")[0] for p in chip.glob("power*_*")}):
         for suffix in ("_average", "_input"):  # the mean of an interval loses nothing
             path = chip / f"{number}{suffix}"
             if path.exists():
-                yield False, path, _label(path, suffix)
-                break
+                yield Sensor(_label(path, suffix), path, False)
+
+
+def _products(chip: Path) -> Iterator[Sensor]:
+    """Rails that show current and voltage, where the chip shows no power."""
+    if any(chip.glob("power*_input")) or any(chip.glob("power*_average")):
+        return
+    for number in _INA_RAILS:
+        current, voltage = chip / f"curr{number}_input", chip / f"in{number}_input"
+        if current.exists() and voltage.exists():
+            label = _text(chip / f"curr{number}_label") or _label(voltage, "_input")
+            yield Sensor(label, current, False, voltage)
+
+
+def _power_uw(sensor: Sensor, never_zero: bool) -> int:
+    """Its power in µW. Raises OSError for what the power of this quantity cannot be, as where the
+    firmware answers with all bits set or, of a machine that runs, with 0."""
+    found = sensor.read()
+    if never_zero and not found:
+        raise OSError("it shows 0 W, and the machine runs")
+    if abs(found) > PLATFORM_MAX_POWER_W * 1e6:
+        raise OSError(f"it shows more than {PLATFORM_MAX_POWER_W / 1e3:g} kW")
+    return found
 
 
 def _averaged_ns(path: Path) -> int:

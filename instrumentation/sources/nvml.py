@@ -37,12 +37,12 @@ class _Library:
             words = self._nvml.nvmlErrorString(code)
             raise OSError(code, (words or b"no reason given").decode(errors="replace"))
 
-    def devices(self) -> list[ctypes.c_void_p]:
+    def count(self) -> int:
         count = ctypes.c_uint()
         self.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        return [self._device(index) for index in range(count.value)]
+        return count.value
 
-    def _device(self, index: int) -> ctypes.c_void_p:
+    def device(self, index: int) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()
         self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
         return handle
@@ -59,23 +59,37 @@ class _Library:
 
 
 class NvmlSource(PolledSource):
-    """`gpu-0`, `gpu-1` … in NVML's order."""
+    """`gpu-0`, `gpu-1` … in NVML's order. A card that cannot be read is left out, and `omitted`
+    says why; it does not take the others with it."""
 
     name: ClassVar[str] = "nvml"
 
     def __init__(self, library: _Library, period_s: float) -> None:
         self._library = library
-        counters, powers = {}, {}
-        for index, device in enumerate(library.devices()):
+        counters, powers, lost = {}, {}, []
+        for index in range(library.count()):
+            name = f"gpu-{index}"
             try:
-                library.energy_uj(device)
+                device = library.device(index)
+                if self._counts(device):
+                    counters[name] = partial(stamped, partial(library.energy_uj, device))
+                else:
+                    library.power_uw(device)
+                    powers[name] = partial(library.power_uw, device)
             except OSError as error:
-                if error.errno != _NOT_SUPPORTED:
-                    raise
-                powers[f"gpu-{index}"] = partial(library.power_uw, device)
-            else:
-                counters[f"gpu-{index}"] = partial(stamped, partial(library.energy_uj, device))
+                lost.append(f"{name}: {reason(error)}")
+        self.omitted = f"NVML gives no figure of {', '.join(lost)}." if lost else ""
         super().__init__(powers, counters, period_s, (*counters, *powers))
+
+    def _counts(self, device: ctypes.c_void_p) -> bool:
+        """Whether a card has a counter of energy. Raises OSError where the card is lost."""
+        try:
+            self._library.energy_uj(device)
+        except OSError as error:
+            if error.errno != _NOT_SUPPORTED:
+                raise
+            return False
+        return True
 
     @classmethod
     def open(cls, file: str = LIBRARY, period_s: float = PERIOD_S) -> NvmlSource:
@@ -99,6 +113,8 @@ class NvmlSource(PolledSource):
             ) from None
         except AttributeError as error:
             raise NvmlError(f"{file} is too old: it has no {error}.") from None
+        if not source.names and source.omitted:
+            raise NvmlError(f"{source.omitted} `nvidia-smi` says what the driver lacks.")
         if not source.names:
             raise NvmlError("NVML finds no graphics processor: `nvidia-smi -L` lists them.")
         return source

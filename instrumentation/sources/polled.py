@@ -25,6 +25,7 @@ STOP_LIMIT_S = 5.0
 # Counters are watched for so long after they were opened, and read so often, to see their updates.
 COUNTERS_WATCH_S, COUNTERS_PAUSE_S = 1.0, 0.005
 _CHANGES, _FEW_CHANGES = 64, 8  # of a power: those that are kept, and fewer tell nothing
+FEW_POLLS = 5
 
 PowerUw = Callable[[], int]
 
@@ -44,6 +45,7 @@ class PowerSum:
     def __init__(self, longest_ns: int, averaged_ns: int = 0) -> None:
         self.gaps: list[Gap] = []
         self.changes_ns: tuple[int, int, int] = (0, 0, 0)  # count, first, last change of the power
+        self.polls = 0
         self._longest_ns = longest_ns
         self._averaged_ns = averaged_ns
         self._held_ns: deque[int] = deque(maxlen=_CHANGES)  # times between changes
@@ -62,6 +64,7 @@ class PowerSum:
             self._held_ns.extend([t_after_ns - last] if count else [])
             self.changes_ns = (count + 1, first or t_after_ns, t_after_ns)
         self._last_ns, self._last_uw = t_after_ns, power_uw
+        self.polls += 1
         energy_uj, epoch = self._energy_nj // 1000, len(self.gaps)
         return Reading(t_before_ns, t_after_ns, energy_uj, epoch, self.window_ns)
 
@@ -85,6 +88,12 @@ class PowerSum:
         shortest, usual = held[len(held) // 20], held[len(held) // 2]
         steady = 2 * shortest >= usual and 2 * GAP_PERIODS * usual > 3 * self._longest_ns
         return max(self._averaged_ns, usual if steady else 0)
+
+    @property
+    def only_w(self) -> float | None:
+        """The power that every one of some polls showed; None where they differ or are few."""
+        few = self._last_uw is None or self.polls < FEW_POLLS
+        return None if few or self.changes_ns[0] else (self._last_uw or 0) * 1e-6
 
     @property
     def update_s(self) -> float | None:
@@ -168,6 +177,16 @@ class PolledSource:
     @property
     def gaps(self) -> Mapping[str, Sequence[Gap]]:
         return {name: found.gaps for name, found in self._polled.sums.items()}
+
+    def polls(self, name: str) -> bool:
+        """Whether this quantity is a power that is polled, no counter."""
+        return name in self._polled.sums
+
+    @property
+    def only_w(self) -> Mapping[str, float]:
+        """By polled quantity that has shown one power alone, that power."""
+        shown = ((name, found.only_w) for name, found in self._polled.sums.items())
+        return {name: power_w for name, power_w in shown if power_w is not None}
 
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Counters as they stand, polled powers as their energy since `open`, in µJ."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,7 @@ class PowercapSource(HeldZones):
         super().__init__(zones, descriptors)
         self.reopened_ns: list[list[int]] = [[] for _ in zones]
         self.away: dict[int, str] = {}
+        self.omitted = ""  # a sentence where some zones are for root only
 
     @classmethod
     def open(
@@ -64,19 +66,26 @@ class PowercapSource(HeldZones):
             where = error.filename or f"A zone's name under {root}"
             raise PowercapError(f"{where} cannot be read: {reason(error)}.") from None
         if not zones:
-            raise PowercapError(
-                f"There is no RAPL zone under {root}: load the driver with "
-                "`sudo modprobe intel_rapl_msr`, or name another energy source."
-            )
-        descriptors: list[int] = []
+            raise PowercapError(_no_zone(root))
+        descriptors: dict[Zone, int] = {}
+        denied: dict[Zone, PermissionError] = {}
         try:
             for zone in zones:
-                descriptors.append(_open(zone))
+                try:
+                    descriptors[zone] = _open(zone)
+                except PermissionError as error:
+                    denied[zone] = error
+            if not descriptors:
+                raise next(iter(denied.values()))
         except OSError as error:
-            for descriptor in descriptors:
+            for descriptor in descriptors.values():
                 os.close(descriptor)
             raise PowercapError(_cannot_open(zones, error)) from None
-        source = cls(zones, tuple(descriptors))
+        zones = tuple(descriptors)
+        source = cls(zones, tuple(descriptors.values()))
+        if denied:
+            names = ", ".join(zone.name for zone in denied)
+            source.omitted = f"{names}: {_cannot_open(denied, next(iter(denied.values())))}"
         mirrored = mirrors(zones, source.value_uj, monotonic() + mirror_wait_s)
         reads = [partial(source.value_uj, index) for index in range(len(zones))]
         intervals = longest_intervals_ns(reads, watch_s, enough)
@@ -85,6 +94,11 @@ class PowercapSource(HeldZones):
             for zone, update_ns in zip(zones, intervals, strict=True)
         )
         return source
+
+    @classmethod
+    def there(cls, root: Path = ROOT) -> bool:
+        """Whether this machine shows RAPL's zones, or links that lead to none."""
+        return next(iter(root.glob("intel-rapl*")), None) is not None
 
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Every counter by zone name; a zone that cannot be read gives the reason instead."""
@@ -204,7 +218,37 @@ def _open(zone: Zone) -> int:
     return os.open(zone.path / "energy_uj", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _cannot_open(zones: tuple[Zone, ...], error: OSError) -> str:
+X86 = ("x86_64", "amd64", "i386", "i486", "i586", "i686")
+
+
+def on_x86() -> bool:
+    """Whether this machine's processor can have RAPL at all."""
+    return platform.machine().lower() in X86
+
+
+def _no_zone(root: Path) -> str:
+    """Why there is no counter, and what to do."""
+    links = list(root.glob("intel-rapl*"))
+    if any(not link.exists() for link in links):
+        return (
+            f"The links to RAPL's zones under {root} lead nowhere: a container hides "
+            "/sys/devices/virtual/powercap. Start it with `--security-opt "
+            "systempaths=unconfined`, or measure outside of it."
+        )
+    if links:
+        return f"The RAPL zones under {root} have no energy_uj: name another energy source."
+    if not on_x86():
+        return (
+            f"There is no RAPL zone under {root}: RAPL is of x86 processors, this one is "
+            f"{platform.machine()}. Name another energy source."
+        )
+    return (
+        f"There is no RAPL zone under {root}: load the driver with "
+        "`sudo modprobe intel_rapl_msr`, or name another energy source."
+    )
+
+
+def _cannot_open(zones: Iterable[Zone], error: OSError) -> str:
     if not isinstance(error, PermissionError):
         return f"{error.filename} cannot be opened: {error.strerror}."
     files = " ".join(shlex.quote(str(zone.path / "energy_uj")) for zone in zones)

@@ -121,7 +121,8 @@ def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tupl
 
     `max_power_w` sets the power bound of zones by name. Without it the bound is that of
     instrumentation.sources.counter, or the zone's own highest limit where that is more. A limit
-    never lowers it: limits can be switched off, and hold only on the average.
+    never lowers it: limits can be switched off, and hold only on the average. A zone without
+    `energy_uj` has power limits alone: it is no counter.
     """
     tops = {t: {top: _name(top) for top in _top_zones(root, t)} for t in _CONTROL_TYPES}
     packages = {name for names in tops.values() for name in names.values()}
@@ -130,7 +131,7 @@ def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tupl
     found: dict[str, Zone] = {}
     for control_type in _CONTROL_TYPES:
         for name, path, parent in _named_zones(tops[control_type], control_type, several):
-            if name not in found:
+            if name not in found and (path / "energy_uj").exists():
                 zone = Zone(name, path, _number(path / "max_energy_range_uj") or None, parent)
                 bound_w = given.get(name) or _power_bound_w(zone)
                 found[name] = Zone(name, path, zone.max_range_uj, parent, None, bound_w)

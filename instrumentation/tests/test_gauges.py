@@ -105,6 +105,104 @@ def test_a_battery_that_shows_neither_is_refused(tmp_path: Path) -> None:
         BatterySource.open(tmp_path)
 
 
+AC = {"type": "Mains", "online": "1"}
+
+
+def test_a_supply_that_is_online_beside_a_discharge_refuses(tmp_path: Path) -> None:
+    lay_out(tmp_path / "BAT0", BATTERY)
+    lay_out(tmp_path / "AC", AC)
+    lay_out(tmp_path / "usb", {"type": "USB", "online": "2"})
+    lay_out(tmp_path / "mouse", {"type": "USB", "online": "1", "scope": "Device"})
+    with pytest.raises(BatteryError, match=r"AC, usb is online while BAT0.*--on-battery"):
+        BatterySource.open(tmp_path, NEVER_S)
+    source = BatterySource.open(tmp_path, NEVER_S, believe_online=False)
+    assert all(isinstance(reading, Reading) for reading in source.read().values())
+    source.close()
+    for name in ("AC", "usb"):
+        (tmp_path / name / "online").write_text("0\n")
+    source = BatterySource.open(tmp_path, NEVER_S)
+    first = source.read()
+    (tmp_path / "AC/online").write_text("1\n")  # plugged in meanwhile
+    assert all(isinstance(reading, ReadFailure) for reading in source.read().values())
+    (tmp_path / "AC/online").write_text("0\n")
+    again = source.read()
+    source.close()
+    for name in ("battery", "battery/gauge"):
+        assert REOPENED in difference(first[name], again[name], 2**63).flags
+
+
+def test_a_discharge_without_a_rate_leaves_the_gauge(tmp_path: Path) -> None:
+    folder = lay_out(tmp_path / "BAT0", {**BATTERY, "power_now": "0"})
+    source = BatterySource.open(tmp_path, NEVER_S)
+    first = source.read()
+    (folder / "energy_now").write_text("39990000\n")
+    last = source.read()
+    source.close()
+    assert isinstance(last["battery"], ReadFailure) and "0 W" in last["battery"].error
+    gauge = difference(first["battery/gauge"], last["battery/gauge"], 2**63)
+    assert gauge.energy_uj == 36_000_000 and REOPENED not in gauge.flags
+    assert source.least_uj == {"battery/gauge": 360_000_000}  # ten of its steps
+
+
+def test_an_empty_bay_is_no_battery(tmp_path: Path) -> None:
+    lay_out(tmp_path / "BAT0", BATTERY)
+    lay_out(tmp_path / "BAT1", {"type": "Battery", "status": "Unknown", "present": "0"})
+    lay_out(tmp_path / "BAT2", {**BATTERY, "status": "Charging", "present": "0"})
+    source = BatterySource.open(tmp_path, NEVER_S)
+    assert [type(reading) for reading in source.read().values()] == [Reading, Reading]
+    source.close()
+
+
+def test_current_times_voltage_of_one_number(tmp_path: Path) -> None:
+    rails = {"in1_input": "19120", "in1_label": "VDD_IN", "curr1_input": "640"}
+    others = {"in2_input": "5000", "in2_label": "VDD_SOC", "curr2_input": "200"}
+    # Number 4 is a shunt's voltage and the sum of all currents.
+    sums = {"in4_input": "3", "curr4_input": "840", "in7_label": "sum of shunt voltages"}
+    lay_out(tmp_path / "hwmon1", {"name": "ina3221", **rails, **others, **sums, "in3_input": "1"})
+    lay_out(tmp_path / "hwmon2", {"name": "nct6775", **rails})
+    lay_out(tmp_path / "hwmon3", {"name": "ina238", **rails, "power1_input": "7000000"})
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    first, last = source.read(), source.read()
+    source.close()
+    assert set(last) == {"ina3221/VDD_IN", "ina3221/VDD_SOC", "ina238/power1"}
+    start, end = first["ina3221/VDD_IN"], last["ina3221/VDD_IN"]
+    assert isinstance(start, Reading) and isinstance(end, Reading)
+    passed_ns = end.t_after_ns - start.t_after_ns
+    assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 12.2368 / 1000, abs=2)
+
+
+def test_an_average_that_cannot_be_read_leaves_the_input(tmp_path: Path) -> None:
+    folder = lay_out(tmp_path / "hwmon0", SUPPLY)
+    (folder / "power1_average").write_text("")
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    source.read()
+    assert source.only_w == {}  # of two polls nothing is told
+    for _ in range(4):
+        found = source.read()["power_meter/power1"]
+    source.close()
+    assert isinstance(found, Reading)
+    assert source.only_w == {"power_meter/power1": 119.0}
+
+
+@pytest.mark.parametrize(
+    ("chip", "shown", "fails"),
+    [
+        ("power_meter", "0", True),  # a machine that runs
+        ("power_meter", "4294967295000", True),  # all bits set
+        ("ina226", "0", False),  # a rail may be off
+        ("power_meter", "120000000", False),
+    ],
+)
+def test_a_power_that_cannot_be_is_a_failed_read(
+    tmp_path: Path, chip: str, shown: str, fails: bool
+) -> None:
+    lay_out(tmp_path / "hwmon0", {"name": chip, "power1_input": shown})
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    (found,) = source.read().values()
+    source.close()
+    assert isinstance(found, ReadFailure) is fails
+
+
 def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
     lay_out(tmp_path / "hwmon0", SUPPLY)
     lay_out(tmp_path / "hwmon1", AMD)
@@ -160,6 +258,19 @@ def test_graphics_by_counter_or_by_power(tmp_path: Path, monkeypatch: pytest.Mon
         "GPU is lost"
     }
     source.close()
+
+
+def test_a_card_that_is_lost_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = compile_nvml(tmp_path, monkeypatch, "-2 90000\n1500 30000\n")
+    source = NvmlSource.open(str(library), NEVER_S)
+    assert source.names == ("gpu-1",)
+    assert "gpu-0: GPU is lost" in source.omitted
+    source.close()
+    (tmp_path / "cards").write_text("-2 1\n")
+    with pytest.raises(NvmlError, match="gpu-0: GPU is lost"):
+        NvmlSource.open(str(library))
 
 
 def test_graphics_without_driver_or_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from instrumentation.sources import powercap
 from instrumentation.sources.counter import (
     MAX_POWER_W,
     PLATFORM_MAX_POWER_W,
@@ -23,7 +25,7 @@ from instrumentation.sources.counter import (
     difference,
 )
 from instrumentation.sources.powercap import PowercapError, PowercapSource
-from instrumentation.sources.zones import discover, summands
+from instrumentation.sources.zones import Zone, discover, summands
 from instrumentation.tests.trees import MAX_UJ, TREES, P, Tree, child, counting
 
 PACKAGE = f"{P}:0"
@@ -264,6 +266,53 @@ def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> Non
 def test_no_zone_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(PowercapError, match="sudo modprobe intel_rapl_msr"):
         PowercapSource.open(tmp_path)
+
+
+def test_links_that_lead_nowhere_are_told_from_no_driver(tmp_path: Path) -> None:
+    for name in ("intel-rapl", "intel-rapl:0", "intel-rapl:0:0"):
+        (tmp_path / name).symlink_to(tmp_path / "hidden" / name)
+    with pytest.raises(PowercapError, match=r"lead nowhere.*systempaths") as refused:
+        PowercapSource.open(tmp_path)
+    assert "modprobe" not in str(refused.value)
+    assert PowercapSource.there(tmp_path)
+
+
+def test_no_driver_of_another_processor_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(PowercapError, match="this one is aarch64") as refused:
+        PowercapSource.open(tmp_path)
+    assert "modprobe" not in str(refused.value)
+    assert not PowercapSource.there(tmp_path)
+
+
+def test_a_zone_of_limits_alone_leaves_the_others(tmp_path: Path) -> None:
+    root = TREES["psys first"].lay_out(tmp_path)
+    (root / "intel-rapl/intel-rapl:0/energy_uj").unlink()
+    with PowercapSource.open(root) as source:
+        assert list(source.names) == ["package-0", "dram"]
+    for file in root.rglob("energy_uj"):
+        file.unlink()
+    with pytest.raises(PowercapError, match="no energy_uj"):
+        PowercapSource.open(root)
+
+
+def test_zones_for_root_only_leave_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = TREES["one socket"].lay_out(tmp_path)
+    opened = powercap._open
+
+    def open_as_user(zone: Zone) -> int:
+        if zone.name != "package-0":
+            raise PermissionError(13, "Permission denied", str(zone.path / "energy_uj"))
+        return opened(zone)
+
+    monkeypatch.setattr(powercap, "_open", open_as_user)
+    with PowercapSource.open(root) as source:
+        assert list(source.names) == ["package-0"]
+        assert "core, uncore, dram" in source.omitted and "chmod a+r" in source.omitted
 
 
 def test_a_zone_that_cannot_be_named_is_one_sentence(tmp_path: Path) -> None:

@@ -86,10 +86,10 @@ def _label(swing: Swing, payback: Payback, a: Assumptions) -> str:
     if swing.name == SAVING:
         unit = "day" if payback.workload == PROFILE else "run"
         return f"Saving a {unit}, 95 % interval\n{_ends(ends, words.rounded)} J"
-    if swing.name == METER and payback.meter_share is not None:
-        return (
-            f"Meter's limits of error\n± {words.rounded(payback.meter_share * 100)} % of the saving"
-        )
+    if swing.name == METER:
+        share = payback.meter_share
+        said = "" if share is None else f"\n± {words.rounded(share * 100)} % of the saving"
+        return f"Meter's limits of error{said}"
     if swing.name == "runs_per_day" and a.duty:
         factors = [end / a.runs_per_day for end in ends]
         return f"Work a day\n× {_ends(factors, words.given)}"

@@ -1,0 +1,193 @@
+"""Zones and channels that stood still in a suite: they have no joules, and no verdict.
+
+What a counter or a meter shows is held against whole runs, of which most worked. A reading that
+rests for a while is no sign; one that outlasts several runs of work is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import polars as pl
+
+from analysis.energy.metered import Energy, Metered
+from analysis.suite.records import SYSTEM, Run
+from instrumentation.sources import standing
+from instrumentation.sources.counter import unit_nj
+from instrumentation.sources.standing import SHARE, STANDS_STILL, Stretch
+from instrumentation.sources.zones import kind_of
+
+# Of a run: seconds and energy by phase, as the energy table has them.
+Energies = Mapping[str, tuple[float, Energy]]
+WHOLE_S = standing.patience_s("RAPL")
+IDLE = "idle"  # the workload that does nothing
+BUSY = 0.25  # processors that were busy: a machine's power then differs from its rest's
+WRITTEN_BYTES = 2**20  # to a disk: its power then differs from its rest's
+LONE_S = 10.0  # one run in which a channel gave one value, and in no other for half as long
+LONGEST_S = 1.0  # samples of a counter may show one count, ten of them and more
+
+
+def still_zones(
+    runs: Sequence[Run],
+    energies: Mapping[str, Mapping[str, Energies]],
+    samples: Iterable[pl.DataFrame],
+) -> set[tuple[str, str]]:
+    """Pairs of run and zone whose joules are none; `energies` are by run and zone, `samples` are
+    tables of all runs'.
+
+    A zone that stood still in a run may have done so in its neighbours' last or first moments; one
+    that stood still in more than `SHARE` of the runs has no joules in any.
+    """
+    found: set[tuple[str, str]] = set()
+    stopped_s = {key: seconds for table in samples for key, seconds in _longest_s(table)}
+    for zone in dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone):
+        own = sorted(
+            (run for run in runs if zone in energies[run.run_id]),
+            key=lambda run: (run.boot_id, run.t_start_ns),
+        )
+        every = [_stretches(energies[run.run_id][zone]) for run in own]
+        never = not any(one.energy_j for stretches in every for one in stretches)
+        known = any(one.energy_j is not None for stretches in every for one in stretches)
+        if never and known:
+            found |= {(run.run_id, zone) for run in own}
+        if never or kind_of(zone) == "uncore":  # a graphics processor that is asleep takes nothing
+            continue
+        patience = WHOLE_S + _step_s(own, zone)
+        still = [
+            _still(stretches, patience)
+            or stopped_s.get((run.run_id, zone), 0.0) >= LONGEST_S + patience
+            for run, stretches in zip(own, every, strict=True)
+        ]
+        if sum(still) > SHARE * len(own):
+            found |= {(run.run_id, zone) for run in own}
+            continue
+        near = [False, *still, False]
+        beside = [any(near[k : k + 3]) for k in range(len(own))]
+        found |= {(run.run_id, zone) for run, is_near in zip(own, beside, strict=True) if is_near}
+    return found
+
+
+def _stretches(energies: Energies) -> list[Stretch]:
+    """Phases and what lies between them; their sum is none of them."""
+    return [
+        Stretch(seconds, e.energy_j) for name, (seconds, e) in energies.items() if name != "all"
+    ]
+
+
+def _still(stretches: Iterable[Stretch], patience: float) -> bool:
+    return any(one.energy_j == 0 and one.seconds >= patience for one in stretches)
+
+
+def _step_s(runs: Iterable[Run], zone: str) -> float:
+    """How long a step of the counter takes at 1 W."""
+    counters = (c for run in runs for p in run.phases for c in p.counters if c.zone == zone)
+    return max((unit_nj(c.max_range_uj or 0) or 0) * 1e-9 for c in counters)
+
+
+def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
+    """By run and zone, for how long its samples showed one count at the most."""
+    keys = ["run_id", "zone"]
+    ordered = samples.sort(*keys, "t_before_ns")
+    changed = pl.struct(*keys, "energy_uj").rle_id()
+    lasted_ns = pl.col("t_before_ns").last() - pl.col("t_after_ns").first()
+    counts = ordered.group_by(*keys, changed.alias("count")).agg(lasted_ns.alias("lasted_ns"))
+    longest = counts.group_by(*keys).agg(pl.col("lasted_ns").max())
+    for run_id, zone, most_ns in longest.iter_rows():
+        yield (run_id, zone), most_ns * 1e-9
+
+
+def below_packages(
+    runs: Sequence[Run], energies: Mapping[str, Mapping[str, Energies]]
+) -> set[tuple[str, str]]:
+    """Pairs of run and zone, as `still_zones`, of a platform zone that counted less than its
+    packages."""
+    zones = dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone)
+    packages = [zone for zone in zones if kind_of(zone) == "package"]
+    platforms = [zone for zone in zones if kind_of(zone) == "psys"]
+    if len(platforms) != 1 or not packages:
+        return set()
+    total = [_whole(energies[run.run_id], platforms) for run in runs]
+    part = [_whole(energies[run.run_id], packages) for run in runs]
+    if standing.below(total, part, standing.update_of(total)) is None:
+        return set()
+    return {(run.run_id, platforms[0]) for run in runs}
+
+
+def _whole(by_zone: Mapping[str, Energies], zones: Iterable[str]) -> Stretch:
+    """Of a run, the joules of some zones together."""
+    found = [by_zone[zone]["all"] for zone in zones if zone in by_zone]
+    energies = [energy.energy_j for _, energy in found]
+    known = [energy_j for energy_j in energies if energy_j is not None]
+    seconds = found[0][0] if found else 0.0
+    return Stretch(seconds, sum(known) if found and len(known) == len(energies) else None)
+
+
+def still_runs(
+    runs: Sequence[Run],
+    spans: Mapping[str, tuple[int, int]],
+    metered: Metered,
+    channel: str,
+    idle: Collection[str],
+) -> set[str]:
+    """Runs in which a meter's channel stood still; `spans` are theirs on the controller's clock,
+    `idle` the workloads that do nothing.
+
+    It gave one value but for its last digit over two whole runs of work and more, over one such as
+    it never else did, or over all there is; where that are more than `SHARE` of the runs, it has no
+    joules in any.
+    """
+    placed = [run for run in runs if run.run_id in spans]
+    working = {run.run_id for run in placed if _works(run, channel, idle)}
+    if not working:
+        return set()
+    only_w = metered.only_w.get(channel)
+    if only_w is not None and (len(working) > 1 or only_w == 0):
+        return {run.run_id for run in runs}
+    found: set[str] = set()
+    constant = metered.constant_ns[channel]
+    at_work = [_at_work(stretch, spans, working) for stretch in constant]
+    for k, (start_ns, end_ns) in enumerate(constant):
+        met = {
+            run_id
+            for run_id, (begin, end) in spans.items()
+            if min(end, end_ns) - max(begin, start_ns) > LONGEST_S * 1e9
+        }
+        within = {r for r in met if start_ns <= spans[r][0] and spans[r][1] <= end_ns}
+        others = max((*at_work[:k], *at_work[k + 1 :]), default=0)
+        alone = len(working) > 1 and at_work[k] >= max(LONE_S * 1e9, 2 * others)
+        if len(within & working) >= 2 or (alone and (within or channel == SYSTEM)):
+            found |= met
+    if len(found & working) > SHARE * len(working):
+        return {run.run_id for run in runs}
+    return found
+
+
+def _at_work(
+    stretch: tuple[int, int], spans: Mapping[str, tuple[int, int]], working: Collection[str]
+) -> int:
+    """For how long, in ns, a stretch lies within one run of work at the most."""
+    shared = (min(stretch[1], spans[r][1]) - max(stretch[0], spans[r][0]) for r in working)
+    return max(0, *shared)
+
+
+def _works(run: Run, channel: str, idle: Collection[str]) -> bool:
+    """Whether what a run does moves this channel, as far as it tells."""
+    phases = run.measured_phases
+    if channel.startswith("drive"):
+        written = [phase.disk_written_bytes for phase in phases]
+        known = [amount for amount in written if amount is not None]
+        return run.workload not in idle and (
+            len(known) < len(written) or sum(known) > WRITTEN_BYTES
+        )
+    busy = [phase.cpu_busy_s for phase in phases]
+    known = [seconds for seconds in busy if seconds is not None]
+    took_s = sum(phase.duration_s for phase in phases)
+    return run.workload not in idle and (len(known) < len(busy) or sum(known) > BUSY * took_s)
+
+
+def none_of(energies: Energies, code: str = STANDS_STILL) -> dict[str, tuple[float, Energy]]:
+    """Without the joules, and flagged."""
+    return {
+        name: (seconds, Energy(None, None, 0.0, (*energy.flags, code)))
+        for name, (seconds, energy) in energies.items()
+    }

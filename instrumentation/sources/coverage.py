@@ -1,0 +1,120 @@
+"""What the quantities of sources cover, what they are part of, and which may be added up.
+
+All of it is declared in coverage.toml, by driver and label; a name without an entry there is
+unknown: it is shown, and never taken for a machine's figure.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FILE = Path(__file__).with_name("coverage.toml")
+_NUMBERED_CHIP = re.compile(r"hwmon\d+-")  # leads the name of a second chip of one driver
+
+
+@dataclass(frozen=True)
+class Category:
+    """How much of a machine a quantity covers. `rank` 1 covers most; None is never a headline.
+    `holds` are the categories within it."""
+
+    name: str
+    rank: int | None = None
+    holds: tuple[str, ...] = ()
+    never_zero: bool = False
+    leaves_out: str = ""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """An entry of the table: names that match `name` cover `covers`, with `alone` only where no
+    other name of the machine matches it."""
+
+    name: re.Pattern[str]
+    covers: Category
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Total:
+    """Quantities of chips of one driver that may be added up; each of `parts` must have one."""
+
+    chip: re.Pattern[str]
+    parts: tuple[re.Pattern[str], ...]
+    name: str
+    covers: Category
+
+
+@dataclass(frozen=True)
+class Table:
+    """The declared table."""
+
+    categories: Mapping[str, Category]
+    quantities: tuple[Quantity, ...]
+    totals: tuple[Total, ...]
+
+    def category(self, name: str, names: Iterable[str] = ()) -> Category | None:
+        """What `name` covers on a machine that has all of `names`; None where that is unknown."""
+        plain = _plain(name)
+        for total in self.totals:
+            chip, _, label = plain.rpartition("/")
+            if label == total.name and total.chip.fullmatch(chip):
+                return total.covers
+        for quantity in self.quantities:
+            if quantity.name.fullmatch(plain):
+                like = {n for n in names if quantity.name.fullmatch(_plain(n))} | {name}
+                return None if quantity.alone and len(like) > 1 else quantity.covers
+        return None
+
+    def sums(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """By the name of each total that this machine's quantities make, those quantities."""
+        every = list(names)
+        found: dict[str, list[str]] = {}
+        for total in self.totals:
+            by_part = [[n for n in every if _matches(total, part, n)] for part in total.parts]
+            members = [name for part in by_part for name in part]
+            if all(by_part) and len(members) > 1:
+                chip = _plain(members[0]).rpartition("/")[0]
+                found[f"{chip}/{total.name}"] = members
+        return found
+
+
+def _matches(total: Total, part: re.Pattern[str], name: str) -> bool:
+    chip, _, label = _plain(name).rpartition("/")
+    return bool(total.chip.fullmatch(chip) and part.fullmatch(label))
+
+
+def _plain(name: str) -> str:
+    return _NUMBERED_CHIP.sub("", name, count=1) if _NUMBERED_CHIP.match(name) else name
+
+
+@cache
+def table() -> Table:
+    """Read the table."""
+    known = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    categories = {
+        name: Category(name, **{**entry, "holds": tuple(entry.get("holds", ()))})
+        for name, entry in known["category"].items()
+    }
+
+    def pattern(text: str) -> re.Pattern[str]:
+        return re.compile(text, re.IGNORECASE)
+
+    quantities = tuple(
+        Quantity(pattern(e["name"]), categories[e["covers"]], e.get("alone", False))
+        for e in known["quantity"]
+    )
+    totals = tuple(
+        Total(
+            pattern(e["chip"]),
+            tuple(pattern(part) for part in e["parts"]),
+            e["name"],
+            categories[e["covers"]],
+        )
+        for e in known["total"]
+    )
+    return Table(categories, quantities, totals)

@@ -1,0 +1,221 @@
+"""Judge by a whole recording, rest and load, whether a source can be the figure that it shows.
+
+A counter that did not move, a sensor that gave one value throughout and a total below its part have
+no joules. What is judged is the recording and not a moment: a counter may rest for less than its
+update interval, and a sensor that is read at rest alone may well show one value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+# Flags and codes: they are words in tables and in `Trial.flags`.
+STANDS_STILL = "stands-still"
+DID_NOT_MOVE = "did-not-move"
+ONE_VALUE = "one-value"
+BELOW_PART = "below-its-part"
+STANDING = frozenset({STANDS_STILL, DID_NOT_MOVE, ONE_VALUE, BELOW_PART})
+
+# A source that stood still in more of the stretches than this is no figure in the others either:
+# when it died in them is not known.
+SHARE = 0.1
+# So long, in s, a source may show the same count: update intervals as published or seen, with room.
+# RAPL changes about each ms, on some platforms each 100 ms; NVIDIA's counter each 20 to 100 ms; a
+# battery's gauge up to each 30 s; drivers of hwmon read their chips once a second.
+PATIENCE_S: Mapping[str, float] = {"RAPL": 0.5, "nvml": 2.0, "battery": 120.0}
+OTHERS_PATIENCE_S = 5.0
+# Within so long a counter is brought up to date, as far as a total and its part are compared.
+UPDATE_S = 0.2
+# Seconds of the processor's work by second, from which on the power of a machine must have moved.
+BUSY = 0.25
+# So many stretches, so long together: a late total is not less than its part in all of them.
+SOME, SOME_S = 4, 2.0
+ALIKE = 0.002  # of a mean power: a poll is some hundred µs late
+ROUNDING = 0.05  # of a part, by which a total may seem less than it
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of a recording: its seconds and joules; None where these are not known."""
+
+    seconds: float
+    energy_j: float | None
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Why the joules of a source, called `label`, are no figure: `code`, and clauses for people
+    that say what was seen and what to do. `facts` are what was seen."""
+
+    code: str
+    label: str
+    seen: str
+    way: str = "Take another component."
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def sentences(objections: Iterable[Objection]) -> list[str]:
+    """One for each thing that was seen, with all that it was seen of."""
+    same: dict[tuple[str, str], list[str]] = {}
+    for one in objections:
+        same.setdefault((one.seen, one.way), []).append(one.label)
+    return [
+        f"{', '.join(labels)} {'has' if len(labels) == 1 else 'have'} no joules: {seen}. {way}"
+        for (seen, way), labels in same.items()
+    ]
+
+
+def patience_s(source: str) -> float:
+    """How long a source of this name may show one count."""
+    return PATIENCE_S.get(source, OTHERS_PATIENCE_S)
+
+
+def stood_still(stretches: Sequence[Stretch], patience: float) -> str:
+    """Whether a counter is no figure by all its stretches: a code, or empty.
+
+    It never moved, or it stood still in more than `SHARE` of the stretches that are long enough to
+    tell, a third of `patience` where it moves in others. Where most stretches are unknown they have
+    a reason of their own.
+    """
+    known = [one for one in stretches if one.energy_j is not None]
+    if 2 * len(known) < len(stretches) or not known:
+        return ""
+    if not any(one.energy_j for one in known):
+        whole_s = math.fsum(one.seconds for one in known)
+        return STANDS_STILL if whole_s >= patience else DID_NOT_MOVE
+    telling = [one for one in known if one.seconds >= patience / 3]
+    still = sum(not one.energy_j for one in telling)
+    in_a_row_s = [
+        math.fsum(one.seconds for one in row)
+        for moved, row in groupby(known, key=lambda one: bool(one.energy_j))
+        if not moved
+    ]
+    still_s = math.fsum(seconds for seconds in in_a_row_s if seconds >= patience)
+    whole_s = math.fsum(one.seconds for one in known)
+    many = still > SHARE * len(telling) or still_s > SHARE * whole_s
+    return STANDS_STILL if many else ""
+
+
+def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
+    """The longest row of rests and runs through which a sensor showed one power, if it lasts for
+    `patience` and more than `SHARE` of the whole; rests and runs take turns."""
+    rows: list[list[Stretch]] = []
+    for one in stretches:
+        if one.energy_j is None or not one.seconds:
+            continue
+        before = rows[-1][-1] if rows else None
+        if before is None or not _alike(before, one):
+            rows.append([])
+        rows[-1].append(one)
+    sums = [
+        Stretch(math.fsum(one.seconds for one in row), math.fsum(one.energy_j or 0 for one in row))
+        for row in rows
+        if len(row) >= SOME
+    ]
+    longest = max(sums, key=lambda one: one.seconds, default=None)
+    whole_s = math.fsum(one.seconds for one in stretches)
+    if longest is None or longest.seconds < max(patience, SHARE * whole_s):
+        return None
+    return longest
+
+
+def _alike(one: Stretch, other: Stretch) -> bool:
+    """Whether two stretches have one mean power, as far as the times of polls tell."""
+    powers = [(a.energy_j or 0.0) / a.seconds for a in (one, other)]
+    return math.isclose(*powers, rel_tol=ALIKE)
+
+
+def below(
+    total: Sequence[Stretch], part: Sequence[Stretch], update_s: float
+) -> tuple[float, float] | None:
+    """Joules of a total and of its part over the stretches that both have, where the total is
+    less by more than late counts explain (each within `update_s`), or less in each of some
+    stretches, at rest as under load; else None."""
+    both = [
+        (one, other)
+        for one, other in zip(total, part, strict=True)
+        if one.energy_j is not None and other.energy_j is not None
+    ]
+    total_j = math.fsum(one.energy_j or 0.0 for one, _ in both)
+    part_j = math.fsum(other.energy_j or 0.0 for _, other in both)
+    seconds = math.fsum(one.seconds for one, _ in both)
+    if not total_j or not seconds:
+        return None  # `of_counter` has it
+    always = all(
+        (one.energy_j or 0.0) < (other.energy_j or 0.0) * (1 - ROUNDING) for one, other in both
+    )
+    if always and len(both) >= SOME and seconds >= SOME_S:
+        return total_j, part_j
+    late_j = part_j / seconds * update_s * math.sqrt(len(both))
+    return (total_j, part_j) if total_j + late_j < part_j * (1 - ROUNDING) else None
+
+
+def update_of(stretches: Sequence[Stretch]) -> float:
+    """Within how long a counter is brought up to date, in s: `UPDATE_S`, less where it moved in
+    shorter stretches."""
+    moved = sum(bool(one.energy_j) for one in stretches)
+    return min(UPDATE_S, math.fsum(one.seconds for one in stretches) / max(1, moved))
+
+
+def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Objection | None:
+    """What speaks against a counter, which may show one count for `patience` s."""
+    code = stood_still(stretches, patience)
+    if not code:
+        return None
+    seconds = math.fsum(one.seconds for one in stretches)
+    still = sum(one.energy_j == 0 for one in stretches)
+    facts = {"seconds": seconds, "stretches": len(stretches), "still": still}
+    way = Objection.way
+    if code == DID_NOT_MOVE:
+        seen = f"no count changed in {seconds:.3g} s, which is too short for it"
+        way = "Let the command repeat its work."
+    elif any(one.energy_j for one in stretches):
+        seen = f"the count stood still in {still} of {len(stretches)} stretches of rest and load"
+    else:
+        seen = (
+            f"no count changed over {seconds:.3g} s of rest and load, as in a virtual machine or "
+            "where firmware feeds no counter"
+        )
+    return Objection(code, label, seen, way, facts)
+
+
+def of_sensor(
+    label: str, power_w: float, seconds: float, busy_s: float, patience: float
+) -> Objection | None:
+    """What speaks against a sensor that showed one power in `seconds`, of which commands kept the
+    processor busy for `busy_s`. Without work for a processor one power may be true, unless it is 0.
+    """
+    if power_w and (seconds < patience or busy_s < BUSY * seconds):
+        return None
+    work = f", {busy_s:.3g} s of work for the processor among them" if power_w else ""
+    return Objection(
+        ONE_VALUE,
+        label,
+        f"every reading over {seconds:.3g} s was {power_w:.6g} W{work}",
+        "Look at the sensor and its driver, or take another component.",
+        {"power_w": power_w, "seconds": seconds, "busy_s": busy_s},
+    )
+
+
+def of_total(
+    label: str,
+    total: Sequence[Stretch],
+    part_label: str,
+    part: Sequence[Stretch],
+    update_s: float,
+) -> Objection | None:
+    """What speaks against a total that is less than what lies within it."""
+    found = below(total, part, update_s)
+    if found is None:
+        return None
+    total_j, part_j = found
+    return Objection(
+        BELOW_PART,
+        label,
+        f"{total_j:.3g} J were counted, and {part_j:.3g} J by {part_label}, which is a part of it",
+        facts={"energy_j": total_j, "part": part_label, "part_j": part_j},
+    )

@@ -1,0 +1,51 @@
+"""The declared table: what is whole, what a part, what may be added up, and what is unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from instrumentation.sources import coverage
+
+TABLE = coverage.table()
+CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "covers"),
+    [
+        ("psys", ["psys", "package-0"], "platform"),
+        ("psys", ["psys", "psys-1"], None),
+        ("package-1", ["package-0", "package-1"], "part"),
+        ("package-0-die-1/dram", [], "memory"),
+        ("amd_energy/Ecore000", CORES, "part"),
+        ("amd_energy/Esocket0", CORES, "processor"),
+        ("hwmon3-zenergy/Esocket1", [], "processor"),
+        ("power_meter/power1", ["power_meter/power1"], "machine"),
+        ("power_meter/power1", ["power_meter/power1", "hwmon2-power_meter/power1"], None),
+        ("ina3221/VDD_IN", [], "module"),
+        ("ina3221/VDD_CPU_GPU_CV", [], "part"),
+        ("apm_xgene/CPU power", [], "part"),
+        ("apm_xgene/soc", [], "processor"),
+        ("ina226/power1", [], None),
+        ("nct6775/power1", [], None),
+    ],
+)
+def test_what_a_quantity_covers(name: str, names: list[str], covers: str | None) -> None:
+    found = TABLE.category(name, names)
+    assert (found.name if found else None) == covers
+
+
+def test_what_may_be_added_up() -> None:
+    two = ["amd_energy/Esocket0", "hwmon3-amd_energy/Esocket0"]
+    assert TABLE.sums([*CORES, *two]) == {"amd_energy/sockets": two}
+    assert TABLE.sums([*CORES, two[0]]) == {}
+    altra = ["apm_xgene/CPU power", "apm_xgene/IO power"]
+    assert TABLE.sums(altra) == {"apm_xgene/soc": altra}
+    cores = [altra[0], f"hwmon3-{altra[0]}"]
+    assert TABLE.sums(cores) == {}  # cores alone are no processor
+    assert TABLE.sums(["power_meter/power1", "hwmon1-power_meter/power1"]) == {}
+
+
+def test_categories_hold_what_there_is() -> None:
+    for category in TABLE.categories.values():
+        assert set(category.holds) <= set(TABLE.categories)

@@ -1,0 +1,99 @@
+"""What is no figure by a whole recording, and what only rests for a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from instrumentation.sources import standing
+from instrumentation.sources.standing import (
+    BELOW_PART,
+    DID_NOT_MOVE,
+    ONE_VALUE,
+    STANDS_STILL,
+    Stretch,
+    frozen,
+    of_counter,
+    of_sensor,
+    of_total,
+    sentences,
+    stood_still,
+)
+
+
+@pytest.mark.parametrize(
+    ("joules", "seconds", "code"),
+    [
+        ([0, 0, 0, 0], 0.5, STANDS_STILL),  # psys of a virtual machine
+        ([0, 0], 0.01, DID_NOT_MOVE),  # runs of `true`
+        ([5, 0, 5, 0, 5, 0], 0.5, STANDS_STILL),  # frozen in every rest
+        ([5] * 19 + [0], 0.5, ""),  # a single stall of twenty
+        ([1] * 10 + [0] * 10, 0.1, STANDS_STILL),  # frozen from half on
+        ([1, 0, 1, 0, 1], 0.05, ""),  # shorter than its steps
+        ([5, 5, 5], 0.5, ""),
+        ([0, None, None, None], 0.5, ""),  # failed reads have a reason of their own
+        ([], 0.5, ""),
+    ],
+)
+def test_a_counter_that_stands_still(joules: list[float | None], seconds: float, code: str) -> None:
+    stretches = [Stretch(seconds, energy_j) for energy_j in joules]
+    assert stood_still(stretches, standing.patience_s("RAPL")) == code
+
+
+def test_a_gauge_may_rest_for_longer_than_a_counter() -> None:
+    rest = [Stretch(30.0, 0.0)]
+    assert stood_still(rest, standing.patience_s("battery")) == DID_NOT_MOVE
+    assert stood_still(rest, standing.patience_s("nvml")) == STANDS_STILL
+
+
+@pytest.mark.parametrize(
+    ("power_w", "seconds", "busy_s", "refused"),
+    [
+        (0.0, 1.0, 0.0, True),
+        (200.0, 60.0, 40.0, True),
+        (200.0, 60.0, 0.1, False),  # a machine at rest
+        (200.0, 2.0, 2.0, False),  # shorter than a sensor takes to follow
+    ],
+)
+def test_a_sensor_of_one_value_is_held_against_the_work(
+    power_w: float, seconds: float, busy_s: float, refused: bool
+) -> None:
+    found = of_sensor("power_meter/power1", power_w, seconds, busy_s, 5.0)
+    assert (found.code if found else None) == (ONE_VALUE if refused else None)
+
+
+def test_a_sensor_that_froze_amid_rests_and_runs() -> None:
+    living = [Stretch(2.0, 40.0), Stretch(2.0, 80.0)] * 4
+    stopped = [Stretch(2.0, 80.0 + 0.01 * (k % 2)) for k in range(8)]
+    row = frozen([*living, *stopped], 5.0)
+    assert row is not None and row.seconds >= 16.0
+    assert frozen(living * 2, 5.0) is None
+    assert frozen([*living * 20, *stopped[:4]], 5.0) is None  # a tenth of it and less
+
+
+@pytest.mark.parametrize(
+    ("total_j", "part_j", "refused"),
+    [(4.0, 12.0, True), (13.0, 12.0, False), (11.9, 12.0, False), (0.0, 12.0, False)],
+)
+def test_a_total_below_its_part(total_j: float, part_j: float, refused: bool) -> None:
+    total, part = ([Stretch(1.0, j)] * 10 for j in (total_j, part_j))
+    found = of_total("psys", total, "package-0", part, 0.2)
+    assert (found.code if found else None) == (BELOW_PART if refused else None)
+
+
+def test_a_late_total_is_not_below_its_part() -> None:
+    total, part = [Stretch(0.1, 0.5)], [Stretch(0.1, 2.0)]
+    assert of_total("psys", total, "package-0", part, 0.2) is None
+
+
+def test_a_slow_total_that_is_always_less_is_below_its_part() -> None:
+    part = [Stretch(0.6, 60.0)] * 6
+    assert of_total("m", [Stretch(0.6, 30.0)] * 6, "cpu", part, 5.0) is not None
+    late = [Stretch(0.6, 70.0), *[Stretch(0.6, 30.0)] * 5]
+    assert of_total("m", late, "cpu", part, 5.0) is None
+
+
+def test_one_sentence_for_what_is_alike() -> None:
+    stretches = [Stretch(2.0, 0.0)]
+    found = [of_counter(label, stretches, 0.5) for label in ("core", "dram")]
+    (said,) = sentences(one for one in found if one)
+    assert said.startswith("core, dram have no joules: ")
