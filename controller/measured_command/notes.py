@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.flags import flag_note
 from analysis.report.words import count, listed, number, percent
 from contract.measured_command import CommandResult, Component, Note, Trial
+from instrumentation.sources.standing import STANDING
 
 if TYPE_CHECKING:
     from analysis.stats.repetition import Sign
@@ -19,13 +20,16 @@ MUCH = 0.01
 
 
 def flag_notes(one: CommandResult, components: Mapping[str, Component]) -> Iterator[Note]:
-    """Yield a note on each flag of a command's runs, and of the rests before them."""
+    """Yield a note on each flag of a command's runs, and of the rests before them.
+
+    Not on those of sources that stand still: what was seen of these has a note of its own.
+    """
     for what in ("runs of", "rests before"):
         flagged: dict[str, dict[str, list[Trial]]] = {}
         for trial in one.trials:
             by_component = trial.flags if what == "runs of" else trial.rest_flags
             for name, flags in by_component.items():
-                for flag in filter(is_code, flags):
+                for flag in sorted(filter(is_code, set(flags) - STANDING)):
                     flagged.setdefault(flag, {}).setdefault(name, []).append(trial)
         for flag, bearing in flagged.items():
             labels = [components[name].label for name in bearing]
