@@ -466,7 +466,7 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                     words = dict.fromkeys(word for part in said for word in part)
                     found = replace(found, flags=(*found.flags, *words))
                 if run.run_id in still.get(channel, ()):
-                    found = Energy(None, None, 0.0, (*found.flags, STANDS_STILL))
+                    found = Energy(None, None, found.coverage, (*found.flags, STANDS_STILL))
                 if name == ALL and found.energy_j is None:
                     found = Energy(None, None, found.coverage, (*found.flags, "incomplete"))
                 duration_s = sum(end - start for start, end in stretches) * 1e-9

@@ -186,8 +186,8 @@ def _works(run: Run, channel: str, idle: Collection[str]) -> bool:
 
 
 def none_of(energies: Energies, code: str = STANDS_STILL) -> dict[str, tuple[float, Energy]]:
-    """Without the joules, and flagged."""
+    """Without the joules, and flagged; its coverage stays: to repeat such runs would not help."""
     return {
-        name: (seconds, Energy(None, None, 0.0, (*energy.flags, code)))
+        name: (seconds, Energy(None, None, energy.coverage, (*energy.flags, code)))
         for name, (seconds, energy) in energies.items()
     }

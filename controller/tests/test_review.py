@@ -83,8 +83,10 @@ def made(folder: Path, **changes: Any) -> Path:
     lines = [(0.0, "suite-started", "")]
     for number, run in enumerate(document["runs"]):
         start_ns = 10 * number * S + OFFSET_NS
+        busy = {"t_start_ns": start_ns + S, "t_end_ns": start_ns + 9 * S}
         phases = [
-            {"name": "busy", "t_start_ns": start_ns + S, "t_end_ns": start_ns + 9 * S},
+            # Nothing works, so that a power that never changes is no fault of the meter.
+            {"name": "busy", **busy, "cpu_busy_s": 0.0},
             {"name": "tail", "t_start_ns": start_ns + 9 * S, "t_end_ns": start_ns + 999 * S},
         ]
         place = folder / "runs" / run["run_id"]
@@ -121,6 +123,18 @@ def test_what_every_meter_has_seen_is_left_alone(suite_dir: Path) -> None:
     for name in ("m", "n"):
         record(suite_dir, name, "c", every(span_s(suite_dir)))
     assert judged(suite_dir, "m", "n") == review.Review((), (), ())
+
+
+def test_a_meter_that_stands_still_has_seen_all_and_no_run_is_repeated_for_it(
+    suite_dir: Path,
+) -> None:
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    for path in suite_dir.glob("runs/*/run.json"):
+        path.write_text(path.read_text("utf-8").replace('"cpu_busy_s": 0.0', '"cpu_busy_s": 8.0'))
+    energy = results.computed(suite_dir)[2]
+    assert energy.filter(source="m")["energy_j"].null_count() == len(energy.filter(source="m"))
+    assert judged(suite_dir) == review.Review((), (), ())
 
 
 def test_a_hole_is_found_in_its_run_alone(suite_dir: Path) -> None:
