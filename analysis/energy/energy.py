@@ -184,6 +184,7 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys((*WORK, *COUNTED), pl.Float64()),
     "cpus": pl.Int64(),
 }
+LEAST_WINDOWS = 5  # between a counter's updates, from which on a run's sum holds its short phases
 _PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not computed yet
 RAPL, PYRAPL = "rapl", "pyrapl"
 COUNTERS = (RAPL, PYRAPL)
@@ -395,6 +396,7 @@ def _zone_energies(
     samples: Callable[[], Mapping[str, list[Reading]]], run: Run, zone: str
 ) -> dict[str, tuple[float, Energy]]:
     found: dict[str, tuple[float, Energy]] = {}
+    within: dict[str, tuple[float, Energy]] = {}
     for phase in run.phases:
         counter = _counter_of(phase, zone)
         if counter is None:
@@ -403,13 +405,25 @@ def _zone_energies(
         if SAMPLES_TELL & set(energy.flags):
             energy = counted(counter, samples().get(zone, ()))
         found[phase.name] = (phase.duration_s, energy)
-    whole = _whole(run, found)
+        within[phase.name] = (phase.duration_s, _summand(counter, energy, run))
+    whole = _whole(run, within)
     between = [counted(counter, windows=False) for counter in pauses(run.phases, zone)]
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:
         energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
         found[BETWEEN] = (pause_s, energy)
     return {**found, ALL: whole}
+
+
+def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
+    """A phase that is too short for a figure of its own has one, as uncertain as it is, within the
+    sum of a run that is long enough."""
+    run_s = sum(phase.duration_s for phase in run.measured_phases)
+    if energy.energy_j is not None or rapl.SHORTER not in energy.flags:
+        return energy
+    if run_s * 1e9 < LEAST_WINDOWS * (counter.update_ns or 0):
+        return energy
+    return replace(counted(counter, windows=False), flags=energy.flags)
 
 
 def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from analysis.energy.energy import counted, run_edges
+from analysis.energy.energy import _zone_energies, counted, run_edges
 from analysis.energy.metered import Metered
 from analysis.stats.results import Results, results
 from analysis.suite.clocks import TargetClock
-from analysis.suite.records import Counter
+from analysis.suite.records import Counter, Phase, Run
 from instrumentation.sources.counter import Reading
 from validation.synthetic.folder import RANGE_UJ
 from validation.synthetic.suite import Options, Truth, write_suite
@@ -52,6 +53,30 @@ def test_a_failed_read_is_no_figure() -> None:
     broken = Counter("powercap", "dram", None, Reading(1, 2, 3), RANGE_UJ, ("read-failed",))
     found = counted(broken)
     assert (found.energy_j, found.flags) == (None, ("read-failed",))
+
+
+@pytest.mark.parametrize(("long_s", "whole_j"), [(1.0, 10.2), (0.02, None)])
+def test_a_phase_too_short_for_its_counter_counts_within_a_longer_run(
+    long_s: float, whole_j: float | None
+) -> None:
+    """The counter moves each 20 ms: a phase of 12 ms has no joules of its own, a run of 1 s has."""
+
+    def phase(name: str, start_s: float, end_s: float, joules: float) -> Phase:
+        start_ns, end_ns = round(start_s * S), round(end_s * S)
+        first, last = Reading(start_ns - 10, start_ns, 0), Reading(end_ns, end_ns + 10, 1)
+        last = replace(last, energy_uj=round(joules * 1e6))
+        found = Counter("rapl", "package-0", first, last, RANGE_UJ, (), 20_000_000)
+        return Phase(name, start_ns, end_ns, (found,))
+
+    phases = (phase("long", 1, 1 + long_s, 10), phase("short", 3, 3.012, 0.2))
+    run = Run("r", 0, "plain", "w", "b", "measured", 0, 4 * S, phases, {})
+    found = _zone_energies(dict, run, "package-0")
+    assert found["short"][1].energy_j is None
+    whole = found["all"][1]
+    assert whole.energy_j == (None if whole_j is None else pytest.approx(whole_j))
+    assert "shorter-than-window" in whole.flags
+    if whole.statistical_j is not None:  # 20 ms at 16.7 W, at both edges, and more
+        assert whole.statistical_j > 0.2 / 0.012 * 0.02 / 3
 
 
 def errors(energy: pl.DataFrame, truth: Truth, component: str, phase: str | None) -> list[float]:
