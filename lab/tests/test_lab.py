@@ -176,8 +176,9 @@ import json, os, time
 counter = os.open("{ZONE}/energy_uj", os.O_RDONLY)
 values, falls = [], 0
 while falls < 3:  # however long a busy host takes for it
-    values.append((int(os.pread(counter, 32, 0)), time.monotonic()))
-    falls += len(values) > 1 and values[-1][0] < values[-2][0]
+    before = time.monotonic()
+    values.append((before, int(os.pread(counter, 32, 0)), time.monotonic()))
+    falls += len(values) > 1 and values[-1][1] < values[-2][1]
     time.sleep(0.001)
 print(json.dumps([int(open("{ZONE}/max_energy_range_uj").read()), values]))
 """
@@ -187,8 +188,8 @@ print(json.dumps([int(open("{ZONE}/max_energy_range_uj").read()), values]))
     finally:
         lab.ssh(load)
     assert shown_uj == range_uj
-    assert max(uj for uj, _ in values) <= range_uj
-    falls = [(b - a, t - s) for (a, s), (b, t) in pairwise(values) if b < a]
+    assert max(uj for _, uj, _ in values) <= range_uj
+    falls = [(b - a, t - s) for (s, a, _), (_, b, t) in pairwise(values) if b < a]
     # Each fall is a whole wrap, none a step back: no more came in than all CPUs can draw.
     cpus = int(lab.ssh("nproc").stdout)
     most_w = model["package_idle_mw"] + cpus * model["package_busy_mw_per_cpu"]
