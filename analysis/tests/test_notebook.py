@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -180,6 +181,20 @@ def test_a_counter_that_starts_again_in_a_phase_is_counted_through(tmp_path: Pat
     write_suite(tmp_path / "s", options)
     made = notebook_of(tmp_path / "s")
     assert (made["edges_of_counters"]["end_uj"] < made["edges_of_counters"]["start_uj"]).any()
+    assert set(made["differing"].values()) == {0}
+
+
+def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_suite: Path) -> None:
+    """Their report has no joules for them, and the notebook none to compare."""
+    shutil.copytree(small_suite, tmp_path / "s")
+    for file in (tmp_path / "s" / "runs").glob("*/run.json"):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        for phase in run["phases"]:
+            for counter in phase["counters"] or ():
+                counter["update_ns"] = 10**13
+        file.write_text(json.dumps(run), encoding="utf-8")
+    made = notebook_of(tmp_path / "s")
+    assert made["by_counter"].height > 0
     assert set(made["differing"].values()) == {0}
 
 
