@@ -40,6 +40,11 @@ FLAGS = {
     "stuck": Flag(
         "the readings did not change for longer than this meter's do at that power", True
     ),
+    "zero-power": Flag(
+        "the meter showed 0 W while the machine worked: it shows no small loads, or does not carry "
+        "the whole machine",
+        True,
+    ),
     "slower-than-declared": Flag(
         "the readings follow the load over another time than the window that the meter was "
         "declared to have; the intervals are wider for it: correct its period, or set the meter",

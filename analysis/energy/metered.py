@@ -15,8 +15,9 @@ from analysis.energy.integrate import integrate
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.uncertainty import LOOKED_AT, Resolution, reading_variance_j2
 from analysis.energy.updates import HELD_FLAG, Updates
-from analysis.energy.upsets import STUCK_FLAG, Constant, Stuck
+from analysis.energy.upsets import STUCK_FLAG, ZERO_FLAG, Constant, Stuck, ZeroPower
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
+from analysis.suite.records import SYSTEM
 from analysis.suite.samples import Samples
 from instrumentation.sources.counter import SHORTER
 
@@ -54,6 +55,7 @@ class Metered:
     updates: dict[str, Updates]
     curves: dict[str, Curve]
     stuck_ns: Spans
+    zero_ns: Spans
     only_w: dict[str, float]
     constant_ns: dict[str, tuple[tuple[int, int], ...]]
 
@@ -81,8 +83,10 @@ class Metered:
         stuck = Stuck()
         constant = {name: Constant(name) for name in channels}
         passing = stuck.watched(windows(samples, timing, channels))
-        for one in constant.values():
-            passing = one.watched(passing)
+        zero = ZeroPower(SYSTEM)
+        watchers = [*constant.values(), *([zero] if SYSTEM in channels else [])]
+        for watcher in watchers:
+            passing = watcher.watched(passing)
         first = list(islice(passing, 1))
         resolutions = {name: Resolution() for name in channels}
         updates = {name: Updates() for name in channels}
@@ -102,8 +106,8 @@ class Metered:
         }
         only_w = {n: w for n, one in constant.items() if (w := one.only_w) is not None}
         constant_ns = {name: one.stretches() for name, one in constant.items()}
-        stuck_ns = stuck.stretches()
-        return cls(ordered, timing, resolutions, updates, curves, stuck_ns, only_w, constant_ns)
+        spans = stuck.stretches(), zero.spans()
+        return cls(ordered, timing, resolutions, updates, curves, *spans, only_w, constant_ns)
 
     def energy(
         self, channel: str, stretches: Sequence[tuple[int, int]], *, refuse_short: bool = False
@@ -131,6 +135,7 @@ class Metered:
         found[SHORTER] = duration_s < curve.window_s * (1 - 1e-6)
         found[HELD_FLAG] = self.updates[channel].held
         found[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
+        found[ZERO_FLAG] = channel == SYSTEM and any(meets(self.zero_ns, *s) for s in stretches)
         found[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
         flags = tuple(flag for flag, there in found.items() if there)
         energy_j = math.fsum(curve.energy_j[between])

@@ -1,4 +1,4 @@
-"""Readings that did not change: for longer than this meter's ever do, or over whole runs."""
+"""Readings that cannot be: unchanged for longer than this meter's ever are, or 0 W."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from analysis.energy.windows import Spans, Windows
 from analysis.suite.clocks import Floats, Ints
 
 STUCK_FLAG = "stuck"
+ZERO_FLAG = "zero-power"
 # False alarms per record, where repetitions at one level of power are independent.
 ALARMS = 1e-6
 LEAST = 4  # records: fewer alike are never taken for stuck
@@ -92,6 +93,31 @@ class Stuck:
             return False
         usual = int(np.searchsorted(np.cumsum(counts), _USUAL * runs))
         return usual < _LONGEST - 1 and length > _LONGER * usual
+
+
+@dataclass
+class ZeroPower:
+    """Windows in which a channel showed no power, gathered while all pass.
+
+    Many plugs show 0 W below some watts; no machine that runs takes nothing.
+    """
+
+    channel: str
+    _windows: list[tuple[Ints, Ints]] = field(default_factory=list)
+
+    def watched(self, passing: Iterable[Windows]) -> Iterator[Windows]:
+        """Yield the same windows."""
+        for windows in passing:
+            zero = windows.power_w[self.channel] <= 0
+            if zero.any():
+                self._windows.append((windows.start_ns[zero], windows.end_ns[zero]))
+            yield windows
+
+    def spans(self) -> Spans:
+        """Return their starts and ends in ns on the controller's clock."""
+        none = np.zeros(0, np.int64)
+        starts, ends = zip(*self._windows, strict=True) if self._windows else ((none,), (none,))
+        return np.concatenate(starts), np.concatenate(ends)
 
 
 @dataclass

@@ -17,7 +17,11 @@ OF_COUNTERS = {
     *(pyrapl.WRAPPED, pyrapl.DIFFERS, pyrapl.UNCHECKED),
 }
 OF_RECORDS = {
-    *(windows.DELAY_FLAG, windows.PERIOD_FLAG, windows.DUPLICATE_FLAG, upsets.STUCK_FLAG),
+    windows.DELAY_FLAG,
+    windows.PERIOD_FLAG,
+    windows.DUPLICATE_FLAG,
+    upsets.STUCK_FLAG,
+    upsets.ZERO_FLAG,
 }
 
 

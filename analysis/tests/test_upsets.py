@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from analysis.energy.upsets import Stuck
+from analysis.energy.curve import Edge
+from analysis.energy.metered import Metered
+from analysis.energy.upsets import ZERO_FLAG, Stuck
 from analysis.energy.windows import Windows, meets, missed_records
+from analysis.suite.samples import of_table
+from analysis.tests.test_lasting import frame_of
 from validation.metrology import upsets
 
 S = 1_000_000_000
@@ -24,6 +29,21 @@ def stuck_s(*parts: Sequence[float]) -> list[tuple[float, float]]:
         assert list(found.watched([held])) == [held]
         begin += len(part)
     return [(a / S, b / S) for a, b in zip(*found.stretches(), strict=True)]
+
+
+@pytest.mark.parametrize(("channel", "flagged"), [("system", True), ("drive", False)])
+def test_a_machine_that_shows_no_power_is_flagged_where_it_does(
+    channel: str, flagged: bool
+) -> None:
+    """A plug shows 0 W below 5 W: the whole machine takes some, a disk may take none."""
+    power_w = np.array([40.0, 41, 40, 42, 0, 0, 0, 40, 41, 43, 40, 41])
+    samples = of_table(frame_of(power_w, 1.0).rename({"power_w_system": f"power_w_{channel}"}))
+    edges_ns = [0, 3 * S, 6 * S, 9 * S, 12 * S]
+    metered = Metered.of(samples, "poll", 0.0, [channel], {Edge(t_ns) for t_ns in edges_ns})
+    shown = [
+        ZERO_FLAG in metered.energy(channel, [stretch]).flags for stretch in pairwise(edges_ns)
+    ]
+    assert shown == [False, flagged, flagged, False]
 
 
 def noisy(count: int, power_w: float, seed: int = 1, digit_w: float = 0.001) -> list[float]:

@@ -32,7 +32,7 @@ def flag_notes(one: CommandResult, components: Mapping[str, Component]) -> Itera
                 for flag in sorted(filter(is_code, set(flags) - STANDING)):
                     flagged.setdefault(flag, {}).setdefault(name, []).append(trial)
         for flag, bearing in flagged.items():
-            labels = [components[name].label for name in bearing]
+            labels = list(dict.fromkeys(components[name].label for name in bearing))
             facts: dict[str, Any] = {"command": one.command, "rest": what != "runs of"}
             if not facts["rest"]:
                 shares = (
