@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,20 +36,22 @@ class GuestTime:
 
 
 class HostPage:
-    """A page that the guest's kernel and the meter share: four numbers, each of 64 bits.
+    """A page that the guest's kernel and the meter share: three numbers, each of 64 bits.
 
-    The guest writes the first two (User Mode Linux alone: lab/machines/uml.patch), the meter what
-    the host has kept from the guest's CPUs, and from the modelled machine as a whole.
+    The guest writes how long its CPU has slept (User Mode Linux alone: lab/machines/uml.patch), the
+    meter what the host has kept from the guest's CPUs, and from the modelled machine as a whole.
+    Each is read and written at one go, for the other side looks at any moment; `struct` goes byte
+    by byte and clears the place first.
     """
 
     SIZE_BYTES = 4096
-    _SLEPT = struct.Struct("<QQ")
-    _STOLEN = struct.Struct("<QQ")
+    _SLEPT, _STOLEN_CPU, _STOLEN = range(3)
 
     def __init__(self, path: Path) -> None:
         """Raises OSError where there is no such file."""
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), self.SIZE_BYTES)
+        self._numbers = memoryview(self._memory).cast("q")
 
     @classmethod
     def create(cls, path: Path) -> None:
@@ -58,15 +59,21 @@ class HostPage:
         path.write_bytes(bytes(cls.SIZE_BYTES))
 
     def idle_ns(self, now_ns: int) -> int:
-        """How long the guest's CPU has slept by now (CLOCK_MONOTONIC), this very sleep included."""
-        idle_ns, since_ns = self._SLEPT.unpack_from(self._memory, 0)
-        return int(idle_ns + (max(0, now_ns - since_ns) if since_ns else 0))
+        """How long the guest's CPU has slept by now (CLOCK_MONOTONIC), this very sleep included.
+
+        While it sleeps, the page holds the sum without this sleep less the time of falling asleep,
+        which is negative.
+        """
+        slept_ns = self._numbers[self._SLEPT]
+        return slept_ns if slept_ns >= 0 else slept_ns + now_ns
 
     def publish(self, stolen_cpu_ns: int, stolen_ns: int) -> None:
         """Tell the guest, whose modelled counters and /proc/stat show it."""
-        self._STOLEN.pack_into(self._memory, self._SLEPT.size, stolen_cpu_ns, stolen_ns)
+        self._numbers[self._STOLEN_CPU] = stolen_cpu_ns
+        self._numbers[self._STOLEN] = stolen_ns
 
     def close(self) -> None:
+        self._numbers.release()
         self._memory.close()
 
 

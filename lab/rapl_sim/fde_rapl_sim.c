@@ -11,7 +11,7 @@
  *     busy_us = sum over CPUs (wall_us - idle_us) - stolen_cpu_us
  *
  * because 1 mW for 1 us is 1 nJ. Stolen is what the host kept from the machine: the lab's meter writes it
- * into a page that both see (lab/host_page.py), and it goes to steal of /proc/stat, too. Of two packages
+ * into a page that both see (lab/host_time.py), and it goes to steal of /proc/stat, too. Of two packages
  * each takes its share of the energy, and so does its memory. It then wraps past max_energy_range_uj, as
  * the hardware's does.
  *
@@ -111,7 +111,7 @@ static s64 cpu_busy_us(int cpu, u64 *now_us)
 	u64 now_ns = ktime_get_ns();
 
 	*now_us = div_u64(now_ns, NSEC_PER_USEC);
-	return (s64)div_u64(now_ns - READ_ONCE(um_host_page->idle_ns), NSEC_PER_USEC);
+	return (s64)div_u64(now_ns - READ_ONCE(um_host_page->slept_ns), NSEC_PER_USEC);
 }
 
 static void map_host_page(void)
@@ -135,8 +135,8 @@ static struct stolen read_host_page(void)
 #define IVSHMEM_VENDOR 0x1af4
 #define IVSHMEM_DEVICE 0x1110
 #define IVSHMEM_BAR 2
-#define STOLEN_CPU_NS 16 /* places in the page */
-#define STOLEN_NS 24
+#define STOLEN_CPU_NS 8 /* places in the page */
+#define STOLEN_NS 16
 
 static struct pci_dev *host_device;
 static void __iomem *host_page;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import subprocess
@@ -134,7 +135,7 @@ def test_what_a_tree_neither_used_nor_slept_was_stolen(
     # It is asleep from now on, as its kernel says, whatever it does.
     asleep_ns = time.monotonic_ns()
     with file.open("r+b") as written:
-        written.write(struct.pack("<QQ", 5, asleep_ns))
+        written.write(struct.pack("<q", 5 - asleep_ns))
     now_ns = asleep_ns + 10**12
     slept = tree.read(now_ns)
     assert slept.idle_ns == 5 + now_ns - asleep_ns
@@ -147,8 +148,37 @@ def test_the_guest_is_told_what_was_stolen(tmp_path: Path) -> None:
     HostPage.create(file)
     page = HostPage(file)
     page.publish(3, 4)
-    assert struct.unpack("<4Q", file.read_bytes()[:32]) == (0, 0, 3, 4)
+    assert struct.unpack("<3Q", file.read_bytes()[:24]) == (0, 3, 4)
     page.close()
+
+
+PUBLISH = """
+import sys
+from pathlib import Path
+from lab.host_time import HostPage
+page = HostPage(Path(sys.argv[1]))
+while True:
+    for stolen_ns in (2**32 - 1, 2**32):
+        page.publish(stolen_ns, stolen_ns)
+"""
+
+
+def test_the_guest_never_sees_half_of_a_number(tmp_path: Path) -> None:
+    """It looks at any moment; half a number made the modelled counter leap by 21 J."""
+    file = tmp_path / "page"
+    HostPage.create(file)
+    with subprocess.Popen([sys.executable, "-c", PUBLISH, str(file)]) as writer:
+        with file.open("r+b") as shared, mmap.mmap(shared.fileno(), HostPage.SIZE_BYTES) as memory:
+            numbers = memoryview(memory).cast("Q")
+            while not numbers[2]:
+                time.sleep(0.001)
+            values = [numbers[2]]
+            while len(values) < 100:  # each once it has changed, on one processor or on two
+                if (value := numbers[2]) != values[-1]:
+                    values.append(value)
+            numbers.release()
+        writer.kill()
+    assert set(values) == {2**32 - 1, 2**32}
 
 
 def test_threads_wait_for_a_processor(rivals: list[subprocess.Popen[bytes]]) -> None:
