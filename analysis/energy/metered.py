@@ -83,10 +83,11 @@ class Metered:
         stuck = Stuck()
         constant = {name: Constant(name) for name in channels}
         passing = stuck.watched(windows(samples, timing, channels))
+        for one in constant.values():
+            passing = one.watched(passing)
         zero = ZeroPower(SYSTEM)
-        watchers = [*constant.values(), *([zero] if SYSTEM in channels else [])]
-        for watcher in watchers:
-            passing = watcher.watched(passing)
+        if SYSTEM in channels:
+            passing = zero.watched(passing)
         first = list(islice(passing, 1))
         resolutions = {name: Resolution() for name in channels}
         updates = {name: Updates() for name in channels}
