@@ -15,8 +15,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,8 @@ def _all(steps: Sequence[str], variables: Sequence[str], log: Log, memory: LabMe
             for number, step in enumerate(steps, 1):
                 if step != last:
                     announce(number, len(steps), step)
-                    run_step(step, variables, log)
+                    with beside_guests(memory.states) if step == "run" else nullcontext():
+                        run_step(step, variables, log)
     except StepError:
         code = 1
     except KeyboardInterrupt:
@@ -153,6 +154,21 @@ def _all(steps: Sequence[str], variables: Sequence[str], log: Log, memory: LabMe
         except KeyboardInterrupt:
             code = 130
     return code
+
+
+@contextmanager
+def beside_guests(states: Sequence[Path]) -> Iterator[None]:
+    """Keep what is started within the context, the recorder above all, off the guests' processors.
+
+    `states` are the state files of their labs. Where no other processor is left, nothing changes.
+    """
+    usable = os.sched_getaffinity(0)
+    rest = usable - {read_object(path).get("processor") for path in states}
+    os.sched_setaffinity(0, rest or usable)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 def announce(number: int, count: int, step: str) -> None:
@@ -316,7 +332,7 @@ class LabMemory:
     """
 
     def __init__(self, states: Sequence[Path]) -> None:
-        self._states = states
+        self.states = states
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self.peak_bytes = 0
@@ -333,7 +349,7 @@ class LabMemory:
 
     def _sample(self) -> None:
         while not self._stop.wait(SAMPLE_S):
-            states = [read_object(path) for path in self._states]
+            states = [read_object(path) for path in self.states]
             for state in states:
                 self.machine = state.get("machine", {}).get("name", self.machine)
                 self.boot_s = max(state.get("boot_s", 0.0), self.boot_s or 0.0) or None

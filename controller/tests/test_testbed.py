@@ -230,3 +230,15 @@ def test_the_load_is_that_of_the_processors_that_this_process_may_use() -> None:
     assert testbed.busy((100, 1000), (100, 1200), 4) == 0.0
     assert testbed.busy(None, (1, 2), 4) is None and testbed.busy((1, 2), (1, 2), 4) is None
     assert testbed.cpu_ticks({4095}) is None
+
+
+def test_what_measures_keeps_off_the_guests_processors(tmp_path: Path) -> None:
+    usable = os.sched_getaffinity(0)
+    states = [tmp_path / f"{cpu}.json" for cpu in usable]
+    for cpu, state in zip(usable, states, strict=True):
+        state.write_text(json.dumps({"processor": cpu}), encoding="utf-8")
+    with testbed.beside_guests(states[:1]):
+        assert os.sched_getaffinity(0) == (usable - {min(usable)} or usable)
+    with testbed.beside_guests([*states, tmp_path / "none.json"]):
+        assert os.sched_getaffinity(0) == usable, "none would be left"
+    assert os.sched_getaffinity(0) == usable
