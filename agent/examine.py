@@ -283,7 +283,7 @@ def main() -> int:
         if options.target:
             found = examine(json.loads(options.target.read_text(encoding="utf-8")))
         elif options.survey:
-            found = {"disks": survey(), "rapl": _part(rapl)}
+            found = {"name": platform.node(), "disks": survey(), "rapl": _part(rapl)}
         elif options.load is not None:
             processor.work(options.load)
         else:

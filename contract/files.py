@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from contract import strict_json
+
 RESERVE_BYTES = 256 * 1024
 
 
 def write_json(path: Path, document: Any, mode: int = 0o644, sync: bool = True) -> str:
     """Write JSON as `write` does."""
-    return write_lines(path, [json.dumps(document, ensure_ascii=False, indent=1)], mode, sync)
+    return write_lines(path, [strict_json.dumps(document)], mode, sync)
 
 
 def write_lines(path: Path, lines: Iterable[str], mode: int = 0o644, sync: bool = True) -> str:
@@ -30,10 +31,10 @@ def write(path: Path, pieces: Iterable[bytes], mode: int = 0o644, sync: bool = T
     are on the medium once this returns. Where it raises, the old file stands and nothing else
     does; an OSError names `path`.
     """
-    temporary = path.with_name(f".{path.name}.new")
+    # No other process writes to the same name, however many write to `path`.
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
     sha256 = hashlib.sha256()
     try:
-        temporary.unlink(missing_ok=True)  # what a killed process left, or a link put there
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
             for piece in pieces:
@@ -62,6 +63,11 @@ def sha256_of(path: Path, *, sync: bool = False) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def short_digest(texts: Iterable[str]) -> str:
+    """12 hexadecimal digits that stand for these texts in the name of a file."""
+    return hashlib.sha256("\0".join(texts).encode(errors="surrogateescape")).hexdigest()[:12]
+
+
 def append_line(path: Path, document: Any) -> None:
     """Add one JSON line; on the medium once this returns.
 
@@ -69,7 +75,7 @@ def append_line(path: Path, document: Any) -> None:
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
-        data = (json.dumps(document, ensure_ascii=False) + "\n").encode()
+        data = (strict_json.dumps(document, None) + "\n").encode()
         if (size := os.fstat(fd).st_size) and os.pread(fd, 1, size - 1) != b"\n":
             data = b"\n" + data
         while data:

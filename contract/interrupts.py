@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 _Handler = Callable[[int, FrameType | None], object] | signal.Handlers
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TERMINAL_GONE = (errno.EIO, errno.EPIPE)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are not heard meanwhile: for what is short and must be done whole."""
-    with _handled({signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_IGN}):
+    """Ctrl-C, SIGTERM and SIGHUP are not heard meanwhile: for what is short and must be whole."""
+    with _handled(dict.fromkeys(ENDING, signal.SIG_IGN)):
         yield
 
 
@@ -46,10 +47,15 @@ def noted_signals(*numbers: signal.Signals) -> Iterator[Sequence[int]]:
 
 
 @contextmanager
-def term_interrupts() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that it can clean up."""
-    with _handled({signal.SIGTERM: signal.default_int_handler}):
+def term_interrupts(*also: signal.Signals) -> Iterator[None]:
+    """SIGTERM, and what else is named, ends the block as Ctrl-C does, so that it can clean up."""
+    with _handled(dict.fromkeys(heard(signal.SIGTERM, *also), signal.default_int_handler)):
         yield
+
+
+def heard(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Return those that are not ignored, as nohup and a shell's background jobs have them."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager

@@ -18,6 +18,7 @@ Name = Annotated[str, Text(PATTERN, _WORDS)]
 _UNPRINTABLE = re.compile(
     r"[^\n\t\x20-\x7e\u00a0-\U0010ffff]|[\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def safe(name: object) -> bool:
@@ -38,7 +39,17 @@ def hint(word: str, known: Collection[str]) -> str:
 
 def printable(text: str) -> str:
     """The same for a terminal: what it would obey stands as its code, `\\x1b`."""
-    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _UNPRINTABLE.sub(_code, text)
+
+
+def as_utf8(text: str) -> str:
+    """The same as UTF-8 can hold it: a byte of an argument or path that is none is `\\xe9`."""
+    return SURROGATES.sub(_code, text)
+
+
+def _code(found: re.Match[str]) -> str:
+    byte = ord(found[0]) - 0xDC00  # PEP 383: how Python keeps a byte that is no UTF-8
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else ascii(found[0])[1:-1]
 
 
 def sentence(text: str) -> str:

@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from contract.names import SURROGATES, as_utf8
+
 _MOST_DIGITS = 21  # of 64 bits, with a sign
 
 
@@ -28,6 +30,12 @@ def _whole(text: str) -> int:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_whole)
+
+
+def dumps(document: Any, indent: int | None = 1) -> str:
+    """The document as text; in a path or argument a byte that is no UTF-8 is `\\xe9`."""
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    return SURROGATES.sub(lambda found: as_utf8(found[0]).replace("\\", "\\\\"), text)
 
 
 def loads(text: str | bytes) -> Any:

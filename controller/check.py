@@ -199,7 +199,7 @@ def _disk(disk: Mapping[str, Any], say: Say) -> None:
 
 def _save(target: Mapping[str, Any], seen: Look) -> Path:
     """Keep what was seen, for provisioning to refuse a disk that has changed since."""
-    place = checks_file(target["host"])
+    place = checks_file(target)
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(
         place,

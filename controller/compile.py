@@ -106,7 +106,7 @@ def compile_plan(
     return freeze(
         {
             "format": FORMAT,
-            "suite_id": f"{name}-{target['host']}-{now:%Y%m%dT%H%M%SZ}",
+            "suite_id": dated(f"{name}-{target['host']}", now),
             "suite": name,
             **({} if group is None else {"group": group}),
             "scale": suite["summary"],
@@ -150,6 +150,19 @@ def compile_plan(
             **({"hours": None, "basis": None} if fitted is None else fitted),
         }
     )
+
+
+def dated(name: str, now: datetime) -> str:
+    """The name of a suite's or group's folder: with the UTC time in seconds."""
+    return f"{name}-{now:%Y%m%dT%H%M%SZ}"
+
+
+def redate(plan: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Freeze the same plan as one made at another time."""
+    names = {"suite_id": dated(f"{plan['suite']}-{plan['host']}", now)}
+    if "group" in plan:
+        names["group"] = dated(plan["suite"], now)
+    return freeze({**plan, **names, "created_wall": now.isoformat(timespec="seconds")})
 
 
 def _reference_meters(meters: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -41,6 +41,8 @@ ASSETS = {
     "kernel_grep": "kernel_grep.tar.gz",
     "clip": "clip.mpg",
 }
+# What means something else to Ansible, or nothing.
+NO_HOSTS = ("", "all", "ungrouped", "targets", "localhost")
 ROLES = {
     "plain": "the disk without encryption of its own (also carries dm-crypt)",
     "sed": "the self-encrypting (Opal) disk",
@@ -119,7 +121,8 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
         period = f"a record each {found.period_s * 1e3:.4g} ms"
         say(f"meter {name}: {found.error or f'{watts}, {period}'}")
     extent_bytes = _extent_bytes(roles, options)
-    write_files(folder, options, roles, meters, extent_bytes)
+    name = host_name(seen["name"], options.host)
+    write_files(folder, options, roles, meters, extent_bytes, name=name)
     locking = [role for role, disk in roles.items() if role != "plain" and disk["opal"] is not None]
     waiting = list(_secrets(folder / "secrets.json", bool(locking), ask))
     waiting += list(_refused(folder))
@@ -301,16 +304,30 @@ def _extent_bytes(roles: Mapping[str, Mapping[str, Any]], options: Options) -> i
     return min(DEFAULT_EXTENT_BYTES, int(smallest * EXTENT_SHARE) // MIB * MIB)
 
 
+def host_name(machine: str, host: Address | None) -> str:
+    """Name a host of Ansible's after its machine, or its address where it has no name of its own.
+
+    What is measured is named after the host: two inventories seldom have one of the same name.
+    """
+    own = machine.partition(".")[0]
+    if own in ("", "localhost") and host is not None:
+        own = host.host
+    name = re.sub("[^A-Za-z0-9._-]+", "-", own).strip("._-")[:48]
+    return f"host-{name}".rstrip("-") if name in NO_HOSTS else name
+
+
 def write_files(
     folder: Path,
     options: Options,
     roles: Mapping[str, Mapping[str, Any]],
     meters: Sequence[Mapping[str, Any]],
     extent_bytes: int,
+    *,
+    name: str,
 ) -> None:
     """hosts.yml, group_vars/targets.yml, and .gitignore, which keeps the secrets out of git."""
     (folder / "group_vars").mkdir(parents=True, exist_ok=True)
-    write(folder / "hosts.yml", (line.encode() for line in _hosts(options.host)))
+    write(folder / "hosts.yml", (line.encode() for line in _hosts(name, options.host)))
     lines = _variables(options, roles, meters, extent_bytes)
     write(folder / "group_vars" / "targets.yml", (line.encode() for line in lines))
     write(folder / ".gitignore", [b"secrets.json\n"])
@@ -322,9 +339,9 @@ def _scalar(value: Any) -> str:
     return f"!unsafe {text}" if "{{" in text or "{%" in text else text
 
 
-def _hosts(host: Address | None) -> Iterator[str]:
+def _hosts(name: str, host: Address | None) -> Iterator[str]:
     yield "---\n# Written by fde init; every variable: ansible/roles/target_spec/README.md.\n"
-    yield "targets:\n  hosts:\n    target:\n"
+    yield f"targets:\n  hosts:\n    {_scalar(name)}:\n"
     if host is None:
         yield "      # Root's rights come from sudo, which must not ask for a password.\n"
         yield "      ansible_connection: local\n"

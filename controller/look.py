@@ -16,6 +16,7 @@ from typing import Any
 
 from contract import strict_json
 from contract.errors import ControllerError
+from contract.files import short_digest
 from contract.places import build_folder
 from controller import remote
 from controller.bundle import HOME, collect, pack
@@ -114,22 +115,32 @@ def _asked(target: Mapping[str, Any], *what: str) -> subprocess.CompletedProcess
     return remote.run(target, ["sh", "-c", SCRIPT, "sh", *what], stdin=pack(files))
 
 
-def checks_file(host: str) -> Path:
-    """Where the last check of a host is kept, until it is provisioned."""
-    return build_folder() / "checks" / f"{host}.json"
+def record_file(kind: str, target: Mapping[str, Any]) -> Path:
+    """Where the last record of a kind (`checks`, `proofs`) is kept of a target.
+
+    Hosts of several inventories may have one name: those that are reached otherwise, or that name
+    other disks, have a file each.
+    """
+    link = None if remote.is_local(target) else [target["ssh"]["host"], target["ssh"]["port"]]
+    disks = sorted((disk["by_id"], disk["serial"]) for disk in target["disks"].values())
+    digest = short_digest([json.dumps([link, disks])])
+    return build_folder() / kind / f"{target['host']}-{digest}.json"
+
+
+def checks_file(target: Mapping[str, Any]) -> Path:
+    """Where the last check of a target is kept, until it is provisioned."""
+    return record_file("checks", target)
 
 
 def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:
-    """Fingerprints that provisioning must find again: those of the last check, else of now.
-
-    A check of another inventory, whose host has the same name but other disks, does not count.
-    """
+    """Fingerprints that provisioning must find again: those of the last check, else of now."""
     try:
-        before = strict_json.loads(checks_file(target["host"]).read_text(encoding="utf-8"))
+        before = strict_json.loads(checks_file(target).read_text(encoding="utf-8"))
         names = {disk["role"]: disk["by_id"] for disk in before["disks"]}
         kept: dict[str, str] = before["fingerprints"]
     except (OSError, ValueError, KeyError, TypeError):
         return now.fingerprints
+    # Disks may have changed their roles.
     same = {role for role, disk in target["disks"].items() if names.get(role) == disk["by_id"]}
     return {**now.fingerprints, **{role: kept[role] for role in same & set(kept)}}
 
@@ -154,9 +165,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", type=Path, required=True, help="the resolved target")
     parser.add_argument("--confirmed", default="[]", help="serials, as a JSON list")
     parser.add_argument("--machine-only", action="store_true", help="leave the disks out")
+    parser.add_argument("--forget", action="store_true", help="remove the last check, and no more")
     options = parser.parse_args(arguments)
     try:
         target = remote.read_target(options.target)
+        if options.forget:
+            checks_file(target).unlink(missing_ok=True)
+            return 0
         found = look(target, disks=not options.machine_only)
     except ControllerError as error:
         print(f"fde: {error}", file=sys.stderr)

@@ -24,7 +24,7 @@ from contract.interrupts import deferred_interrupts
 from contract.places import ROOT, step
 from contract.strict_json import read_object
 from controller import playbook, remote
-from controller.planning import Options, target_of
+from controller.planning import Options, keep
 from controller.seal import MANIFEST
 from controller.status import Hosts
 from controller.suite_folder import require_plain
@@ -148,11 +148,7 @@ def name_of(suite: str, suite_id: str) -> str:
 
 
 def write(folder: Path, plans: Sequence[Plan]) -> None:
-    """group.json, before the first run. Raises ControllerError where the folder is there."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise ControllerError(f"{folder} exists already: wait a second and plan again.") from None
+    """group.json, before the first run."""
     write_json(
         folder / FILE,
         {
@@ -212,12 +208,13 @@ class Session:
 
 
 def several(options: Options) -> bool:
-    """Whether what is asked is for several hosts; for one, `options.target` is set to its file.
+    """Read into `options.targets` the targets that are meant; whether they are several.
 
     A resume of one suite is for that suite's host, whatever else is in the inventory. Raises
     ControllerError where the inventory cannot be resolved.
     """
     if options.target is not None:
+        options.targets = [remote.read_target(options.target)]
         return False
     if options.inventory is None:
         raise ControllerError("Name the inventory (--inventory) or a resolved target (--target).")
@@ -229,14 +226,13 @@ def several(options: Options) -> bool:
     if folder is not None and len(targets) > 1:
         targets = [_of_host(targets, _planned_host(folder), options.inventory)]
     options.targets = targets
-    if len(targets) == 1:
-        options.target = playbook.target_file(targets[0]["host"])
     return len(targets) > 1
 
 
 def targets_of(options: Options) -> list[dict[str, Any]]:
     """The resolved target that is meant, or several. Raises ControllerError."""
-    return options.targets if several(options) else [target_of(options)]
+    several(options)
+    return options.targets
 
 
 def hosts(path: Path) -> list[dict[str, Any]]:
@@ -253,8 +249,8 @@ def hosts(path: Path) -> list[dict[str, Any]]:
 def plan(options: Options, freeze: Freeze) -> Path:
     """Freeze a plan for every host, alike in all that matters; the group's folder.
 
-    `freeze(options, group, now)` gives the plan of `options.target`. Nothing is written before all
-    plans are made and agree. Raises ControllerError.
+    `freeze(options, group, now)` gives the plan of the one target in `options.targets`. Nothing is
+    written before all plans are made and agree. Raises ControllerError.
     """
     require_apart(options.targets)
     now = datetime.now(UTC)
@@ -263,12 +259,12 @@ def plan(options: Options, freeze: Freeze) -> Path:
 
     def frozen(**changes: Any) -> list[dict[str, Any]]:
         found = []
-        for host in (target["host"] for target in options.targets):
-            own = {"seed": seed, "target": playbook.target_file(host), **changes}
+        for target in options.targets:
+            own = {"seed": seed, "targets": [target], **changes}
             try:
                 found.append(freeze(replace(options, **own), group=name, now=now))
             except ControllerError as error:
-                raise ControllerError(f"{host}: {error}") from error
+                raise ControllerError(f"{target['host']}: {error}") from error
         return found
 
     plans = frozen()
@@ -277,15 +273,10 @@ def plan(options: Options, freeze: Freeze) -> Path:
         print(f"{slowest['host']} is the slowest: {slowest['blocks']} blocks on every host")
         plans = frozen(blocks=slowest["blocks"])
     require_alike(plans)
-    for each in plans:
-        folder = options.out / each["suite_id"]
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            raise ControllerError(f"{folder} exists: wait a second and plan again.") from None
-        write_json(folder / "plan.json", each)
-    write(options.out / name, plans)
-    return Path(options.out / name)
+    plans = keep(plans, options.out, now)
+    folder = Path(options.out / plans[0]["group"])
+    write(folder, plans)
+    return folder
 
 
 def run(options: Options) -> bool:
@@ -301,10 +292,12 @@ def run(options: Options) -> bool:
     if not waiting:
         raise ControllerError(f"{folder} is sealed on every host: {step('report')} shows it.")
     named = {_planned_host(path): path for path in waiting}
-    for host in named:
-        _of_host(options.targets, host, options.inventory)
+    targets = [_of_host(options.targets, host, options.inventory) for host in named]
     with deferred_interrupts() as interrupts:
-        sessions = [_start(host, path, options.inventory) for host, path in named.items()]
+        sessions = [
+            _start(target, path, options.inventory)
+            for target, path in zip(targets, named.values(), strict=True)
+        ]
         print(f"group {folder.name}: {', '.join(named)}", flush=True)
         with closing(Hosts(list(named))) as view:
             _follow(sessions, view, interrupts)
@@ -317,11 +310,16 @@ def run(options: Options) -> bool:
     return not failed
 
 
-def _start(host: str, folder: Path, path: Path) -> Session:
-    """The session writes to a file, not to us: it continues if this process ends."""
-    argv = [*SESSION, str(folder), "--inventory", str(path)]
-    argv += ["--target", str(playbook.target_file(host))]
-    with (folder / LOG).open("ab") as log:
+def _start(target: Target, folder: Path, path: Path) -> Session:
+    """Start a host's session, whose resolved target is in a file without a name.
+
+    The session writes to a file, not to us: it continues if this process ends.
+    """
+    with os.fdopen(os.memfd_create("target"), "wb") as resolved, (folder / LOG).open("ab") as log:
+        resolved.write(json.dumps(target).encode())
+        resolved.flush()
+        argv = [*SESSION, str(folder), "--inventory", str(path)]
+        argv += ["--target", f"/dev/fd/{resolved.fileno()}"]
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -329,8 +327,9 @@ def _start(host: str, folder: Path, path: Path) -> Session:
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
+            pass_fds=[resolved.fileno()],
         )
-        return Session(host, folder, process, log.tell())
+        return Session(target["host"], folder, process, log.tell())
 
 
 def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int]) -> None:

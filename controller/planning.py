@@ -7,25 +7,26 @@ import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.places import suites_folder
-from controller import confirm, look, remote, sizing
+from controller import confirm, look, sizing
 from controller.suites import load_suite, scaled
 
 Say = Callable[[str], None]
+IDS = ("suite_id", "group")  # what folders are named after
 
 
 @dataclass
 class Options:
     """What a plan is made of, and whom a session is with.
 
-    `target` is the file of a resolved target, `targets` are those of the inventory; `confirm` are
-    serials of disks that may be preconditioned.
+    `target` is the file of a resolved target, `targets` are those that are meant once
+    `many.several` has read them; `confirm` are serials of disks that may be preconditioned.
     """
 
     suite: str = ""
@@ -99,17 +100,36 @@ def _with_wear(plan: dict[str, Any], options: Options, say: Say) -> dict[str, An
 
 def write(options: Options, say: Say) -> Path:
     """The folder of a new plan for one host. Raises ControllerError."""
-    plan = freeze(options, say)
-    folder: Path = options.out / plan["suite_id"]
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise ControllerError(f"{folder} exists already: wait a second and plan again.") from None
-    write_json(folder / "plan.json", plan)
-    return folder
+    now = datetime.now(UTC)
+    (plan,) = keep([freeze(options, say, now=now)], options.out, now)
+    return Path(options.out / plan["suite_id"])
+
+
+def keep(plans: Sequence[dict[str, Any]], out: Path, now: datetime) -> Sequence[dict[str, Any]]:
+    """Write plans made at `now` to new folders below `out`, with one for their group; return them.
+
+    Where another command has planned in the same second, they are dated to the next one.
+    """
+    from controller.compile import redate
+
+    while True:
+        made: list[Path] = []
+        try:
+            for name in dict.fromkeys(plan[key] for key in IDS for plan in plans if key in plan):
+                (out / name).mkdir(parents=True)
+                made.append(out / name)
+        except FileExistsError:
+            for folder in made:
+                folder.rmdir()
+            now += timedelta(seconds=1)
+            plans = [redate(plan, now) for plan in plans]
+            continue
+        for plan in plans:
+            write_json(out / plan["suite_id"] / "plan.json", plan)
+        return plans
 
 
 def target_of(options: Options) -> dict[str, Any]:
-    """The resolved target that is meant. Raises ControllerError."""
-    assert options.target is not None
-    return remote.read_target(options.target)
+    """Return the one resolved target that is meant, which `many.several` has read."""
+    (target,) = options.targets
+    return target

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from contract.errors import ControllerError
+from contract.files import write_json
 from contract.names import unknown
 from contract.places import ANSIBLE, ROOT, build_folder, step
 from controller import remote
@@ -51,12 +52,7 @@ def resolve(path: Path) -> Inventory:
     hosts = [host for host, found in play.counts.items() if not found["failures"]]
     if not hosts and not refused:
         raise ControllerError(f"Ansible cannot read {path}: {_last_words(said)}")
-    return Inventory([remote.read_target(target_file(host)) for host in hosts], refused)
-
-
-def target_file(host: str) -> Path:
-    """Where resolve.yml writes a host's resolved target."""
-    return build_folder() / "targets" / f"{host}.json"
+    return Inventory([play.targets[host] for host in hosts], refused)
 
 
 def _last_words(said: str) -> str:
@@ -67,14 +63,18 @@ def _last_words(said: str) -> str:
 
 @contextmanager
 def environment() -> Iterator[dict[str, str]]:
-    """What ansible-playbook is to be started with: its connections lie open in a folder that is
-    ours alone and that nobody can know beforehand, for as long as this context."""
+    """Yield the environment of one ansible-playbook.
+
+    Its open connections and its resolved targets are in folders of this process alone, which are
+    removed afterwards: another play may have a host of the same name.
+    """
     with tempfile.TemporaryDirectory(prefix="fde-cp-") as sockets:
         yield {
             **os.environ,
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
             "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets,
             "FDE_BUILD": str(build_folder().absolute()),
+            "FDE_TARGETS": str(Path(sockets) / "targets"),
             "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
         }
 
@@ -82,17 +82,28 @@ def environment() -> Iterator[dict[str, str]]:
 @dataclass(frozen=True)
 class Play:
     """What the callback plugin `fde_events` wrote of a play: each host's counts (`ok`, `changed`,
-    `failures`, `unreachable`), and failures with `host`, `task` and `reasons`, oldest first."""
+    `failures`, `unreachable`), and failures with `host`, `task` and `reasons`, oldest first.
+    `targets` are the resolved targets by host."""
 
     code: int
     counts: Mapping[str, Mapping[str, int]]
     failures: Sequence[Mapping[str, Any]]
+    targets: Mapping[str, dict[str, Any]]
 
 
-def _play(arguments: Sequence[str], output: IO[str] | None) -> Play:
-    """Run ansible-playbook to its end, what it says for people in `output`."""
+def _play(
+    arguments: Sequence[str], output: IO[str] | None, target: Mapping[str, Any] | None = None
+) -> Play:
+    """Run ansible-playbook to its end, what it says for people in `output`.
+
+    `target` is the resolved target of a play that does not resolve its inventory.
+    """
     alone = {"ANSIBLE_NOCOLOR": "1"} if output else {}
     with environment() as variables, tempfile.NamedTemporaryFile() as events:
+        folder = Path(variables["FDE_TARGETS"])
+        folder.mkdir()
+        if target is not None:
+            write_json(folder / f"{target['host']}.json", target, sync=False)
         try:
             done = subprocess.run(
                 [str(_program()), *arguments],
@@ -107,21 +118,29 @@ def _play(arguments: Sequence[str], output: IO[str] | None) -> Play:
                 f"{_program()} is not there: run `make venv`, or install the package again."
             ) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
+        targets = [remote.read_target(path) for path in folder.glob("*.json")]
     counts: dict[str, dict[str, int]] = next(
         (line["hosts"] for line in lines if line["event"] == "stats"), {}
     )
-    return Play(done.returncode, counts, [line for line in lines if line["event"] == "failure"])
+    failures = [line for line in lines if line["event"] == "failure"]
+    return Play(done.returncode, counts, failures, {found["host"]: found for found in targets})
 
 
 def suite(
-    tag: str, *, inventory: Path, host: str, output_file: Path, variables: Mapping[str, Any]
+    tag: str,
+    *,
+    inventory: Path,
+    target: Mapping[str, Any],
+    output_file: Path,
+    variables: Mapping[str, Any],
 ) -> None:
     """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
+    host = target["host"]
     arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
     arguments += ["--extra-vars", json.dumps(variables), str(ANSIBLE / "suite.yml")]
     log.info("ansible %s on %s begins, its output in %s", tag, host, output_file)
     with output_file.open("w", encoding="utf-8") as output:
-        play = _play(arguments, output)
+        play = _play(arguments, output, target)
     log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
         told = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]

@@ -13,9 +13,10 @@ from contract import strict_json
 from contract.command_results import ConfigurationProof, HostProofs
 from contract.errors import ControllerError
 from contract.files import write_json
-from contract.places import build_folder, step
+from contract.places import step
 from controller import remote, secrets_file
 from controller import target as stacks
+from controller.look import record_file
 from controller.names import require_known
 
 FORMAT = "fde-proofs/1"
@@ -106,9 +107,8 @@ def _drivers(proof: Mapping[str, Any]) -> str:
 
 
 def _save(target: Mapping[str, Any], found: list[dict[str, Any]], proven: bool) -> Path:
-    folder = build_folder() / "proofs"
-    folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"{target['host']}.json"
+    place = record_file("proofs", target)
+    place.parent.mkdir(parents=True, exist_ok=True)
     write_json(
         place,
         {

@@ -37,7 +37,7 @@ from contract import schema, strict_json
 from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
-from contract.files import write, write_json
+from contract.files import sha256_of, write, write_json
 from contract.places import SHARE, version
 from controller import identifying, seal, suite_folder
 
@@ -162,18 +162,24 @@ def opened(paths: Sequence[Path]) -> Iterator[list[Path]]:
 def kept(path: Path, place: Path) -> Path:
     """A folder as it is; a bundle unpacked below `place`, to stay. Raises ControllerError.
 
-    Without its page, which a stranger may have written; what was unpacked before and has the same
-    seal stays, with the page that was made of it here.
+    Without its page, which a stranger may have written. Each bundle has a folder named after its
+    SHA-256, for several may be of one suite; what was unpacked before stays, with the page that
+    was made of it here.
     """
     if not path.is_file():
         return path
     with opened([path]) as (folder,):
-        found = place / folder.name
-        seals = [one / seal.MANIFEST for one in (found, folder)]
-        if seals[0].is_file() and seals[0].read_bytes() == seals[1].read_bytes():
-            return found
-        shutil.rmtree(found, ignore_errors=True)
-        shutil.copytree(folder, found, ignore=shutil.ignore_patterns("report.*"))
+        found = place / sha256_of(path)[:12] / folder.name
+        if not found.is_dir():
+            found.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=found.parent, prefix=".") as temporary:
+                whole = Path(temporary) / folder.name
+                shutil.copytree(folder, whole, ignore=shutil.ignore_patterns("report.*"))
+                try:
+                    whole.rename(found)
+                except OSError:
+                    if not found.is_dir():  # else another command was first
+                        raise
     return found
 
 

@@ -238,7 +238,7 @@ def _play(session: Session, tag: str) -> None:
         playbook.suite(
             tag,
             inventory=session.inventory,
-            host=session.plan.host,
+            target=session.target,
             output_file=session.suite_dir / f".ansible-{tag}.log",
             variables=session.variables,
         )

@@ -59,6 +59,7 @@ class Scene:
             "ANSIBLE_CONFIG": str(REPOSITORY / "ansible" / "ansible.cfg"),
             "ANSIBLE_NOCOLOR": "1",
             "FDE_BUILD": str(self.build),
+            "FDE_TARGETS": str(self.build / "targets"),
             "FDE_LAB_DIR": str(self.layout.directory),
             "PYTHONPATH": str(REPOSITORY),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

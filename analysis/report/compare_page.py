@@ -29,7 +29,9 @@ CAUTION = (
 def write(found: Sequence[Compared], folder: Path) -> Path:
     """The page, in `folder`; returns its path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    last = found[-1].b.suite_id if len(found) == 1 else f"{len(found)}-suites"
+    last = found[0].b.suite_id
+    if len(found) > 1:
+        last = f"{len(found)}-suites-{files.short_digest(pair.b.suite_id for pair in found)}"
     path = folder / f"{found[0].a.suite_id}--{last}.html"
     files.write(path, [render.html(page(found)).encode()])
     return path

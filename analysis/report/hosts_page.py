@@ -39,7 +39,9 @@ def write(folders: Sequence[Path], out: Path) -> Built:
     if len(folders) == 1 and is_group(place):
         folders = members(place)
     else:
-        place = out / f"{folders[0].resolve().name}-and-{len(folders) - 1}-more"
+        paths = [folder.resolve() for folder in folders]
+        others = files.short_digest(str(path) for path in paths[1:])
+        place = out / f"{paths[0].name}-and-{len(paths) - 1}-more-{others}"
         place.mkdir(parents=True, exist_ok=True)
     for folder in folders:
         current = manifest.current(folder / "energy.parquet")

@@ -244,7 +244,8 @@ def test_suites_named_one_by_one_have_a_page_below_build(
 ) -> None:
     monkeypatch.setattr(build, "build", lambda _: None)
     built = hosts_page.write(same_folders[:2], tmp_path)
-    assert built.page.parent == tmp_path / "synthetic-alder-20260101T000000Z-and-1-more"
+    name = built.page.parent.name
+    assert name.startswith("synthetic-alder-20260101T000000Z-and-1-more-")
     assert "is unknown from 2" in built.text
 
 

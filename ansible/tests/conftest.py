@@ -80,6 +80,7 @@ class Controller:
             "ANSIBLE_CONFIG": str(ROOT / "ansible" / "ansible.cfg"),
             "ANSIBLE_NOCOLOR": "1",
             "FDE_BUILD": str(self.build),
+            "FDE_TARGETS": str(self.build / "targets"),
             "FDE_LAB_DIR": str(self.directory),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
@@ -87,7 +88,10 @@ class Controller:
     @property
     def target(self) -> Path:
         """The resolved target."""
-        return self.build / "targets" / "target.json"
+        found = self.build / "targets" / "target.json"
+        if not found.exists():
+            assert self.play("resolve.yml").returncode == 0
+        return found
 
     def media(self) -> list[str]:
         """Hashes of both drives' backing files, after the guest has written everything back."""

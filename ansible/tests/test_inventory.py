@@ -309,7 +309,7 @@ def given_with(**changes: Any) -> dict[str, Any]:
     """The variables of GIVEN as an inventory has them, with changes."""
     given = {f"fde_{key}": value for key, value in GIVEN.items() if key not in ("host", "ssh")}
     given |= {
-        "fde_build_dir": "/b",
+        "fde_targets_dir": "/b",
         "fde_stop": ["timers"],
         "fde_turbo": None,
         "fde_assumptions": {

@@ -54,6 +54,7 @@ def _play(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
             "ANSIBLE_NOCOLOR": "1",
             "FDE_BUILD": str(folder / "build"),
+            "FDE_TARGETS": str(folder / "build" / "targets"),
             "FDE_LAB_DIR": str(folder),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         },

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import io
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -20,7 +21,7 @@ from contract import places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from controller.cli import machine, measured, meters, results, suites
-from controller.cli.output import complain
+from controller.cli.output import complain, unwritten
 
 EXAMPLES = {
     "fde check -i my-lab": "what would happen to each disk; touches nothing",
@@ -79,14 +80,19 @@ for module in (measured, machine, meters, suites, results):
     app.add_typer(module.commands)
 
 
-@term_interrupts()
+@term_interrupts(signal.SIGHUP)
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):  # no session ends for a letter that a terminal lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    return guarded(lambda: _command()(argv, prog_name="fde", standalone_mode=False))
+    unwritten.clear()
+    status = guarded(lambda: _command()(argv, prog_name="fde", standalone_mode=False))
+    for why in dict.fromkeys(unwritten):
+        status = status or 1
+        complain(f"Standard output cannot be written: {why}.")
+    return status
 
 
 @functools.cache

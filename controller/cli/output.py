@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import typer
 
-from contract import names
+from contract import exports, names, strict_json
 from contract.errors import ControllerError
 from contract.places import suites_folder
 
@@ -56,7 +55,7 @@ def finished(as_json: bool, work: Callable[[], Result]) -> bool:
         result = work()
     if as_json:
         document: Any = result
-        print(json.dumps(asdict(document), ensure_ascii=False, indent=1))
+        show(f"{strict_json.dumps(asdict(document))}\n")
     return result.ok
 
 
@@ -74,14 +73,27 @@ def with_json(work: Callable[..., Result]) -> Callable[..., bool]:
     return command
 
 
+unwritten: list[str] = []
+"""Why standard output could not be written: a command goes on to its end, and then fails."""
+
+
 def say(line: str) -> None:
     """Words of a suite or a target are not to be obeyed by the terminal."""
-    print(names.printable(line), flush=True)
+    show(f"{names.printable(line)}\n")
+
+
+def show(text: str) -> None:
+    """Write to standard output, and note where that fails."""
+    try:
+        exports.show(text, sys.stdout)
+    except OSError as error:
+        unwritten.append(error.strerror)
 
 
 def complain(sentence: str) -> None:
-    """What is wrong, on standard error."""
-    print(f"fde: {names.sentence(sentence)}", file=sys.stderr)
+    """What is wrong, on standard error, if that is there."""
+    with suppress(OSError):
+        exports.show(f"fde: {names.sentence(sentence)}\n", sys.stderr)
 
 
 def there() -> list[Path]:

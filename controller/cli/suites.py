@@ -110,15 +110,13 @@ def run(
     given = dict(locals())
 
     from controller import doctor  # Ansible's, SSH's and the drivers' modules: not for --help
-    from controller.planning import target_of
 
     if (suite_dir is None) == (suite is None):
         raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
     options = _options(**given)
     several = _several(options)
     if options.suite_dir is None:
-        targets = options.targets if several else [target_of(options)]
-        doctor.require_ready(targets, options.out)
+        doctor.require_ready(options.targets, options.out)
         options.suite_dir = _planned(options, several)
     return _measured(options, several)
 

@@ -18,6 +18,7 @@ from contract.measured_command import (
     Interval,
     Trial,
 )
+from contract.names import as_utf8
 from controller.measured_command.options import Command
 from controller.measured_command.sources import Used
 from controller.measured_command.trials import RawTrial
@@ -132,8 +133,8 @@ def result(command: Command, trials: Sequence[Trial], design: Design) -> Command
         return design.estimate([(t.block, value(t)) for t in trials])  # type: ignore[return-value]
 
     return CommandResult(
-        command=command.name,
-        argv=command.argv,
+        command=as_utf8(command.name),
+        argv=tuple(map(as_utf8, command.argv)),
         seconds=seconds(lambda t: t.seconds),
         user_s=seconds(lambda t: t.user_s),
         system_s=seconds(lambda t: t.system_s),

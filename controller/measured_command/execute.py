@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import ControllerError
+from contract.interrupts import ENDING, noted_signals
 from contract.names import printable
 from controller.measured_command.options import INHERIT, NULL, PIPE, Command
 from instrumentation.clock import monotonic_ns
 
 SHOWN_BYTES = 400
 END_LIMIT_S = 5.0
+POLL_S = 0.02
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 DRAINED_BYTES = 1 << 16  # what a pipe holds
 DRAIN_LIMIT_S = 0.2  # where something that the command left running keeps the pipe open
 # By a shell and by programs that start others (env, timeout, nice): found but not executable, and
@@ -108,51 +114,92 @@ def execute(command: Command, output: Output, given: Path | None = None) -> Exec
             process = subprocess.Popen(
                 command.argv, stdin=stdin, stdout=descriptor, stderr=descriptor
             )
+            _, status, usage = os.wait4(process.pid, 0)
         except OSError as error:
             raise ControllerError(
                 f"The command {printable(command.name)} cannot be started: "
                 f"{printable(command.argv[0])}: {error.strerror}."
             ) from None
-        try:
-            _, status, usage = os.wait4(process.pid, 0)
         except BaseException:
-            _end(process)
+            _end_all()
             raise
         t_end_ns = monotonic_ns()
     process.returncode = os.waitstatus_to_exitcode(status)
     return Execution(t_start_ns, t_end_ns, usage.ru_utime, usage.ru_stime, process.returncode)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Be the parent of what commands start and leave behind (prctl(2)), so that it can be ended.
+
+    A process group of their own would do as well, but could not ask anything at the terminal.
+    """
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        process.wait(END_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        yield
+    finally:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def _end_all() -> None:
+    """End what runs of our commands and of what they have started: at once at another signal."""
+    with noted_signals(*ENDING) as came:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            told: set[int] = set()
+            limit_s = time.monotonic() + END_LIMIT_S
+            while (family := _family()) and time.monotonic() < limit_s:
+                for pid in family - told:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, number)
+                told |= family
+                time.sleep(POLL_S)
+                if came and number != signal.SIGKILL:
+                    break
+
+
+def _family() -> set[int]:
+    """Return what runs below this process, but for what has a session of its own: recorders, and
+    what a command meant to stay. Children that have ended are waited for."""
+    parents: dict[int, int] = {}
+    own: set[int] = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # proc_pid_stat(5); the name in parentheses may hold blanks
+            fields = path.read_bytes().rpartition(b")")[2].split()
+            pid, parent, session = int(path.parent.name), int(fields[1]), int(fields[3])
+            if parent == os.getpid() and session == os.getsid(0):
+                if os.waitpid(pid, os.WNOHANG) != (0, 0):
+                    continue
+                own.add(pid)
+            parents[pid] = parent
+    found = set(own)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 def auxiliary(command: Command, what: str) -> None:
     """Run what prepares or cleans up. Raises ControllerError with its last words if it fails."""
-    try:
-        with opened(PIPE) as output:
-            done = subprocess.run(
-                command.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output.descriptor,
-                stderr=subprocess.PIPE,
-                check=False,
+    with opened(PIPE) as output, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                command.argv, stdin=subprocess.DEVNULL, stdout=output.descriptor, stderr=errors
             )
-    except OSError as error:
-        raise ControllerError(
-            f"{what} {printable(command.name)} cannot be started: {error.strerror}."
-        ) from None
-    if done.returncode:
-        words = done.stderr[-SHOWN_BYTES:].decode(errors="replace").strip().splitlines()
-        raise ControllerError(
-            f"{what} {printable(command.name)} {ended(done.returncode)}"
-            f"{': ' + printable(words[-1]) if words else ''}."
-        )
+            process.wait()
+        except OSError as error:
+            raise ControllerError(
+                f"{what} {printable(command.name)} cannot be started: {error.strerror}."
+            ) from None
+        except BaseException:
+            _end_all()
+            raise
+        if process.returncode:
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - SHOWN_BYTES))
+            words = errors.read().decode(errors="replace").strip().splitlines()
+            raise ControllerError(
+                f"{what} {printable(command.name)} {ended(process.returncode)}"
+                f"{': ' + printable(words[-1]) if words else ''}."
+            )
 
 
 def ended(exit_code: int) -> str:

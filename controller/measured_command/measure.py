@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
+from contract import exports, strict_json
 from contract.errors import ControllerError
 from contract.files import write
-from contract.interrupts import term_interrupts, uninterrupted
+from contract.interrupts import ENDING, heard, noted_signals, term_interrupts
 from contract.journal import boot_id
 from contract.measured_command import CommandDocument, CommandResult, Note
-from contract.names import printable
+from contract.names import as_utf8, printable
+from contract.places import build_folder
 from controller.measured_command import evaluate, notes, show
 from controller.measured_command.evaluate import Design
+from controller.measured_command.execute import adopting
 from controller.measured_command.meters import Meters
 from controller.measured_command.options import Command, MeasureOptions
 from controller.measured_command.sources import (
@@ -41,6 +47,8 @@ from instrumentation.sources.standing import (
 from instrumentation.sources.zones import not_counted
 
 INTERRUPTED = 130  # as a shell has it for Ctrl-C
+# What a result takes in a file, generously: by itself, and for a component in a run.
+ROOM_BYTES, TRIAL_BYTES = 1 << 16, 512
 
 
 def run(
@@ -58,7 +66,7 @@ def run(
     try:
         if not sources.opened and not options.meters:
             raise ControllerError(nothing_found(sources.refused))
-        with term_interrupts(), Meters(options.meters, options.keep) as meters:
+        with adopting(), Meters(options.meters, options.keep) as meters:
             return _Measurement(commands, options, sources, meters).run()
     finally:
         sources.close()
@@ -86,21 +94,52 @@ class _Measurement:
         self._notes: list[Note] = []
 
     def run(self) -> int:
-        error: ControllerError | KeyboardInterrupt | None = None
-        for step in (self._trials.warm_up, self._measure, self._trials.clean_up):
-            try:
-                if error is None or step == self._trials.clean_up:
-                    step()
-            except (ControllerError, KeyboardInterrupt) as caught:
-                error = error or caught
-        show.progress("")
-        message = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
-        if self._trials.done:
-            with uninterrupted():  # by a second Ctrl-C
-                self._tell(self._document(message))
+        """Measure, clean up, and tell what was measured, whatever ended it; the exit code."""
+        self._require_exports()
+        error: Exception | KeyboardInterrupt | None = None
+        problems: list[str] = []
+        signals = heard(*ENDING)
+        with noted_signals(*signals) as came:  # but in a step, no signal loses a figure
+            for step in (self._trials.warm_up, self._measure, self._trials.clean_up):
+                try:
+                    if error is None or step == self._trials.clean_up:
+                        with term_interrupts(*signals):
+                            step()
+                except (Exception, KeyboardInterrupt) as caught:  # noqa: BLE001 (raised again)
+                    error = error or caught
+                if came:
+                    error = error or KeyboardInterrupt()
+            show.progress("")
+            if self._trials.done:
+                interrupted = isinstance(error, KeyboardInterrupt)
+                message = "interrupted" if interrupted else str(error or "")
+                problems = self._tell(self._document(message))
         if isinstance(error, ControllerError):
+            raise ControllerError(" ".join([str(error), *problems]))
+        if isinstance(error, Exception):
             raise error
+        if problems and error is None:
+            raise ControllerError(" ".join(problems))
+        for problem in problems:
+            with suppress(OSError):
+                print(f"fde: {problem}", file=sys.stderr)
         return INTERRUPTED if error else 0
+
+    def _require_exports(self) -> None:
+        """Raise ControllerError where a result could not be written: then nothing is measured."""
+        options = self._options
+        runs = options.runs if options.precision is None else options.most_runs
+        trials = runs * len(self._commands)
+        room_bytes = ROOM_BYTES + trials * TRIAL_BYTES * (1 + len(self._components))
+        for path in (options.export_json, options.export_markdown):
+            try:
+                if path is not None:
+                    exports.require_writable(path, room_bytes)
+            except OSError as error:
+                raise ControllerError(
+                    f"{path} cannot be written: {error.strerror}. Nothing was measured: name "
+                    "another file, or make room."
+                ) from None
 
     def _measure(self) -> None:
         options = self._options
@@ -288,20 +327,46 @@ class _Measurement:
             facts = {"component": self._component, "power_w": power_w}
             yield Note("one-power", facts, sentence)
 
-    def _tell(self, found: CommandDocument) -> None:
+    def _tell(self, found: CommandDocument) -> list[str]:
+        """Show the result, then write it to files; return what failed, in sentences."""
         options = self._options
-        document = json.dumps(asdict(found), ensure_ascii=False, indent=1)
-        for path, text in (
-            (options.export_json, f"{document}\n"),
-            (options.export_markdown, show.markdown(found)),
-        ):
+        document = f"{strict_json.dumps(asdict(found))}\n"
+        # Names of commands may hold what a terminal would obey.
+        text = document if options.json else f"{printable(show.text(found))}\n"
+        files = [(options.export_json, document), (options.export_markdown, show.markdown(found))]
+        streams = [sys.stdout, sys.stderr]
+        if any(exports.is_stdout(path) for path, _ in files):
+            streams = [sys.stderr]  # the export's alone, for the program that reads it
+        problems: list[str] = []
+        for stream in streams:
+            try:
+                exports.show(text, stream)
+                break
+            except (OSError, KeyboardInterrupt) as error:
+                problems.append(f"The terminal or output cannot be written: {_why(error)}.")
+        for path, content in files:
             try:
                 if path is not None:
-                    write(path, [text.encode()])
-            except OSError as error:
-                raise ControllerError(f"{path} cannot be written: {error.strerror}.") from None
-        # Names of commands may hold what a terminal would obey.
-        print(document if options.json else printable(show.text(found)), flush=True)
+                    exports.export(path, [as_utf8(content).encode()])
+            except (OSError, KeyboardInterrupt) as error:
+                problems.append(f"{path} cannot be written: {_why(error)}.")
+        return [*problems, *self._kept(document)] if problems else []
+
+    def _kept(self, document: str) -> Iterator[str]:
+        """Where the result is kept that could not be written where it was wanted."""
+        name = f"fde-run-{self._started_wall[:19].replace(':', '')}-{os.getpid()}.json"
+        for folder in (build_folder() / "runs", Path(tempfile.gettempdir())):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                write(folder / name, [document.encode()], 0o600)
+            except OSError:
+                continue
+            yield f"The result is kept in {folder / name}."
+            return
+
+
+def _why(error: OSError | KeyboardInterrupt) -> str:
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else str(error.strerror)
 
 
 def _said(objections: Mapping[str, Objection]) -> list[str]:

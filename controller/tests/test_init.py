@@ -52,7 +52,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def seen(monkeypatch: pytest.MonkeyPatch, *disks: dict[str, Any]) -> None:
-    monkeypatch.setattr(init, "ask_target", lambda *_: {"disks": list(disks)})
+    monkeypatch.setattr(
+        init, "ask_target", lambda *_: {"name": "bench.example.org", "disks": list(disks)}
+    )
 
 
 def test_what_it_writes_is_an_inventory_that_ansible_and_our_rules_accept(
@@ -165,7 +167,7 @@ def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.Mo
 
     def survey_of(*of: Any) -> dict[str, Any]:
         asked.append(of)
-        return {"disks": [PLAIN, SED]}
+        return {"name": "bench", "disks": [PLAIN, SED]}
 
     monkeypatch.setattr(init, "ask_target", survey_of)
     init.run(build, Options(None, meters=(METER,), give_up=("S1",)), None, lambda _: None)
@@ -173,6 +175,26 @@ def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.Mo
     resolved = playbook.resolve(build)
     (target,) = resolved.targets
     assert target["ssh"] is None and not resolved.refused
+
+
+@pytest.mark.parametrize(
+    ("machine", "address", "wanted"),
+    [
+        ("bench.example.org", "10.0.0.7", "bench"),
+        ("localhost.localdomain", "10.0.0.7", "10.0.0.7"),
+        ("", "fe80::1", "fe80-1"),
+        ("Anna's PC", "bench", "Anna-s-PC"),
+        ("localhost", None, "host-localhost"),
+        ("targets", None, "host-targets"),
+        ("0012", None, "0012"),
+        ("", None, "host"),
+    ],
+)
+def test_a_host_is_named_after_its_machine(machine: str, address: str | None, wanted: str) -> None:
+    name = init.host_name(machine, Address(address) if address else None)
+    assert name == wanted
+    hosts = yaml.safe_load("".join(init._hosts(name, None)))["targets"]["hosts"]
+    assert list(hosts) == [wanted]
 
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name != "home-assistant"])

@@ -66,7 +66,18 @@ def keep(by_id: str) -> None:
         "fingerprints": {"plain": "then"},
         "disks": [{"role": "plain", "by_id": by_id}],
     }
-    checks_file("target").write_text(json.dumps(document), encoding="utf-8")
+    checks_file(target()).write_text(json.dumps(document), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("build")
+def test_hosts_of_one_name_have_a_check_each_by_their_way_and_their_disks() -> None:
+    one, moved, other, local = (target() for _ in range(4))
+    moved["ssh"]["host"] = "another.example.org"
+    other["disks"]["plain"]["serial"] = "another"
+    local["ssh"] = None
+    assert len({checks_file(each) for each in (one, moved, other, local)}) == 4
+    roles = {**one, "disks": dict(zip("ab", one["disks"].values(), strict=True))}
+    assert checks_file({**roles, "meters": []}) == checks_file(one)
 
 
 @pytest.mark.usefixtures("build")
@@ -78,8 +89,9 @@ def test_the_last_check_counts_if_it_was_of_the_same_disk() -> None:
     assert checked(target(), seen("now")) == {"plain": "now"}
 
 
-def test_a_check_that_cannot_be_read_does_not_count(build: Path) -> None:
-    (build / "checks" / "target.json").write_text("[]", encoding="utf-8")
+@pytest.mark.usefixtures("build")
+def test_a_check_that_cannot_be_read_does_not_count() -> None:
+    checks_file(target()).write_text("[]", encoding="utf-8")
     assert checked(target(), seen("now")) == {"plain": "now"}
 
 

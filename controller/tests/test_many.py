@@ -97,13 +97,12 @@ class Planner:
     """Options of several hosts, and a plan for each as the command line makes it."""
 
     def __init__(self, out: Path, hosts: list[dict[str, Any]], **options: Any) -> None:
-        self.by_file = {f"{target['host']}.json": target for target in hosts}
         given = {"suite": "smoke", "seed": None, "blocks": None, "hours": None, "out": out}
         self.options = Options(**{**given, "targets": hosts, "target": None, **options})
         self.fits: dict[str, int] = {}
 
     def freeze(self, options: Options, group: str, now: Any) -> dict[str, Any]:
-        target = self.by_file[str(options.target and options.target.name)]
+        (target,) = options.targets
         blocks = options.blocks or self.fits.get(target["host"])
         return compile_plan(
             *("smoke", examples.suite(), target),
@@ -266,11 +265,9 @@ def test_a_target_that_is_away_is_told_in_its_own_words(
 ) -> None:
     """With the real sessions: nothing listens at either address."""
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
-    (tmp_path / "build" / "targets").mkdir(parents=True)
     hosts = [host("alder", meters=[]), host("birch", meters=[])]
     for port, target in enumerate(hosts, start=1):
         target["ssh"] |= {"host": "127.0.0.1", "port": port}
-        playbook.target_file(target["host"]).write_text(json.dumps(target), encoding="utf-8")
     planner = Planner(tmp_path / "suites", hosts)
     planner.options.suite_dir = planner.plan()
     planner.options.inventory = tmp_path / "inventory"
@@ -302,7 +299,7 @@ def test_the_inventory_says_how_many_hosts_there_are(
 
     one = asked(["alder"])
     assert many.several(one) is False
-    assert json.loads(Path(str(one.target)).read_text(encoding="utf-8"))["host"] == "alder"
+    assert [target["host"] for target in one.targets] == ["alder"]
     two = asked(["alder", "birch"])
     assert many.several(two) is True
     with pytest.raises(ControllerError, match="at the same port"):  # one meter for both
@@ -312,7 +309,7 @@ def test_the_inventory_says_how_many_hosts_there_are(
     (suite / "plan.json").write_text('{"host": "birch"}', encoding="utf-8")
     resumed = asked(["alder", "birch"], suite_dir=suite)
     assert many.several(resumed) is False
-    assert resumed.target is not None and resumed.target.name == "birch.json"
+    assert [target["host"] for target in resumed.targets] == ["birch"]
     (suite / "plan.json").write_text('{"host": "cedar"}', encoding="utf-8")
     with pytest.raises(ControllerError, match=r"host cedar, which .* does not name"):
         many.several(asked(["alder", "birch"], suite_dir=suite))

@@ -11,7 +11,7 @@ import pytest
 
 from contract import journal
 from contract.files import sha256_of
-from controller import many, playbook, seal
+from controller import many, seal
 from controller.tests.standin import Standin
 from controller.tests.test_many import Planner, host
 from controller.tests.test_recorders import meter, speaking
@@ -26,15 +26,10 @@ def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planner
     there = Standin(tmp_path / "there", monkeypatch)
     session = ("-m", "controller.tests.stand_in_session", str(there.suites), RUN_S)
     monkeypatch.setattr(many, "SESSION", (sys.executable, *session))
-    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
-    (tmp_path / "build" / "targets").mkdir(parents=True)
     hosts = [
         host(name, meters=[meter(tmp_path / f"meter-{name}")], secrets_file="none")
         for name in HOSTS
     ]
-    for target in hosts:
-        file = playbook.target_file(target["host"])
-        file.write_text(json.dumps(target), encoding="utf-8")
     found = Planner(tmp_path / "here", hosts, blocks=1, inventory=tmp_path / "inventory")
     found.options.suite_dir = found.plan()
     with speaking(tmp_path / "meter-alder"), speaking(tmp_path / "meter-birch"):

@@ -100,7 +100,7 @@ def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     for _ in range(2):
         assert main(["notebook", "--copy"]) == 0
-        (made,) = tmp_path.glob("build/bundles/*/notebook.ipynb")
+        (made,) = tmp_path.glob("build/bundles/*/*/notebook.ipynb")
         assert made.read_bytes() == OURS.read_bytes()
     monkeypatch.setattr(notebook, "SHARE", tmp_path)
     with pytest.raises(ControllerError, match="`make synthetic`"):

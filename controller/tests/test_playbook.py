@@ -8,6 +8,7 @@ import pytest
 
 from contract.errors import ControllerError
 from controller import playbook
+from controller.tests import examples
 
 PLAY = """
 - hosts: targets
@@ -69,15 +70,16 @@ def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path)
 def test_a_play_that_fails_is_told_by_its_task_and_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the real play: the host was never resolved."""
+    """With the real play: the secrets of this target are not there."""
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     inventory, log = tmp_path / "hosts.yml", tmp_path / "log"
     inventory.write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}", encoding="utf-8")
     with pytest.raises(ControllerError) as caught:
-        playbook.suite("start", inventory=inventory, host="alder", output_file=log, variables={})
+        target = {**examples.target(), "host": "alder", "secrets_file": str(tmp_path / "none")}
+        playbook.suite("start", inventory=inventory, target=target, output_file=log, variables={})
     said = str(caught.value)
     assert said.startswith("Ansible could not start the suite on alder (secrets : ")
-    assert "The resolved target" in said and f"is in {log}." in said
+    assert f"The secrets {tmp_path / 'none'} cannot be read" in said and f"is in {log}." in said
     assert "PLAY RECAP" in log.read_text(encoding="utf-8")
 
 

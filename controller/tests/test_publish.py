@@ -177,8 +177,10 @@ def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
         for path in (folder, bundle):
             assert main([command, str(path), "--json"]) == 0
             said[command, path] = json.loads(capsys.readouterr().out)
-    page = tmp_path / "build" / "bundles" / suite.name / "report.html"
+    (page,) = (tmp_path / "build" / "bundles").glob(f"*/{suite.name}/report.html")
     assert said["report", bundle]["page"] == str(page)
+    assert publish.kept(bundles[0], page.parents[2]) != page.parent  # of the same suite
+    assert publish.kept(bundle, page.parents[2]) == page.parent and page.is_file()
     assert page.read_bytes() == (folder / "report.html").read_bytes()
     lines, unpacked = (
         "\n".join(said["summary", path]["suites"][0]["lines"]) for path in (folder, bundle)
