@@ -9,7 +9,7 @@ import select
 import stat
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -31,18 +31,19 @@ def export(path: Path, pieces: Iterable[bytes]) -> None:
     Ends at an interrupt only where the reader of a pipe keeps it waiting. Raises OSError, which
     names `path`.
     """
-    data = b"".join(pieces)
     try:
         mode = path.stat().st_mode if path.exists() else stat.S_IFREG | 0o644
         own = _own_descriptor(path)
         if own is not None:
-            write_all(own, data)
+            for piece in pieces:
+                write_all(own, piece)
         elif stat.S_ISREG(mode):
-            _replace(path.resolve(), data, stat.S_IMODE(mode))
+            _replace(path.resolve(), pieces, stat.S_IMODE(mode))
         else:
             descriptor = _opened(path, mode)
             try:
-                write_all(descriptor, data)
+                for piece in pieces:
+                    write_all(descriptor, piece)
             finally:
                 os.close(descriptor)
     except OSError as error:
@@ -121,14 +122,15 @@ def _own_descriptor(path: Path) -> int | None:
     return None
 
 
-def _replace(path: Path, data: bytes, mode: int) -> None:
+def _replace(path: Path, pieces: Iterable[bytes], mode: int) -> None:
     with uninterrupted():
         try:
-            write(path, [data], mode)
+            write(path, pieces, mode)
         except OSError as error:
-            if not (error.errno in NO_RENAME and os.access(path, os.W_OK)):
+            whole = isinstance(pieces, Sequence)  # what was read once is not there again
+            if not (whole and error.errno in NO_RENAME and os.access(path, os.W_OK)):
                 raise
-            path.write_bytes(data)
+            path.write_bytes(b"".join(pieces))
 
 
 def _opened(path: Path, mode: int) -> int:

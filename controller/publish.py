@@ -7,6 +7,7 @@ derived from it, the JSON Schemas of its documents, the licence, CITATION.cff (C
 
 from __future__ import annotations
 
+import errno
 import gzip
 import math
 import mimetypes
@@ -22,18 +23,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
-import polars.selectors as cs
 import yaml
 
 from agent import pack
 from analysis.money import budgets
 from analysis.report import build
-from analysis.stats import results
+from analysis.stats import alike, results
+from analysis.stats.alike import ROUNDING
 from analysis.stats.results import Results
 from analysis.suite import group, manifest
 from analysis.suite.manifest import Findings
 from analysis.suite.suite_folder import suite_id
-from contract import schema, strict_json
+from contract import exports, schema, strict_json
 from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
@@ -45,8 +46,6 @@ FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
 ABOUT = "bundle.json"
 CRATE = "ro-crate-metadata.json"
 AUTHORS = ("The authors of this suite",)
-# Between processors with and without certain instructions 3e-12 were seen, by a t quantile.
-ROUNDING = 1e-9
 DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json", "budget.csv")
 PIECE = 1 << 20
 
@@ -77,6 +76,7 @@ def identified(folder: Path) -> list[Identifying]:
         return identifying.identifying(folder)
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 NAMED = 3  # files that are named with each
 
 
@@ -101,7 +101,7 @@ def publish(
     folder: Path, out: Path, found: Sequence[Identifying], anonymous: bool, authors: Sequence[str]
 ) -> PublishResult:
     """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError."""
-    if out.exists():
+    if out.is_file() or out.is_dir():
         raise ControllerError(f"{out} exists already: name another file, or remove it.")
     with tempfile.TemporaryDirectory(prefix="fde-publish-") as temporary:
         copy = Path(temporary) / suite_id(folder)
@@ -127,9 +127,11 @@ def publish(
             pack.pack(copy, file)  # type: ignore[arg-type]  # it only writes
         out.parent.mkdir(parents=True, exist_ok=True)
         with packed.open("rb") as source:
-            sha256 = write(out, iter(lambda: source.read(PIECE), b""))
-        size_bytes, suite = out.stat().st_size, made.suite.suite_id
-        return PublishResult(True, str(out), suite, size_bytes, sha256, anonymous, tuple(found))
+            exports.export(out, iter(lambda: source.read(PIECE), b""))
+        size_bytes, suite = packed.stat().st_size, made.suite.suite_id
+        return PublishResult(
+            True, str(out), suite, size_bytes, sha256_of(packed), anonymous, tuple(found)
+        )
 
 
 def _require_same_figures(before: Results, after: Results) -> None:
@@ -187,16 +189,27 @@ def _unpacked(path: Path, to: Path) -> Path:
     try:
         with path.open("rb") as file:
             seal.extract(file, to)
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, TypeError) as error:
-        raise ControllerError(
-            f"The bundle {path} was changed, cut short or is none ({error}): get it again from "
-            "where it was published."
-        ) from None
+    except OSError as error:
+        if error.errno in FULL:
+            raise ControllerError(
+                f"There is no room to unpack {path} in {to.parent}: make some, or name another "
+                "folder in TMPDIR."
+            ) from None
+        raise _changed(path, error) from None
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
+        raise _changed(path, error) from None
     found = [one for one in to.iterdir() if one.is_dir()]
     if len(found) != 1 or not (found[0] / ABOUT).is_file():
         raise ControllerError(f"{path} is no bundle of a suite: fde publish makes them.")
     about(found[0])
     return found[0]
+
+
+def _changed(path: Path, error: Exception) -> ControllerError:
+    return ControllerError(
+        f"The bundle {path} was changed, cut short or is none ({error}): get it again from where "
+        "it was published."
+    )
 
 
 def about(folder: Path) -> BundleDocument:
@@ -219,8 +232,8 @@ def about(folder: Path) -> BundleDocument:
 def verify(folder: Path) -> Findings:
     """As `results.verify`; of a bundle's folder, every table made again and compared.
 
-    Another processor sums in another order and has other exponentials: figures that are apart by
-    no more than `ROUNDING` are the same, and that is said. Raises SuiteError, ControllerError.
+    Figures that are apart by no more than `ROUNDING` are the same; that is said, and what differs
+    between here and where they were made. Raises SuiteError, ControllerError.
     """
     again = results.results(folder, raw=True)
     found = results.verify(folder, again)
@@ -237,58 +250,36 @@ def verify(folder: Path) -> Findings:
         "next.json": results.next_text(again).encode(),
     }
     apart = {name: _apart(folder / name, made[name]) for name in DERIVED}
-    if unlike := [name for name, ratio in apart.items() if ratio > ROUNDING]:
+    unlike = manifest.unlike_here(folder / "energy.parquet")
+    if changed := [name for name, far in apart.items() if far > ROUNDING]:
+        ours = "by the same code and packages, on the same kind of processor: they were changed"
+        cause = f"with {unlike}" if unlike else ours
         problems.append(
-            f"{', '.join(unlike)} {'is' if len(unlike) == 1 else 'are'} not what the raw data give "
-            f"here; it was made by version {about(folder).testbed} (code "
-            f"{about(folder).code[:12]}, here {manifest.code()[:12]})."
+            f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what the raw data "
+            f"give here. The bundle's tables were made {cause}."
         )
     else:
         frames = again.all_energy, again.summary, budgets.table(again)
         figures = sum(
             frame.select(pl.col(pl.Float64).count()).sum_horizontal().sum() for frame in frames
         )
-        rounded = [name for name, ratio in apart.items() if ratio]
+        rounded = [name for name, far in apart.items() if far]
         how = "bit for bit"
         if rounded:
             how += f" but for rounding in {' and '.join(rounded)}, by {max(apart.values()):.0e} "
-            how += "of a figure at most, as on another processor"
+            how += "of a figure at most" + f": with {unlike}" * bool(unlike)
         said.append(f"{figures} figures in {len(made)} tables were made again, {how}.")
     return Findings(tuple(said), tuple(problems))
 
 
 def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
-    """How far figures of a table that is kept are from those made here, at most and relative to
-    the larger; infinite where anything else differs."""
+    """How far figures that are kept are from those made here (`alike.distance`)."""
     try:
         if isinstance(made, bytes):
-            if path.read_bytes() == made:
-                return 0.0
-            if path.suffix != ".csv":
-                return math.inf
-            kept, made = pl.read_csv(path), pl.read_csv(made)
-        else:
-            kept = pl.read_parquet(path)
-        if kept.equals(made):
-            return 0.0
-        figures = cs.float()
-        if kept.schema != made.schema or not kept.select(~figures).equals(made.select(~figures)):
-            return math.inf
-        return max(_ratio(column, made[column.name]) for column in kept.select(figures))
+            return alike.document_distance(path.name, path.read_bytes(), made)
+        return alike.table_distance(pl.read_parquet(path), made)
     except (OSError, ValueError, pl.exceptions.PolarsError):
         return math.inf
-
-
-def _ratio(kept: pl.Series, made: pl.Series) -> float:
-    if len(kept) != len(made):
-        return math.inf
-    a, b = pl.col("a"), pl.col("b")  # where NaN is equal to NaN
-    both = pl.DataFrame({"a": kept, "b": made}).fill_null(math.nan).filter(a != b)
-    if both.is_empty():
-        return 0.0
-    apart = (a - b).abs() / pl.max_horizontal(a.abs(), b.abs())
-    finite = a.is_finite() & b.is_finite()
-    return float(both.select(pl.when(finite.all()).then(apart.max()).otherwise(math.inf)).item())
 
 
 def _describe(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 import tarfile
@@ -87,7 +89,7 @@ def extract(file: IO[bytes], to: Path) -> None:
             if not place.is_relative_to(to.resolve()):
                 raise ValueError(f"{member.name} would lie outside of the suite")
             if member.size > shutil.disk_usage(to).free - LEAST_FREE_BYTES:
-                raise ValueError(f"there is no room for {member.name}")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("wb") as out:
                 shutil.copyfileobj(content, out)

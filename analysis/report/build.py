@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,14 +38,18 @@ class Built:
     answer: tuple[AnswerLine, ...] | None = None
 
 
-def build(folder: Path) -> Built:
+def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     """Derive a suite's tables, write them, budget.csv among them, and report.html beside it.
 
-    Raises SuiteError where the suite has nothing to report from or a file cannot be written; a
-    file from before then stays as it was.
+    `say` gets the terminal's text before anything is written, which may fail. Raises SuiteError
+    where the suite has nothing to report from or a file cannot be written; a file from before then
+    stays as it was.
     """
     found = results(folder)
     path = folder / "report.html"
+    lines = first_page.lines(found, folder)
+    text = render.text(terminal(found, lines))
+    say(text)
     try:
         write_tables(found)
         files.write(folder / BUDGET, [budgets.table(found).write_csv().encode()])
@@ -56,8 +60,7 @@ def build(folder: Path) -> Built:
         raise SuiteError(
             f"Cannot write {where}: {why}. What stood there before is as it was."
         ) from error
-    lines = first_page.lines(found, folder)
-    return Built(path, render.text(terminal(found, lines)), found, lines)
+    return Built(path, text, found, lines)
 
 
 def terminal(found: Results, lines: Sequence[AnswerLine]) -> Blocks:

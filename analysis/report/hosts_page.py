@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,8 +29,10 @@ FIGURE = (
 )
 
 
-def write(folders: Sequence[Path], out: Path) -> Built:
+def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     """Report of a group's folder, or of suites named one by one, whose page goes below `out`.
+
+    `say` gets the terminal's text before the page is written.
 
     Every suite without an up-to-date report of its own gets one first, for the page leads there.
     Raises SuiteError or OSError.
@@ -48,13 +50,15 @@ def write(folders: Sequence[Path], out: Path) -> Built:
         if not current or not (folder / "report.html").exists():
             build.build(folder)
     found = hosts(folders)
+    text = render.text(hosts_sections.terminal(found))
+    say(text)
     held = io.BytesIO()
     statements = table(found)
     statements.write_parquet(held)
     files.write(place / "hosts.parquet", [held.getvalue()])
     files.write(place / "hosts.csv", [statements.write_csv().encode()])
     files.write(place / "report.html", [render.html(page(found, place)).encode()])
-    return Built(place / "report.html", render.text(hosts_sections.terminal(found)))
+    return Built(place / "report.html", text)
 
 
 def page(found: Hosts, place: Path) -> Page:

@@ -17,13 +17,13 @@ from analysis.energy.energy import (
     ALL,
     BETWEEN,
     COUNTERS,
-    ENERGY_SCHEMA,
     PYRAPL,
     energy_table,
     of_references,
 )
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.flags import flag_note, reserves
+from analysis.stats.alike import ROUNDING, column_distances
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
@@ -293,10 +293,6 @@ def energy_of(folder: Path) -> pl.DataFrame:
     return computed(folder)[2]
 
 
-RELATIVE = 1e-12  # the same code on the same bytes; only the order of summing may differ
-ABSOLUTE = 1e-12
-
-
 def verify(folder: Path, again: Results | None = None) -> Findings:
     """Check the sums of the seal and of the journal; compare energy.parquet with what raw bytes
     give (`again`, where they are there already). Raises SuiteError."""
@@ -318,7 +314,9 @@ def verify(folder: Path, again: Results | None = None) -> Findings:
         return Findings(tuple(said), tuple(problems))
     difference = differences(kept, again.all_energy)
     if difference:
-        problems.append(f"energy.parquet does not follow from the raw bytes: {difference}.")
+        unlike = manifest.unlike_here(path)
+        made = f" It was made with {unlike}: make the report again." if unlike else ""
+        problems.append(f"energy.parquet does not follow from the raw bytes: {difference}.{made}")
     else:
         said.append(f"{len(kept)} rows of energy.parquet were made again from the raw bytes.")
     return Findings(tuple(said), tuple(problems))
@@ -332,12 +330,5 @@ def differences(kept: pl.DataFrame, made: pl.DataFrame) -> str:
     kept, made = kept.sort(keys), made.sort(keys)
     if len(kept) != len(made) or not kept.select(keys).equals(made.select(keys)):
         return f"it has {len(kept)} rows, the raw bytes give {len(made)}, or they name other runs"
-    for column, kind in ENERGY_SCHEMA.items():
-        if kind == pl.Float64():
-            a, b = kept[column], made[column]
-            unlike = (a - b).abs() > ABSOLUTE + RELATIVE * b.abs()
-            if (a.is_null() != b.is_null()).any() or unlike.fill_null(False).any():
-                return f"{column} differs"
-        elif not kept[column].equals(made[column]):
-            return f"{column} differs"
-    return ""
+    distances = column_distances(kept, made)
+    return next((f"{name} differs" for name, far in distances if far > ROUNDING), "")

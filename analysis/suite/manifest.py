@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from contract import documents, schema, strict_json
@@ -169,12 +172,42 @@ def _sum_of(path: Path) -> str:
 
 
 ANALYSIS = Path(__file__).parents[1]
+NAMED = 60  # characters of what is named
 SEAL, CODE = "fde.seal", "fde.code"
+# What else the figures of a table hang on, and how each is called.
+MAKERS = {
+    "fde.analysis": "other code",
+    "fde.packages": "other packages",
+    "fde.processor": "another kind of processor",
+}
+PACKAGES = ("numpy", "polars", "scipy")
 
 
 def metadata(folder: Path) -> dict[str, str]:
     """What a table says of itself that is derived from the suite in `folder` now."""
-    return {SEAL: seal(folder), CODE: code()}
+    return {SEAL: seal(folder), CODE: code(), **maker()}
+
+
+@cache
+def maker() -> dict[str, str]:
+    """By key of MAKERS, what makes figures here: sum of the code, packages, instructions."""
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    vectors: Any = np.show_config(mode="dicts")
+    kind = [platform.machine(), *vectors["SIMD Extensions"].get("found", ())[-1:]]
+    return dict(zip(MAKERS, (_sum_of_code(ANALYSIS)[:12], versions, " ".join(kind)), strict=True))
+
+
+def unlike_here(table: Path) -> str:
+    """What differs between here and where a derived table was made, as a clause; empty if nothing
+    does. Raises OSError or PolarsError."""
+    found, here = pl.read_parquet_metadata(table), maker()
+    if not found.keys() & MAKERS.keys():
+        return "code, packages and processor that it does not name"
+    return " and ".join(
+        f"{words} ({found.get(key, '')[:NAMED]}, here {here[key]})"
+        for key, words in MAKERS.items()
+        if found.get(key) != here[key]
+    )
 
 
 def current(table: Path) -> bool:
@@ -186,7 +219,7 @@ def current(table: Path) -> bool:
         found = pl.read_parquet_metadata(table)
     except (OSError, pl.exceptions.PolarsError):
         return False
-    return all(found.get(key) == value for key, value in wanted.items())
+    return all(found.get(key) == wanted[key] for key in (SEAL, CODE))
 
 
 def seal(folder: Path) -> str:
@@ -200,7 +233,11 @@ def seal(folder: Path) -> str:
 @cache
 def code() -> str:
     """Sum over the modules of `analysis.suite`, `analysis.energy` and `instrumentation`."""
-    rooms = (ANALYSIS / "suite", ANALYSIS / "energy", ANALYSIS.parent / "instrumentation")
+    instrumentation = ANALYSIS.parent / "instrumentation"
+    return _sum_of_code(ANALYSIS / "suite", ANALYSIS / "energy", instrumentation)
+
+
+def _sum_of_code(*rooms: Path) -> str:
     sources = [path for room in rooms for path in room.rglob("*.py")]
     whole = hashlib.sha256()
     for path in sorted(path for path in sources if "tests" not in path.parts):

@@ -69,10 +69,10 @@ def report(
     if _each(folders) != folders or len(folders) > 1:
         from analysis.report import hosts_page  # slow to import, and seldom needed
 
-        built = hosts_page.write(folders, build_folder() / "hosts")
+        built = hosts_page.write(folders, build_folder() / "hosts", say)
     else:
-        built = build.build(folders[0])
-    say(f"{built.text}\n\nreport: {built.page}")
+        built = build.build(folders[0], say)
+    say(f"\nreport: {built.page}")
     printed = paper.write(built.page.parent) if pdf else None
     if printed:
         say(f"report: {printed}")
