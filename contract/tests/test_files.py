@@ -25,14 +25,19 @@ def test_no_more_may_read_it_than_the_umask_and_the_mode_let(
     assert (tmp_path / "x").stat().st_mode & 0o777 == wanted
 
 
-def test_what_stands_in_the_place_of_the_temporary_file_is_not_written_through(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "other").write_bytes(b"not ours")
-    (tmp_path / ".x.new").symlink_to(tmp_path / "other")
-    files.write(tmp_path / "x", [b"new"])
-    assert (tmp_path / "other").read_bytes() == b"not ours"
-    assert (tmp_path / "x").read_bytes() == b"new" and not (tmp_path / "x").is_symlink()
+def test_several_may_write_one_file_at_once(tmp_path: Path) -> None:
+    """Each finds its own temporary file as it left it, and the last of them stands whole."""
+    inner = tmp_path / "x"
+
+    def pieces(depth: int) -> Iterator[bytes]:
+        yield b"%d " % depth
+        if depth:
+            files.write(inner, pieces(depth - 1))
+        yield b"whole"
+
+    files.write(inner, pieces(2))
+    assert inner.read_bytes() == b"2 whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 def test_where_it_fails_the_old_file_stands_alone(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(remote, "python", lambda *_: [sys.executable, "-c", f"print('{PROOF}')"])
     monkeypatch.setattr(secrets_file, "place", lambda _target: None)
     monkeypatch.setattr(session, "run", lambda folder, *_: folder / "manifest.json")
-    monkeypatch.setattr(init, "ask_target", lambda *_: {"disks": [survey("S1")]})
+    monkeypatch.setattr(init, "ask_target", lambda *_: {"name": "h", "disks": [survey("S1")]})
     return str(path)
 
 

@@ -1,0 +1,238 @@
+"""No figure of `fde run -- COMMAND` is lost: signals, terminals, pipes and disks, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.interrupts import ENDING
+from contract.places import ROOT
+from instrumentation.tests.trees import TREES, P
+
+MEASURE = """
+import json, os, sys
+from pathlib import Path
+from contract.interrupts import term_interrupts
+from controller.cli.app import guarded
+from controller.measured_command import MeasureOptions, of_strings, run
+from controller.measured_command.sources import LocalSources
+from instrumentation.sources import standing
+from instrumentation.sources.powercap import PowercapSource
+
+given = json.loads(sys.argv[1])
+standing.PATIENCE_S = {"RAPL": 3600.0}
+for key in ("export_json", "export_markdown"):
+    given["options"][key] = Path(given["options"][key]) if key in given["options"] else None
+for key in ("prepare", "cleanup"):
+    given["options"][key] = of_strings(given["options"].get(key, []))
+options = MeasureOptions(**{"rest_s": 0.0, "seed": 1, **given["options"]})
+sources = {"powercap": lambda: PowercapSource.open(Path(given["tree"]))}
+opener = lambda: LocalSources.open(sources)
+sys.exit(guarded(lambda: run(of_strings([given["line"]]), options, opener)))
+"""
+HANGS = "echo $$ >> pids; (sleep 777 & echo $! >> pids); sleep 777 & echo $! >> pids; wait"
+
+
+class Bench:
+    """A folder in which a command is measured that takes 2 J a run, and its third run hangs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tree = TREES["one socket"].lay_out(folder / "powercap")
+        self.result = folder / "result.json"
+
+    @property
+    def line(self) -> str:
+        """What takes 2 J and adds a line to `runs`."""
+        file = shlex.quote(str(self.tree / P)) + ":0/energy_uj"
+        return f"n=$(cat {file}); echo $((n + 2000000)) > {file}; echo >> runs"
+
+    def start(self, line: str, before: Sequence[str] = (), **more: Any) -> subprocess.Popen[str]:
+        """The measuring process; options of subprocess and of the measurement."""
+        streams = {key: more.pop(key) for key in ("stdin", "stdout", "stderr") if key in more}
+        given = {"line": line, "tree": str(self.tree), "options": {"runs": 3, **more}}
+        return subprocess.Popen(
+            [*before, sys.executable, "-c", MEASURE, json.dumps(given)],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "FDE_BUILD": str(self.folder / "build")},
+            text=True,
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **streams},
+        )
+
+    def wait_for(self, there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+        while not there():
+            assert process.poll() is None
+            time.sleep(0.02)
+
+    def hangs(self) -> bool:
+        """Whether all three processes of a command that hangs run."""
+        pids = self.folder / "pids"
+        return pids.exists() and len(pids.read_text().split()) == 3
+
+    def require_ended(self) -> None:
+        """None of them runs any more."""
+        for pid in (self.folder / "pids").read_text().split():
+            try:
+                stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            except FileNotFoundError:
+                continue
+            assert stat.rpartition(")")[2].split()[0] == "Z", stat
+
+    def blocks(self, path: Path | None = None) -> int:
+        found = json.loads((path or self.result).read_text(encoding="utf-8"))
+        assert [t["energy_j"]["package-0"] for t in found["commands"][0]["trials"]] == [
+            2.0
+        ] * found["blocks"]
+        return int(found["blocks"])
+
+    def kept(self) -> Path:
+        """The one file that a result is kept in where it could not be written elsewhere."""
+        (path,) = (self.folder / "build" / "runs").iterdir()
+        return path
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [*(("run", number) for number in ENDING), ("prepare", ENDING[1]), ("cleanup", ENDING[2])],
+)
+def test_a_signal_ends_the_command_whole_and_loses_no_figure(
+    stage: str, number: signal.Signals, bench: Bench
+) -> None:
+    hanging = f"[ $(wc -l < runs) -lt 3 ] || {{ {HANGS}; }}"
+    line = f"{bench.line}; {hanging}" if stage == "run" else bench.line
+    options: dict[str, Any] = {"cleanup": ["echo >> cleaned"], "export_json": str(bench.result)}
+    if stage == "prepare":
+        options["prepare"] = [f"echo >> prepared; [ $(wc -l < prepared) -lt 3 ] || {{ {HANGS}; }}"]
+    if stage == "cleanup":
+        options["cleanup"] = [HANGS]
+    with bench.start(line, **options) as process:
+        bench.wait_for(bench.hangs, process)
+        process.send_signal(number)
+        shown, _ = process.communicate()
+    assert process.returncode == 130
+    assert bench.blocks() == (3 if stage == "cleanup" else 2)
+    assert "Not complete: interrupted" in shown
+    assert stage == "cleanup" or (bench.folder / "cleaned").exists()
+    bench.require_ended()
+
+
+def test_a_second_signal_waits_for_nothing_and_loses_nothing(bench: Bench) -> None:
+    stubborn = f"trap '' TERM INT HUP; {HANGS}"
+    line = f"{bench.line}; [ $(wc -l < runs) -lt 2 ] || {{ {stubborn}; }}"
+    with bench.start(line, export_json=str(bench.result)) as process:
+        bench.wait_for(bench.hangs, process)
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+    # One that comes after all was told ends an interpreter that is ending.
+    assert process.returncode in (130, -signal.SIGINT) and bench.blocks() == 1
+    bench.require_ended()
+
+
+def test_a_closed_terminal_leaves_the_result_in_files(bench: Bench) -> None:
+    """Named ones, or one that is kept: nobody is there to read it."""
+    line = f"{bench.line}; [ $(wc -l < runs) -lt 3 ] || {{ {HANGS}; }}"
+    for export in ({"export_json": str(bench.result)}, {}):
+        ours, theirs = pty.openpty()
+        options = {"cleanup": ["echo >> cleaned"], "stdout": theirs, "stderr": theirs, **export}
+        with bench.start(line, stdin=theirs, **options) as process:
+            os.close(theirs)
+            bench.wait_for(bench.hangs, process)
+            os.close(ours)
+            process.send_signal(signal.SIGHUP)  # as the kernel does to who has this terminal
+        assert process.returncode == 130
+        assert bench.blocks(bench.result if export else bench.kept()) == 2
+        bench.require_ended()
+        for name in ("pids", "runs", "cleaned"):
+            (bench.folder / name).unlink()
+        for kept in (bench.folder / "build").glob("runs/*"):
+            kept.unlink()
+
+
+def test_what_nohup_started_outlives_the_terminal(bench: Bench) -> None:
+    line = f"{bench.line}; until [ -e go ]; do sleep 0.02; done"
+    ignoring = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
+    with bench.start(line, ignoring, export_json=str(bench.result)) as process:
+        bench.wait_for((bench.folder / "runs").exists, process)
+        process.send_signal(signal.SIGHUP)
+        (bench.folder / "go").touch()
+        process.communicate()
+    assert process.returncode == 0 and bench.blocks() == 3
+
+
+@pytest.mark.parametrize("where", ["full", "closed pipe"])
+def test_what_standard_output_does_not_take_is_shown_on_standard_error(
+    where: str, bench: Bench
+) -> None:
+    reader, writer = os.pipe()
+    full = os.open("/dev/full", os.O_WRONLY)
+    out = writer if where == "closed pipe" else full
+    with bench.start(bench.line, stdout=out, stderr=subprocess.PIPE) as process:
+        for descriptor in (reader, writer, full):
+            os.close(descriptor)
+        _, said = process.communicate()
+    assert process.returncode == 1
+    assert "  energy      2" in said and said.splitlines()[-1].startswith("fde: ")
+    assert bench.blocks(bench.kept()) == 3
+
+
+def test_a_file_that_can_no_longer_be_written_costs_nothing(bench: Bench) -> None:
+    """It could when the measurement began."""
+    folder, other = bench.folder / "gone", bench.folder / "table.md"
+    folder.mkdir()
+    options = {"export_json": str(folder / "x"), "export_markdown": str(other)}
+    line = f"{bench.line}; rm -rf gone"
+    with bench.start(line, stderr=subprocess.PIPE, **options) as process:
+        shown, said = process.communicate()
+    assert process.returncode == 1
+    assert "  energy      2" in shown and "2.0" in other.read_text(encoding="utf-8")
+    assert said.count("\n") == 1 and f"{folder / 'x'} cannot be written" in said
+    assert str(bench.kept()) in said and bench.blocks(bench.kept()) == 3
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_first_run(bench: Bench) -> None:
+    with bench.start(bench.line, stderr=subprocess.PIPE, export_json="/proc/x") as process:
+        shown, said = process.communicate()
+    assert process.returncode == 1 and not shown and said.count("\n") == 1
+    assert not (bench.folder / "runs").exists()
+
+
+def test_an_export_to_standard_output_is_all_that_is_there(bench: Bench) -> None:
+    with bench.start(bench.line, stderr=subprocess.PIPE, export_json="/dev/stdout") as process:
+        shown, said = process.communicate()
+    assert process.returncode == 0
+    assert json.loads(shown)["blocks"] == 3 and "  energy      2" in said
+
+
+def test_an_argument_that_is_no_utf8_is_shown_escaped(bench: Bench) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    table = bench.folder / "table.md"
+    line = f"{bench.line}; : {odd}"
+    options = {"export_json": str(bench.result), "export_markdown": str(table)}
+    with bench.start(line, **options) as process:
+        shown, _ = process.communicate()
+    assert process.returncode == 0 and bench.blocks() == 3
+    document = json.loads(bench.result.read_text(encoding="utf-8"))["commands"][0]
+    for text in (
+        shown,
+        table.read_text(encoding="utf-8"),
+        document["command"],
+        document["argv"][2],
+    ):
+        assert r"caf\xe9" in text
