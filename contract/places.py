@@ -39,8 +39,8 @@ def step(name: str, folder: object = "", **options: object) -> str:
 
 
 def build_folder() -> Path:
-    """What can be made again: resolved targets, checks, proofs. FDE_BUILD, else `build/` of the
-    checkout, else a folder of the user's."""
+    """What can be made again: checks, proofs, unpacked bundles, figures. FDE_BUILD, else `build/`
+    of the checkout, else a folder of the user's."""
     if given := os.environ.get("FDE_BUILD"):
         return Path(given)
     if CHECKOUT:

@@ -348,11 +348,11 @@ def test_exit_codes_tell_systemd_whether_to_start_again(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(plan.freeze(one_block_document())))
     with lock.suite(tmp_path):
         assert agent(tmp_path).returncode == 1
-        assert agent(tmp_path, NOTIFY_SOCKET="/nowhere").returncode == cli.BUSY
+        assert agent(tmp_path, NOTIFY_SOCKET="/dev/null/none").returncode == cli.BUSY
     # Something that nobody foresaw: the journal is a folder.
     (tmp_path / "journal.jsonl").mkdir()
     by_hand = agent(tmp_path)
     assert by_hand.returncode == cli.UNFORESEEN
     assert "Traceback" not in by_hand.stderr and len(by_hand.stderr.splitlines()) == 1
-    service = agent(tmp_path, NOTIFY_SOCKET="/nowhere")
+    service = agent(tmp_path, NOTIFY_SOCKET="/dev/null/none")
     assert service.returncode == cli.UNFORESEEN and "Traceback" in service.stderr

@@ -39,7 +39,7 @@ EXIT_STATUS = {
 }
 ENVIRONMENT = {
     "FDE_INVENTORY": "stands in for --inventory",
-    "FDE_BUILD": "where resolved targets, checks, proofs and figures of compare and trace go",
+    "FDE_BUILD": "where checks, proofs, unpacked bundles and figures of compare and trace go",
 }
 TABLES = {"Examples": EXAMPLES, "Exit status": EXIT_STATUS, "Environment": ENVIRONMENT}
 EPILOG = "\n\n".join(

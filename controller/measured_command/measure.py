@@ -99,12 +99,12 @@ class _Measurement:
         error: Exception | KeyboardInterrupt | None = None
         problems: list[str] = []
         signals = heard(*ENDING)
-        with noted_signals(*signals) as came:  # but in a step, no signal loses a figure
-            for step in (self._trials.warm_up, self._measure, self._trials.clean_up):
+        with noted_signals(*signals) as came:  # outside of the work no signal loses a figure
+            for work in (self._trials.warm_up, self._measure, self._trials.clean_up):
                 try:
-                    if error is None or step == self._trials.clean_up:
+                    if error is None or work == self._trials.clean_up:
                         with term_interrupts(*signals):
-                            step()
+                            work()
                 except (Exception, KeyboardInterrupt) as caught:  # noqa: BLE001 (raised again)
                     error = error or caught
                 if came:

@@ -39,7 +39,7 @@ def test_a_command_has_nothing_of_this_process(
         sudo(tmp_path, SUDO, monkeypatch)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", "/dev/null/none")
     show = (
         "import json, os, sys; print(json.dumps([os.getcwd(), sorted(os.environ), sys.argv[1:]]))"
     )

@@ -35,7 +35,7 @@ def host(name: str, **changes: Any) -> dict[str, Any]:
     target = copy.deepcopy(examples.target())
     target["host"] = name
     target["ssh"]["host"] = f"{name}.example.org"
-    target["meters"] = [{**METER, "port": f"/nowhere/{name}"}]
+    target["meters"] = [{**METER, "port": f"/dev/null/{name}"}]
     return {**target, **changes}
 
 
@@ -52,7 +52,7 @@ def test_a_machine_named_twice_is_refused() -> None:
 
 def test_a_meter_that_two_hosts_name_is_refused(tmp_path: Path) -> None:
     one, other = host("alder"), host("birch")
-    shared = {**other, "meters": [{**METER, "name": "mains", "port": "/nowhere/alder"}]}
+    shared = {**other, "meters": [{**METER, "name": "mains", "port": "/dev/null/alder"}]}
     with pytest.raises(ControllerError, match="alder's meter meter0 and birch's meter mains are"):
         many.require_apart([one, shared])
     device, link = tmp_path / "tty", tmp_path / "by-id"

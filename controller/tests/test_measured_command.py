@@ -41,6 +41,7 @@ from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.gauges import SUPPLY, lay_out
 from instrumentation.tests.trees import MAX_UJ, TREES, P, child
 
+NOWHERE = Path("/dev/null/none")  # which no machine can have
 PACKAGE, DRAM = f"{P}:0/energy_uj", f"{child(P, 0, 2)}/energy_uj"
 OPTIONS = MeasureOptions(runs=3, rest_s=0.0, seed=1)
 # 2^32 units of this range's size: what a wrap takes away.
@@ -252,11 +253,11 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
         ({"prepare": of_strings(["echo why >&2; exit 3"])}, "prepare.*exit code 3: why"),
         ({"cleanup": of_strings(["kill -9 $$"])}, "cleanup.*ended by the signal SIGKILL"),
         ({"component": "psyss"}, "psyss"),
-        ({"input": Path("/nonexistent")}, "input /nonexistent cannot be read"),
-        ({"export_json": Path("/nonexistent/x.json")}, "no folder /nonexistent"),
+        ({"input": NOWHERE}, f"input {NOWHERE} cannot be read"),
+        ({"export_json": NOWHERE / "x.json"}, f"no folder {NOWHERE}"),
         ({"prepare": of_strings(["true", "true"])}, "once for all commands, or once for each"),
         ({"precision": 2.0}, "--precision takes a share"),
-        ({"output": "/nonexistent/x"}, "no folder /nonexistent"),
+        ({"output": f"{NOWHERE}/x"}, f"no folder {NOWHERE}"),
         ({"output": "/"}, "output / cannot be written: Is a directory"),
     ],
 )
@@ -276,7 +277,8 @@ def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None
 
 
 @pytest.mark.parametrize(
-    ("line", "code"), [("/nonexistent/program", 127), ("env ./nonexistent", 127), (". / ; /", 126)]
+    ("line", "code"),
+    [("./fde-none/program", 127), ("env ./fde-none", 127), (". / ; /", 126)],
 )
 def test_what_did_not_run_is_compared_with_nothing(
     line: str,
@@ -431,10 +433,11 @@ def test_flags_of_a_meter_reach_text_document_and_table(
     for trial in found.commands[0].trials:
         assert set(trial.flags["system"]) >= {"off", "gap-filled"}
         assert trial.rest_flags["system"] == ("off",)
-        assert trial.coverage["system"] == pytest.approx(0.5, abs=0.1)
+        assert 0 < trial.coverage["system"] < 1
     facts = {(note.code, note.facts.get("rest")): note.facts for note in found.notes}
     assert facts["off", False]["flagged"] == facts["off", True]["flagged"] == 2
-    assert facts["gap-filled", False]["coverage"] == pytest.approx(0.5, abs=0.1)
+    coverages = [trial.coverage["system"] for trial in found.commands[0].trials]
+    assert facts["gap-filled", False]["coverage"] == pytest.approx(np.mean(coverages))
     shown, written = capsys.readouterr().out, table.read_text()
     for note in found.notes:
         assert note.sentence in shown and note.sentence in written
@@ -483,10 +486,10 @@ def test_a_pipe_that_costs_is_noted(opener: Callable[[], LocalSources], tmp_path
 def test_what_a_command_leaves_running_may_go_on_writing(
     opener: Callable[[], LocalSources], tmp_path: Path
 ) -> None:
-    log = tmp_path / "log"
-    line = f"{{ sleep 0.3; echo late && echo lived > {log}; }} &"
-    found, _ = measured(of_strings([line]), replace(OPTIONS, runs=1), opener, tmp_path)
-    assert found.commands[0].seconds.mean < 0.3
+    log, told = tmp_path / "log", tmp_path / "told"
+    line = f"{{ until [ -e {told} ]; do sleep 0.02; done; echo late && echo lived > {log}; }} &"
+    measured(of_strings([line]), replace(OPTIONS, runs=1), opener, tmp_path)
+    told.touch()  # what goes on was not waited for
     while not log.exists():
         time.sleep(0.02)
 
@@ -585,7 +588,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) 
         assert f"fde run -- {shlex.join(words[1:])}" in told and told.count("\n") == 1
     assert app.main(["run", "-r", "3", "sleep", "-v"]) == 2
     assert "fde run -r 3 -- sleep -v" in capsys.readouterr().err
-    assert app.main(["run", "--inventory", "/nonexistent", "sleep 1"]) == 2
+    assert app.main(["run", "--inventory", str(NOWHERE), "sleep 1"]) == 2
     assert "fde run -- 'sleep 1'" in capsys.readouterr().err
     for words in (["run", "--runs", "3"], ["measure", "--bogus", "--", "sleep"]):
         assert app.main(words) == 2  # whose fault is another

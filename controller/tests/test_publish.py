@@ -8,9 +8,11 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
 import shutil
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import polars as pl
 import pytest
 import yaml
 
+from analysis.suite import manifest
 from analysis.suite.manifest import canonical_sha256
 from contract.command_results import Identifying as Found
 from contract.places import ROOT
@@ -33,6 +36,7 @@ from validation.synthetic.suite import Options, write_suite
 HOST, SERIAL, MACHINE = "alice-laptop", "S64DNX0R123456", "ab" * 32
 PATH, ADDRESS, MAC = "/home/alice/keys/disk.img", "192.168.7.23", "3c:22:fb:01:02:03"
 NODE = "workbench7"
+EXAMPLES = sorted((ROOT / "data" / "examples").glob("*.tar.gz"))
 PERSONAL = (HOST, NODE, SERIAL, MACHINE, PATH, ADDRESS, MAC, "alice")
 
 
@@ -300,6 +304,66 @@ def test_figures_that_do_not_follow_from_the_raw_data_are_found(
         assert "budget.csv is not what the raw data give" in capsys.readouterr().err
     assert main(["verify", changed(lambda v: v * (1 + 1e-11))]) == 0
     assert "but for rounding in budget.csv, by 1e-11 of a figure" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", manifest.MAKERS)
+def test_what_differs_from_where_a_bundle_was_made_is_named(
+    key: str,
+    bundles: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Next.json differs, as by another version of SciPy, as far as is allowed and farther."""
+    members = _contents(bundles[0])
+    del members["sums.json"]
+    name = next(n for n in members if n.endswith("/next.json"))
+    path = tmp_path / "b.tar.gz"
+    here = manifest.maker()
+    for factor, status in ((1 + 2e-13, 0), (1 + 2e-7, 1)):
+        document = json.loads(members[name])
+        document["half_width"] *= factor
+        changed = members | {name: (json.dumps(document, indent=1) + "\n").encode()}
+        path.write_bytes(_tar(_with_sums(changed)))
+        monkeypatch.setattr(manifest, "maker", lambda: here | {key: "another"})
+        assert main(["verify", str(path)]) == status
+        told = capsys.readouterr()
+        said = told.err if status else told.out
+        assert f"with {manifest.MAKERS[key]} ({here[key]}, here another)" in said
+        assert not any(f"{words} (" in said for k, words in manifest.MAKERS.items() if k != key)
+        monkeypatch.setattr(manifest, "maker", lambda: here)
+        assert main(["verify", str(path)]) == status
+        told = capsys.readouterr()
+        assert not any(words in told.out + told.err for words in manifest.MAKERS.values())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_the_examples_are_made_again_whenever_the_analysis_changes_a_figure(path: Path) -> None:
+    """Where this fails: make examples."""
+    with publish.opened([path]) as (folder,):
+        assert not publish.verify(folder).problems
+
+
+def test_no_room_to_unpack_is_no_fault_of_the_bundle(
+    bundles: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(seal, "LEAST_FREE_BYTES", 1 << 62)
+    assert main(["verify", str(bundles[0])]) == 1
+    told = capsys.readouterr().err
+    assert "no room to unpack" in told and "changed" not in told
+
+
+def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
+    suite: Path, tmp_path: Path, bundles: tuple[Path, Path]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    came: list[bytes] = []
+    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()))
+    reader.start()
+    assert main(["publish", str(suite), "--out", str(pipe)]) == 0
+    reader.join()
+    assert came == [bundles[0].read_bytes()] and pipe.is_fifo()
 
 
 def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(

@@ -234,7 +234,7 @@ def test_the_page_turns_stale_when_the_session_is_gone(
     )
     stale = next(v for _, v in Page(done.stdout).tags if v.get("id") == "stale")
     assert ("hidden" in stale) == hidden
-    assert re.search(rf'class="age">{"5 min" if age_s == 300 else "1[0-9] s"}<', done.stdout)
+    assert re.search(r'class="age">[0-9]+ (s|min)<', done.stdout)
 
 
 DRAW = """

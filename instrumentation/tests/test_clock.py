@@ -175,7 +175,7 @@ def test_link_that_never_answers_says_why(tmp_path: Path) -> None:
     ):
         link.burst()
     with (
-        ClockLink(["/no/such/program"], tmp_path / "clock.jsonl") as link,
+        ClockLink([str(tmp_path / "none")], tmp_path / "clock.jsonl") as link,
         pytest.raises(ClockError, match="No such file"),
     ):
         link.burst()

@@ -662,7 +662,7 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
         ({"kind": "wattsup", "settings": {}}, "name a serial port as its port"),
         ({"settings": {}}, "profile is one of shelly-gen1"),
         ({"settings": {"profile": "generic", "path": "/x"}}, "needs period_s"),
-        ({"settings": {"profile": "tasmota", "secret_file": "/nowhere/at/all"}}, "cannot be read"),
+        ({"settings": {"profile": "tasmota", "secret_file": "/dev/null/none"}}, "cannot be read"),
     ],
 )
 def test_wrong_entries_are_refused_before_anything_is_asked(

@@ -216,7 +216,7 @@ def test_command_line_serves_a_meter_on_a_network() -> None:
         (("--kind", "smartpower3", "--watts", "1"), "has 2 channels (0, 1): give as many watts"),
         (("--kind", "smartpower3", "--watts", "a,b"), "are not powers"),
         (("--kind", "smartpower3", "--fault", "x=1"), "There is no fault x"),
-        (("--kind", "smartpower3", "--link", "/nowhere/at/all"), "cannot become a link"),
+        (("--kind", "smartpower3", "--link", "/dev/null/none"), "cannot become a link"),
         (("--kind", "http"), "is on a network: use --at HOST:PORT"),
         (("--kind", "smartpower3", "--at", "127.0.0.1:0"), "has a serial port: use --link PATH"),
         (("--kind", "http", "--at", "8080"), "8080 is not HOST:PORT"),

@@ -86,8 +86,10 @@ def test_a_power_model_without_sound_coefficients_is_refused(
         rapl_words(model)
 
 
-def test_a_missing_program_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")
+def test_a_missing_program_names_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LabError, match="make packages"):
         qemu.program()
 

@@ -1,0 +1,79 @@
+"""What counts as the same figure, in every document alike."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis.stats import alike
+
+SAME, OTHER = 1 + 1e-12, 1 + 1e-8
+
+
+def table(value: float | None) -> pl.DataFrame:
+    return pl.DataFrame({"name": ["a", "b"], "value": [2.0, value]})
+
+
+@pytest.mark.parametrize("kind", ["document", "nested", "table", "csv"])
+@pytest.mark.parametrize(
+    ("kept", "made", "far"),
+    [
+        (3.0, 3.0, False),
+        (3.0 * SAME, 3.0, False),
+        (3.0 * OTHER, 3.0, True),
+        (-3.0, 3.0, True),
+        (1e-17, -1e-17, False),  # what is left of a difference that is 0
+        (1e-6, 0.0, True),
+        (3.0, None, True),
+        (None, 3.0, True),
+        (None, None, False),
+    ],
+)
+def test_one_rule_holds_for_all_documents(
+    kind: str, kept: float | None, made: float | None, far: bool
+) -> None:
+    if kind == "document":
+        found = alike.distance(kept, made)
+    elif kind == "nested":
+        both = (json.dumps({"a": [1, {"b": one}]}).encode() for one in (kept, made))
+        found = alike.document_distance("next.json", *both)
+    elif kind == "table":
+        found = alike.table_distance(
+            *(pl.DataFrame({"value": [one]}, {"value": pl.Float64}) for one in (kept, made))
+        )
+    else:
+        found = alike.document_distance(
+            "x.csv", *(table(one).write_csv().encode() for one in (kept, made))
+        )
+    assert (found > alike.ROUNDING) == far
+    assert found > 0 or kept == made
+
+
+@pytest.mark.parametrize(
+    ("kept", "made"),
+    [
+        (1, 2),
+        ("1.0", "1.1"),
+        ({"a": 1.0}, {"b": 1.0}),
+        ([1.0], [1.0, 1.0]),
+        (True, 1),
+        (1.0, "1.0"),
+    ],
+)
+def test_all_that_is_no_figure_must_be_equal(kept: Any, made: Any) -> None:
+    assert alike.distance(kept, made) == math.inf
+    assert alike.distance(kept, kept) == 0.0
+
+
+def test_tables_of_other_names_rows_or_columns_are_others() -> None:
+    assert alike.table_distance(table(1.0), table(1.0).rename({"value": "v"})) == math.inf
+    assert alike.table_distance(table(1.0), table(1.0).head(1)) == math.inf
+    renamed = table(1.0).with_columns(name=pl.Series(["a", "c"]))
+    assert alike.table_distance(table(1.0), renamed) == math.inf
+    nan = table(math.nan)
+    assert alike.table_distance(nan, nan) == 0.0
+    assert alike.table_distance(nan, table(1.0)) == math.inf
