@@ -273,9 +273,9 @@ def plan(options: Options, freeze: Freeze) -> Path:
         print(f"{slowest['host']} is the slowest: {slowest['blocks']} blocks on every host")
         plans = frozen(blocks=slowest["blocks"])
     require_alike(plans)
-    plans = keep(plans, options.out, now)
-    folder = Path(options.out / plans[0]["group"])
-    write(folder, plans)
+    kept = keep(plans, options.out, now)
+    folder = Path(options.out / kept[0]["group"])
+    write(folder, kept)
     return folder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import secrets
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -113,20 +114,23 @@ def keep(plans: Sequence[dict[str, Any]], out: Path, now: datetime) -> Sequence[
     from controller.compile import redate
 
     while True:
+        names = dict.fromkeys(plan[key] for key in IDS for plan in plans if key in plan)
         made: list[Path] = []
         try:
-            for name in dict.fromkeys(plan[key] for key in IDS for plan in plans if key in plan):
+            for name in names:
                 (out / name).mkdir(parents=True)
                 made.append(out / name)
-        except FileExistsError:
+            for plan in plans:
+                write_json(out / plan["suite_id"] / "plan.json", plan)
+        except BaseException as error:
             for folder in made:
-                folder.rmdir()
+                shutil.rmtree(folder, ignore_errors=True)
+            if not isinstance(error, FileExistsError):
+                raise
             now += timedelta(seconds=1)
             plans = [redate(plan, now) for plan in plans]
-            continue
-        for plan in plans:
-            write_json(out / plan["suite_id"] / "plan.json", plan)
-        return plans
+        else:
+            return plans
 
 
 def target_of(options: Options) -> dict[str, Any]:

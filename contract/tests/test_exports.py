@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from contract import exports
+from contract.interrupts import ENDING
 from contract.places import ROOT
 
 FULL = Path("/dev/full")
@@ -119,9 +120,10 @@ def test_room_is_tried_without_a_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [".", "none/x"])
 def test_what_cannot_be_written_is_known_before(name: str, tmp_path: Path) -> None:
-    for work in (lambda p: exports.require_writable(p, 1), lambda p: exports.export(p, [b"x"])):
-        with pytest.raises(OSError, match=r"Is a directory|No such file"):
-            work(tmp_path / name)
+    with pytest.raises(OSError, match=r"Is a directory|No such file"):
+        exports.require_writable(tmp_path / name, 1)
+    with pytest.raises(OSError, match=r"Is a directory|No such file"):
+        exports.export(tmp_path / name, [b"x"])
 
 
 BLOCKED = """
@@ -148,7 +150,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("number", exports.ENDING)
+@pytest.mark.parametrize("number", ENDING)
 def test_a_pipe_that_nobody_reads_holds_nobody_up(number: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", BLOCKED],

@@ -87,7 +87,7 @@ def show(text: str) -> None:
     try:
         exports.show(text, sys.stdout)
     except OSError as error:
-        unwritten.append(error.strerror)
+        unwritten.append(str(error.strerror))
 
 
 def complain(sentence: str) -> None:

@@ -150,7 +150,12 @@ def test_a_closed_terminal_leaves_the_result_in_files(bench: Bench) -> None:
     line = f"{bench.line}; [ $(wc -l < runs) -lt 3 ] || {{ {HANGS}; }}"
     for export in ({"export_json": str(bench.result)}, {}):
         ours, theirs = pty.openpty()
-        options = {"cleanup": ["echo >> cleaned"], "stdout": theirs, "stderr": theirs, **export}
+        options: dict[str, Any] = {
+            "cleanup": ["echo >> cleaned"],
+            "stdout": theirs,
+            "stderr": theirs,
+            **export,
+        }
         with bench.start(line, stdin=theirs, **options) as process:
             os.close(theirs)
             bench.wait_for(bench.hangs, process)
