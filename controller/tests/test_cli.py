@@ -252,3 +252,19 @@ def test_the_way_out_is_one_that_can_be_typed(monkeypatch: pytest.MonkeyPatch) -
         assert f"\n{name}: " in makefile, where
         for word in make[2:]:
             assert f"({word.partition('=')[0]})" in makefile, (where, word)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_what_standard_output_does_not_take_is_no_success(more: list[str]) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "controller", "meters", *more],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == "fde: Standard output cannot be written: No space left on device."
