@@ -9,7 +9,6 @@ secrets are kept even then: the drive may be owned with them.
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets as random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -428,9 +427,7 @@ def _secrets(path: Path, drive: bool, ask: Ask | None) -> Iterator[str]:
                 f"add sed_psid, the 32 characters on the drive's label, to {path}: without it a "
                 "lost PIN cannot be mended."
             )
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=1)
+    write(path, [json.dumps(found, indent=1).encode()], 0o600)
     yield f"keep a copy of {path} elsewhere: without PIN and PSID a drive stays locked forever."
 
 

@@ -101,7 +101,7 @@ def publish(
     folder: Path, out: Path, found: Sequence[Identifying], anonymous: bool, authors: Sequence[str]
 ) -> PublishResult:
     """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError."""
-    if out.is_file() or out.is_dir():
+    if (out.is_file() or out.is_dir()) and not exports.is_stdout(out):
         raise ControllerError(f"{out} exists already: name another file, or remove it.")
     with tempfile.TemporaryDirectory(prefix="fde-publish-") as temporary:
         copy = Path(temporary) / suite_id(folder)

@@ -6,6 +6,7 @@ Every machine is taken to be the one that was measured; that is the assumption o
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from analysis.money.payback import Payback
 from analysis.stats.stats import ENDS, columns
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.suite.records import Suite, SuiteError, joint
-from contract import schema
+from contract import files, schema
 from contract.schema import REST, Range
 
 TOTAL = "all"
@@ -54,11 +55,11 @@ def write(suite: Suite, energy: pl.DataFrame, fleet: Path, out: Path) -> None:
     Raises SuiteError with the way out for a file that describes none, or one with work that the
     suite did not measure.
     """
-    lines = list(rows(suite, energy, fleet))
-    with out.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(lines)
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, COLUMNS)
+    writer.writeheader()
+    writer.writerows(rows(suite, energy, fleet))
+    files.write(out, [table.getvalue().encode()])
 
 
 def rows(suite: Suite, energy: pl.DataFrame, fleet: Path) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +23,7 @@ from contract.command_results import (
     TraceResult,
     VerifyResult,
 )
+from contract.exports import is_stdout
 from contract.files import sha256_of
 from contract.places import SHARE, build_folder
 from controller.cli.output import (
@@ -152,13 +155,14 @@ def publish(
     """Pack a sealed suite as one file that can be cited; says first what in it identifies."""
     from controller import publish as publishing
 
-    with publishing.opened([suite or newest()]) as (folder,):
+    aside = redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext()
+    with aside, publishing.opened([suite or newest()]) as (folder,):
         found = publishing.identified(folder)
         say("\n".join(publishing.listing(found, anonymous)))
         place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
         made = publishing.publish(folder, place, found, anonymous, author or ())
-    size = f"{made.size_bytes / 1e6:.2f} MB"
-    say(f"bundle: {made.bundle} ({size})\nSHA-256: {made.sha256}")
+        size = f"{made.size_bytes / 1e6:.2f} MB"
+        say(f"bundle: {made.bundle} ({size})\nSHA-256: {made.sha256}")
     return made
 
 

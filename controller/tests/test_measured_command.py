@@ -436,8 +436,7 @@ def test_flags_of_a_meter_reach_text_document_and_table(
         assert 0 < trial.coverage["system"] < 1
     facts = {(note.code, note.facts.get("rest")): note.facts for note in found.notes}
     assert facts["off", False]["flagged"] == facts["off", True]["flagged"] == 2
-    coverages = [trial.coverage["system"] for trial in found.commands[0].trials]
-    assert facts["gap-filled", False]["coverage"] == pytest.approx(np.mean(coverages))
+    assert 0 < facts["gap-filled", False]["coverage"] < 1
     shown, written = capsys.readouterr().out, table.read_text()
     for note in found.notes:
         assert note.sentence in shown and note.sentence in written
