@@ -6,6 +6,7 @@
   power, or on a reset.
 - `behave` with the parameters of a `drive.behaviour`; without any, as fast as it can be again.
 - `fault` with `name` and the fault's parameters (`drive.faults`); `clear-faults`.
+- `vices` with those of `drive.vices` that the drive is to have from now on; without any, it has none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from drive import behaviour, faults
+from drive import behaviour, faults, vices
 from drive.behaviour import Timing
 from drive.control import Action, ControlError
 from drive.faults import AuthorityLockedOut, BlockSid, Fault, RefuseOpal, ShadowOn
@@ -39,6 +40,7 @@ class Actions:
             "warm-reset": _bare(self.warm_reset),
             "behave": self.behave,
             "fault": self.fault,
+            "vices": self.vices,
             "clear-faults": _bare(self.clear_faults),
         }
 
@@ -46,6 +48,11 @@ class Actions:
         config = self._subsystem.config
         known: dict[str, object] = {
             name: getattr(config, name) for name in ("model", "serial", "opal")
+        }
+        known |= {
+            "vices": self._subsystem.vices.describe(),
+            "denied_reads": self._subsystem.denied_reads,
+            "denied_writes": self._subsystem.denied_writes,
         }
         if (timing := self._subsystem.timing) is not None:
             known |= {
@@ -103,6 +110,12 @@ class Actions:
             case _:
                 self._subsystem.faults.add(fault)
         return {"fault": faults.describe(fault)}
+
+    def vices(self, request: Mapping[str, Any]) -> dict[str, object]:
+        self._subsystem.vices = found = vices.parse(request)
+        if self._tper is not None:
+            self._tper.set_vices(found)
+        return {"vices": found.describe()}
 
     def clear_faults(self) -> dict[str, object]:
         """Ends what lasts; what has become the drive's state (a blocked SID, …) stays."""

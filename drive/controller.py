@@ -60,6 +60,7 @@ class Queue:
         except CommandError as error:
             self._connection.respond(command.cid, error.status)
         except AccessDeniedError:
+            self._subsystem.count_denied(is_read=command.opcode == _READ)
             self._connection.respond(command.cid, status.ACCESS_DENIED)
         self._stats.add(busy_ns=time.monotonic_ns() - begin_ns)
 
@@ -204,14 +205,16 @@ class Queue:
         assert self._controller is not None
         cns = command.cdw10 & 0xFF
         if cns == 0x01:
-            payload = identify.controller(self._config, self._controller.id)
+            payload = identify.controller(self._config, self._controller.id, self._subsystem.vices)
         elif cns == 0x02:
             payload = identify.active_namespaces(self._config, command.nsid)
         elif cns in (0x00, 0x03):
             if command.nsid not in self._config.namespaces:
                 raise CommandError(status.INVALID_NAMESPACE)
-            describe = identify.namespace if cns == 0 else identify.descriptors
-            payload = describe(self._config, command.nsid)
+            if cns == 0:
+                payload = identify.namespace(self._config, command.nsid, self._subsystem.vices)
+            else:
+                payload = identify.descriptors(self._config, command.nsid)
         else:
             raise CommandError(status.INVALID_FIELD)
         self._answer(command, payload)
@@ -337,7 +340,11 @@ class Queue:
             raise CommandError(status.INVALID_FIELD)
         ranges = [struct.unpack_from("<4xIQ", data, 16 * index) for index in range(count)]
         places = [(self._place(command, lba, blocks), blocks) for blocks, lba in ranges]
-        if command.cdw11 & 4:  # the other attributes are hints
+        vices = self._subsystem.vices
+        time.sleep(vices.discard_ms / 1e3)
+        if vices.discard_refused:
+            raise CommandError(status.INVALID_FIELD)
+        if command.cdw11 & 4 and not vices.discard_ignored:  # the other attributes are hints
             try:
                 for place, blocks in places:
                     if blocks:

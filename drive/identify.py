@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass
 
 from drive.nvme_tcp import MAX_TRANSFER_BYTES
+from drive.vices import Vices
 
 VERSION = 0x00010400
 FIRMWARE = "1.0"
@@ -42,13 +43,15 @@ class DriveConfig:
         return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.nqn}/{self.serial}{of_second}")
 
 
-def controller(config: DriveConfig, controller_id: int) -> bytes:
+def controller(config: DriveConfig, controller_id: int, vices: Vices) -> bytes:
     """Identify Controller (CNS 01h), 4096 bytes."""
     data = bytearray(4096)
     put = struct.pack_into
-    put("<20s", data, 4, config.serial.encode("ascii").ljust(20))
+    serial = bytes.fromhex(vices.serial_hex) or config.serial.encode("ascii")
+    put("<20s", data, 4, serial.ljust(20))
     put("<40s", data, 24, config.model.encode("ascii").ljust(40))
     put("<8s", data, 64, FIRMWARE.encode("ascii").ljust(8))
+    put("<B", data, 76, 0b10 * vices.multipath)  # CMIC: several controllers
     put("<BHI", data, 77, MAX_TRANSFER_BYTES.bit_length() - 13, controller_id, VERSION)
     put("<B", data, 111, 1)  # an I/O controller
     put("<H", data, 256, 0x0001 if config.opal else 0)  # OACS: Security Send and Receive
@@ -63,11 +66,12 @@ def controller(config: DriveConfig, controller_id: int) -> bytes:
     return bytes(data)
 
 
-def namespace(config: DriveConfig, nsid: int) -> bytes:
+def namespace(config: DriveConfig, nsid: int, vices: Vices) -> bytes:
     """Identify Namespace (CNS 00h), 4096 bytes."""
     data = bytearray(4096)
     _, blocks = config.namespaces[nsid]
     struct.pack_into("<QQQ", data, 0, blocks, blocks, blocks)
+    data[30] = vices.multipath  # NMIC: shared by controllers
     data[33] = 0 if config.opal else 0b1001  # DLFEAT: what deallocated blocks read as
     data[104:120] = config.uuid(nsid).bytes
     struct.pack_into("<HBB", data, 128, 0, config.block_bytes.bit_length() - 1, 0)

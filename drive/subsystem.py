@@ -14,6 +14,7 @@ from drive.nvme_tcp import Connection
 from drive.opal.tper import Tper
 from drive.stats import Stats
 from drive.status import CONNECT_INVALID, CommandError
+from drive.vices import Vices
 
 _CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
 
@@ -21,7 +22,8 @@ _CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
 class Subsystem:
     """One disk and the controllers that hosts have opened on it; `tper` is None for a plain one.
 
-    `on_power_loss` is called by a command that meets a power cut.
+    `on_power_loss` is called by a command that meets a power cut. `denied_reads` and
+    `denied_writes` count the commands that a locked range refused since the start.
     """
 
     def __init__(
@@ -32,6 +34,8 @@ class Subsystem:
         self.stats = stats
         self.tper = tper
         self.faults = Faults()
+        self.vices = Vices()
+        self.denied_reads = self.denied_writes = 0
         self.timing: Timing | None = None  # as fast as it can be, and without a temperature
         self.on_power_loss: Callable[[], object] = lambda: None
         self._controllers: dict[int, Controller] = {}
@@ -75,6 +79,12 @@ class Subsystem:
                 self.reset_security()
         for connection in connections:
             connection.close()
+
+    def count_denied(self, *, is_read: bool) -> None:
+        """A locked range refused a command."""
+        with self._lock:
+            self.denied_reads += is_read
+            self.denied_writes += not is_read
 
     def reset_security(self) -> None:
         """Tells the TPer of a controller level reset."""

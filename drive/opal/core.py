@@ -265,6 +265,7 @@ class Core:
         self.state.admin1 = Authority()
         self.state.programmatic_reset = False
         self.tries.clear()
+        self.locking.dead = self.locking.vices.dead_after_revert
 
     def _clear_byte_tables(self) -> None:
         for table in self.byte_tables.values():

@@ -12,6 +12,7 @@ from drive.media import EncryptedMedia, Segment, Shadow
 from drive.opal.byte_table import ByteTable
 from drive.opal.uids import RANGES, MethodError, Status
 from drive.state import POWER_CYCLE, DriveState, MbrControl, RangeState
+from drive.vices import Vices
 
 _log = logging.getLogger("drive.opal")
 
@@ -40,6 +41,8 @@ class Locking:
         self.blocks = blocks
         self.block_bytes = block_bytes
         self.keys: dict[int, bytes] = {}
+        self.vices = Vices()
+        self.dead = False  # until the next power cycle no block can be used
         self.erased: list[tuple[int, int]] = []  # first block and end of what has a new key
         self._in_force: list[tuple[int, int, int]] = []
         self._media = media
@@ -49,7 +52,7 @@ class Locking:
     @property
     def alignment_blocks(self) -> int:
         """Ranges start and end on multiples of 4096 bytes."""
-        return max(1, 4096 // self.block_bytes)
+        return self.vices.alignment_blocks or max(1, 4096 // self.block_bytes)
 
     @property
     def any_locked(self) -> bool:
@@ -57,7 +60,7 @@ class Locking:
 
     def power_on(self) -> None:
         """Locks what a power cycle locks and takes up the keys that need no PIN."""
-        self.keys = {}
+        self.keys, self.dead = {}, False
         self.state.mbr.reset(POWER_CYCLE)
         for index, row in enumerate(self.state.ranges):
             row.lock_for_reset(POWER_CYCLE)
@@ -129,7 +132,8 @@ class Locking:
         """Raises INVALID_PARAMETER for a range outside the disk, unaligned, or over another."""
         row, align = self.state.ranges[index], self.alignment_blocks
         end = row.start + row.length
-        if end > self.blocks or row.start % align or row.length % align:
+        offset = (row.start - self.vices.lowest_lba) % align if row.length else 0
+        if end > self.blocks or offset or row.length % align:
             raise MethodError(Status.INVALID_PARAMETER)
         for number, other in enumerate(self.state.ranges[1:], 1):
             overlaps = row.start < other.start + other.length and other.start < end
@@ -174,4 +178,5 @@ class Locking:
     def _segment(self, index: int, start: int, end: int, ciphers: dict[bytes, AesXts]) -> Segment:
         row = self.state.ranges[index]
         cipher = ciphers.get(self.keys.get(index, b""))
-        return Segment(start, end, row.readable, row.writable, cipher)
+        alive = not self.dead
+        return Segment(start, end, row.readable and alive, row.writable and alive, cipher)

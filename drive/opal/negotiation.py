@@ -66,15 +66,17 @@ def _locking_flags(core: Core) -> int:
     """Supported, enabled, locked, media encryption, MBR enabled, MBR done: bits 0 to 5."""
     state = core.state
     bits = (
-        True, state.locking_active, core.locking.any_locked, True,
+        True, state.locking_active, core.locking.any_locked,
+        not core.locking.vices.no_media_encryption,
         state.mbr.enabled, state.mbr.enabled and state.mbr.done,
     )  # fmt: skip
     return sum(bit << position for position, bit in enumerate(bits))
 
 
 def _geometry(core: Core) -> bytes:
-    align = core.locking.alignment_blocks
-    return struct.pack(">B7xIQQ", int(align > 1), core.locking.block_bytes, align, 0)
+    align, vices = core.locking.alignment_blocks, core.locking.vices
+    block_bytes = vices.opal_block_bytes or core.locking.block_bytes
+    return struct.pack(">B7xIQQ", int(align > 1), block_bytes, align, vices.lowest_lba)
 
 
 # Properties (Opal 2.01, section 4.1.1.1).

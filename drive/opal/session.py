@@ -142,6 +142,8 @@ class Session:
         except OSError as error:
             _log.error("the drive's state could not be saved: %s", error)
             status = Status.TPER_MALFUNCTION
+        if call.method == uids.REVERT and self._core.locking.vices.revert_unanswered:
+            status = Status.FAIL
         self._record.add(method_name(call.method), call.invoking, status)
         return encode_result(results, status)
 

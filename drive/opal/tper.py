@@ -26,6 +26,7 @@ from drive.opal.packets import (
 from drive.opal.session import Session
 from drive.opal.uids import MethodError, Status
 from drive.state import HARDWARE, PROGRAMMATIC
+from drive.vices import Vices
 
 _log = logging.getLogger("drive.opal")
 _FIRST_SESSION = 0x1000
@@ -127,6 +128,11 @@ class Tper:
                 raise ValueError("the MBR shadow is there once the Locking SP is active")
             with self._core.change():
                 self._core.state.mbr.enabled, self._core.state.mbr.done = True, False
+
+    def set_vices(self, vices: Vices) -> None:
+        """What it does wrong from now on."""
+        with self._lock:
+            self._core.locking.vices = vices
 
     def status(self) -> dict[str, object]:
         """The state for the control socket, without any secret."""
@@ -300,7 +306,7 @@ class Tper:
         ):
             raise MethodError(Status.INVALID_PARAMETER)
         self._end_idle_session()
-        if self._session is not None:
+        if self._session is not None or self._core.locking.vices.no_session:
             raise MethodError(Status.NO_SESSIONS_AVAILABLE)
         number = _FIRST_SESSION + next(self._numbers) % (1 << 31)
         provider = self._providers[sp]
