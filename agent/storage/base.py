@@ -58,7 +58,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Layer:
-    """A device-mapper device; `made_by` is the start of its UUID: CRYPT-LUKS2, FDE-TESTBED …"""
+    """A device-mapper device; `made_by` is the start of its UUID: CRYPT-LUKS2, FDE-TESTBED …
+
+    In what is planned it is empty for what cryptsetup keeps below its own mapping, which it calls
+    differently from 2.8 on.
+    """
 
     name: str
     made_by: str
@@ -69,7 +73,7 @@ class Layer:
 class Expectation:
     """What must be found once a configuration is entered.
 
-    `layers`: every mapping, the one that carries the file system first; `luks_segment`: type of the
+    `layers`: every mapping from the one that carries the file system down; `luks_segment`: type of the
     LUKS2 segment, None for no LUKS; `luks_cipher`: its cipher and what makes its tags, where the
     mapping's table calls them otherwise; `range_state`: of the locking range, where there is one;
     `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a

@@ -225,7 +225,7 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
     return Expectation(
         layers=(
             Layer(MAPPING, "CRYPT-LUKS2", (crypt,)),
-            Layer(INTEGRITY, "CRYPT-INTEGRITY", (tags,)),
+            Layer(INTEGRITY, "", (tags,)),
         ),
         luks_segment="crypt",
         luks_cipher=(cipher(configuration), "hmac(sha256)" if of_hmac else AEAD),

@@ -9,13 +9,17 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
+import tempfile
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from agent.command import run
+from agent.lock import RUN
 from agent.storage import devices, notes, opal_ioctl, samples
 from agent.storage.devices import Use
 from agent.storage.plaintext_probe import locked_read
@@ -182,7 +186,12 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
     whole = devices.is_whole_disk(name)
     serial, names = serial_of(name), devices.partitions(name) if whole else []
     read_error = locked_read(path, 0)
-    found = _signatures([name, *names]) if read_error is None else {n: [] for n in (name, *names)}
+    opal, opal_error = _opal(path)
+    found: dict[str, list[Signature]] = {n: [] for n in (name, *names)}
+    if read_error is None and opal and opal.locked:
+        found = _signatures([path]) | {n: _header_signatures(n) for n in names}
+    elif read_error is None:
+        found = _signatures([f"/dev/{n}" for n in found])
     table = _table(path) if any(s.type == "gpt" for s in found[name]) else {}
     entries = [_entry(e, int(table["sectorsize"])) for e in table.get("partitions", [])]
     shown = [(devices.partition_start_bytes(n), devices.size_bytes(n)) for n in names]
@@ -190,7 +199,6 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
     uses = devices.uses(name)
     if not uses and devices.busy(path):
         uses = [Use(name, devices.holder_elsewhere(name))]
-    opal, opal_error = _opal(path)
     sid = opal_ioctl.sid(path) if opal else None
     facts = DiskFacts(
         path=path,
@@ -254,10 +262,31 @@ def _unknown(path: str, edges: tuple[bytes, bytes], found: tuple[int, ...]) -> s
     return f"unrecognised data ({' and '.join(where)}; an encrypted volume looks like that)"
 
 
-def _signatures(names: list[str]) -> dict[str, list[Signature]]:
-    """All signatures of these devices, also those at the end and those that hide one another."""
-    paths = [f"/dev/{name}" for name in names]
-    found: dict[str, list[Signature]] = {name: [] for name in names}
+def _header_signatures(name: str) -> list[Signature]:
+    """Signatures in front of the data of a partition, of which a drive locks the rest.
+
+    Each read that a drive refuses may slow its link down, so that none is tried: a copy of what
+    never locks is looked at. Empty where not even that can be read.
+    """
+    RUN.mkdir(parents=True, exist_ok=True)
+    left = min(DATA_OFFSET_BYTES, devices.size_bytes(name))
+    try:
+        with (
+            devices.opened(f"/dev/{name}", os.O_RDONLY | os.O_DIRECT) as fd,
+            tempfile.NamedTemporaryFile(dir=RUN) as copy,
+        ):
+            while left:
+                left -= copy.write(devices.read(fd, copy.tell(), min(left, devices.EDGE_BYTES)))
+            copy.flush()
+            return _signatures([copy.name])[Path(copy.name).name]
+    except OSError:
+        return []
+
+
+def _signatures(paths: list[str]) -> dict[str, list[Signature]]:
+    """All signatures of these devices by kernel name, also those at the end and those that hide
+    one another."""
+    found: dict[str, list[Signature]] = {Path(path).name: [] for path in paths}
     said = run(["wipefs", "--no-act", "--json", *paths]).out
     for entry in json.loads(said or "{}").get("signatures", []):
         signature = Signature(entry["type"], int(entry["offset"], 0), entry["label"])

@@ -127,16 +127,20 @@ def mismatches(plan: Planned, found: Found) -> list[Mismatch]:
 
 
 def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[Mismatch]:
-    there = {layer.name: layer for layer in found}
-    unplanned = [name for name in there if name not in {layer.name for layer in wanted}]
-    differing = [Mismatch("mapping-unplanned", {"name": name}) for name in unplanned]
+    """A layer is known by its place in the stack where cryptsetup has given it another name."""
+    left = {layer.name: layer for layer in _stack(found)}
+    pairs = {layer.name: left.pop(layer.name, None) for layer in wanted}
+    for name in [name for name, one in pairs.items() if one is None and left]:
+        pairs[name] = left.pop(next(iter(left)), None)
+    called = {name: one.name for name, one in pairs.items() if one}
+    differing = [Mismatch("mapping-unplanned", {"name": name}) for name in left]
     for layer in wanted:
-        named = {"name": layer.name}
-        one = there.get(layer.name)
+        one = pairs[layer.name]
         if one is None:
-            differing.append(Mismatch("mapping-missing", named))
+            differing.append(Mismatch("mapping-missing", {"name": layer.name}))
             continue
-        if one.made_by != layer.made_by:
+        named = {"name": one.name}
+        if layer.made_by not in ("", one.made_by):
             makers = {"found": one.made_by or "unknown", "planned": layer.made_by}
             differing.append(Mismatch("mapping-maker", {**named, **makers}))
         if len(one.segments) != len(layer.segments):
@@ -146,10 +150,20 @@ def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[M
         for segment, planned in zip(one.segments, layer.segments, strict=True):
             # All else differs with the target.
             keys = ["target"] if segment.target != planned.target else list(vars(planned))
-            known = vars(planned)
+            known = {**vars(planned), "device": called.get(planned.device or "", planned.device)}
             values = {key: known[key] for key in keys if known[key] is not None}
             differing += _differences("segment", vars(segment), values, **named)
     return differing
+
+
+def _stack(layers: Sequence[Layer]) -> list[Layer]:
+    """Layers from the one that carries the file system down, then those that do not bear it."""
+    left = {layer.name: layer for layer in layers}
+    stack, name = [], MAPPING
+    while (layer := left.pop(name, None)) is not None:
+        stack.append(layer)
+        name = layer.segments[0].device or "" if layer.segments else ""
+    return stack + list(left.values())
 
 
 def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Mismatch]:
@@ -229,10 +243,8 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     plan = planned(place, expectation, configuration.discard)
     differing = mismatches(plan, found)
     crypto = Path("/proc/crypto").read_text()
-    order = {layer.name: number for number, layer in enumerate(expectation.layers)}
     layers = [
-        _document(layer, lines.get(layer.name, []), crypto)
-        for layer in sorted(found.layers, key=lambda layer: order.get(layer.name, len(order)))
+        _document(layer, lines.get(layer.name, []), crypto) for layer in _stack(found.layers)
     ]
     top = next((layer for layer in layers if layer["name"] == MAPPING), {})
     return {

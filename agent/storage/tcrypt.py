@@ -101,7 +101,7 @@ class TrueCrypt(Kind):
         layers = [
             Layer(
                 name,
-                "CRYPT-TCRYPT",
+                "CRYPT-TCRYPT" if name == MAPPING else "",
                 (
                     Segment(
                         place.size_sectors,

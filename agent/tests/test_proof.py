@@ -204,6 +204,34 @@ def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
     assert segments == Mismatch("segments", {"name": name, "found": 0, "planned": planned})
 
 
+@pytest.mark.parametrize("name", ["fde-data_1", "fde-data_2"])
+def test_what_a_version_of_cryptsetup_calls_a_layer_proves_nothing(name: str) -> None:
+    """As cryptsetup 2.8 has its own UUIDs (`CRYPT-SUBDEV-…`) below the mapping that was asked for."""
+    plan, found = SOUND["cascade"]
+    other = {name: "fde-data-otherwise"}
+    renamed = [
+        replace(
+            layer,
+            name=other.get(layer.name, layer.name),
+            made_by=layer.made_by or "CRYPT-SUBDEV",
+            segments=tuple(
+                replace(s, device=other.get(s.device or "", s.device)) for s in layer.segments
+            ),
+        )
+        for layer in found.layers
+    ]
+    assert proof.mismatches(plan, replace(found, layers=renamed)) == []
+    assert proof.mismatches(plan, replace(found, layers=renamed[::-1])) == []
+    weaker = replace(found, layers=[layer for layer in renamed if layer.name != other[name]])
+    assert Mismatch("mapping-missing", {"name": name}) in proof.mismatches(plan, weaker)
+    (at,) = (n for n, layer in enumerate(renamed) if layer.name == other[name])
+    for changes in ({"cipher": "aes-cbc-plain64"}, {"key_bits": 256}, {"offset_sectors": 8}):
+        spoilt = replace(renamed[at], segments=(replace(renamed[at].segments[0], **changes),))
+        layers = [*renamed[:at], spoilt, *renamed[at + 1 :]]
+        (mismatch,) = proof.mismatches(plan, replace(found, layers=layers))
+        assert (mismatch.cause, mismatch.facts["field"]) == ("segment", next(iter(changes)))
+
+
 def test_a_mapping_too_many_is_told() -> None:
     plan, found = SOUND["plain"]
     more = Layer("fde-data_1", "CRYPT-TCRYPT", ())
