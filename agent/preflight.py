@@ -31,6 +31,8 @@ DATABASES = {
 }
 OLDEST_PYTHON = (3, 11)
 OLDEST_OPAL = (2, 7)
+# Before it a range on 4,096-byte blocks cannot be made (its release notes).
+OLDEST_OPAL_4K = (2, 7, 2)
 LISTS = Path("/var/lib/apt/lists")
 ALLOW_TPM = Path("/sys/module/libata/parameters/allow_tpm")
 
@@ -75,6 +77,7 @@ def gather(target: dict[str, Any]) -> dict[str, Any]:
         "cryptsetup": _version(cryptsetup),
         "hw_opal": "HW_OPAL" in cryptsetup,
         "sed_transport": _sed_transport(target),
+        "sed_block_bytes": _sed_block_bytes(target),
         "allow_tpm": _text(ALLOW_TPM) in ("1", "Y"),
     }
 
@@ -94,6 +97,10 @@ SAYS = {
     + _OPAL_WAY_OUT,
     "cryptsetup-offered": "{name} would install cryptsetup {version}, which has no Opal support "
     "(HW_OPAL, from 2.7 on): " + _OPAL_WAY_OUT,
+    "cryptsetup-blocks": "its cryptsetup {version} cannot make a locking range on a disk with "
+    "blocks of {block_bytes} bytes (2.7.2 and newer can): install a newer one, format the disk for "
+    "blocks of 512 bytes (nvme format erases it), or take these configurations out of "
+    "fde_configurations: {asked}",
     "allow-tpm": "the self-encrypting disk is on SATA, where Linux lets no Opal command through "
     "unless it was booted with libata.allow_tpm=1: add that to the kernel's command line, reboot",
     "other-database": "{other} is installed there, and {wanted} would push it out: remove it "
@@ -142,6 +149,10 @@ def _opal(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]
     elif offered and _numbers(offered) < OLDEST_OPAL:
         named = {"name": facts["name"], "version": offered}
         found.append(_refusal("cryptsetup-offered", asked=asked, **named))
+    known, block_bytes = version or offered, facts["sed_block_bytes"]
+    if known and OLDEST_OPAL <= _numbers(known) < OLDEST_OPAL_4K and block_bytes > 512:
+        sizes = {"version": known, "block_bytes": str(block_bytes)}
+        found.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
     if facts["sed_transport"] == "ata" and not facts["allow_tpm"]:
         found.append(_refusal("allow-tpm"))
     return found
@@ -198,6 +209,16 @@ def _sed_transport(target: Mapping[str, Any]) -> str:
     return "ata" if "ata" in found else next(iter(found), "")
 
 
+def _sed_block_bytes(target: Mapping[str, Any]) -> int:
+    """Of several self-encrypting disks the largest logical block; 0 where none is there."""
+    paths = (Path(target["disks"][role]["by_id"]) for role in self_encrypting(target))
+    sizes = (
+        _text(Path("/sys/block") / path.resolve().name / "queue" / "logical_block_size")
+        for path in paths
+    )
+    return max((int(size) for size in sizes if size), default=0)
+
+
 def _transport(by_id: str) -> str:
     """`nvme`, `ata` or `scsi`; empty where there is no such disk."""
     path = Path(by_id)
@@ -211,13 +232,13 @@ def _transport(by_id: str) -> str:
 
 
 def _version(text: str) -> str:
-    """The first `1.2` in a text; a Debian epoch (`2:`) is none."""
-    found = re.search(r"(\d+)\.(\d+)", text)
-    return f"{found[1]}.{found[2]}" if found else ""
+    """The first `1.2` or `1.2.3` in a text; a Debian epoch (`2:`) is none."""
+    found = re.search(r"\d+(\.\d+){1,2}", text)
+    return found[0] if found else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def _os_release() -> dict[str, str]:

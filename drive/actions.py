@@ -6,7 +6,7 @@
   power, or on a reset.
 - `behave` with the parameters of a `drive.behaviour`; without any, as fast as it can be again.
 - `fault` with `name` and the fault's parameters (`drive.faults`); `clear-faults`.
-- `vices` with those of `drive.vices` that the drive is to have from now on; without any, it has none.
+- `vices` with those of `drive.vices` that the drive is to have from now on; without any, none.
 """
 
 from __future__ import annotations

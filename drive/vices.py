@@ -1,7 +1,7 @@
 """What some real drives do wrong by nature: declared by the control socket, off by default.
 
-Unlike faults (`drive.faults`) these are properties: they last until they are taken back. What stands
-in Identify a host sees once it connects again.
+Unlike faults (`drive.faults`) these are properties: they last until they are taken back. What
+stands in Identify a host sees once it connects again.
 """
 
 from __future__ import annotations

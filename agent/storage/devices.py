@@ -59,6 +59,13 @@ def size_bytes(name: str) -> int:
     return int((BLOCK / name / "size").read_text()) * SECTOR_BYTES
 
 
+def block_bytes(name: str) -> int:
+    """Logical block size of a whole disk or one of its partitions."""
+    device = (BLOCK / name).resolve()
+    queue = (device if (device / "queue").exists() else device.parent) / "queue"
+    return int((queue / "logical_block_size").read_text())
+
+
 def read_only(name: str) -> bool:
     """Whether the kernel lets nobody write it, for a switch, the drive or `blockdev --setro`."""
     return (BLOCK / name / "ro").read_text().strip() == "1"

@@ -79,9 +79,10 @@ class DiskFacts:
     signature, in words; all asked only where the disk is not ours with nothing else in it.
     `read_error`: the error's name if first or last block cannot be read. `stale`: the kernel shows
     other partitions than the table says. `opal`: None without Opal. `opal_error`: why the drive did
-    not say whether it has any. `sid`: what it says of its owner's PIN, if it does. `taking`: an
-    ownership that we began and did not end is noted. `beside`: other namespaces of the same drive,
-    which have their security in common with it.
+    not say whether it has any. `discovery`: what else it says without a PIN. `taking`: an
+    ownership that we began and did not end is noted, `reverted`: a revert that was not cleaned up
+    after. `beside`: other namespaces of the same drive, which have their security in common with
+    it.
     """
 
     path: str | None = None
@@ -104,8 +105,15 @@ class DiskFacts:
     read_error: str | None = None
     opal: opal_ioctl.Status | None = None
     opal_error: str | None = None
-    sid: opal_ioctl.Sid | None = None
+    discovery: opal_ioctl.Discovery = opal_ioctl.SILENT
+    block_bytes: int = 0
     taking: bool = False
+    reverted: bool = False
+
+    @property
+    def sid(self) -> opal_ioctl.Sid | None:
+        """State of the owner's PIN, if the drive says it."""
+        return self.discovery.sid
 
     @property
     def partition(self) -> Partition | None:
@@ -199,7 +207,6 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
     uses = devices.uses(name)
     if not uses and devices.busy(path):
         uses = [Use(name, devices.holder_elsewhere(name))]
-    sid = opal_ioctl.sid(path) if opal else None
     facts = DiskFacts(
         path=path,
         whole_disk=whole,
@@ -221,8 +228,10 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
         read_error=read_error,
         opal=opal,
         opal_error=opal_error,
-        sid=sid,
+        discovery=opal_ioctl.discover(path) if opal else opal_ioctl.SILENT,
+        block_bytes=devices.block_bytes(name),
         taking=notes.taking(disk),
+        reverted=notes.reverted(disk),
     )
     ours = facts.partition is not None and not facts.strange
     return facts if ours or not whole else with_contents(facts)

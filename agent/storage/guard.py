@@ -73,6 +73,10 @@ SAYS: Mapping[str, _Says] = {
         "cannot be read ({error}), so its content is unknown",
         "choose another disk, or repair this one",
     ),
+    "dead": _Says(
+        "was reverted by this testbed, and cannot be read since ({error})",
+        f"power-cycle it (power the target off and on), then run {step('teardown')}",
+    ),
     "owned": _Says(
         "is owned by someone (Opal locking is enabled) and does not carry the testbed's mark",
         f"have its owner give it up, or {_REVERT}",
@@ -104,6 +108,22 @@ SAYS: Mapping[str, _Says] = {
         "starts)",
         "switch that off in the firmware's set-up (TCG, Opal or Block SID), or connect the disk "
         "once the machine is up, then try again",
+    ),
+    "opal-blocks": _Says(
+        "counts its locking ranges in blocks of {found} bytes and its data in blocks of {wanted}, "
+        "so that a range would not be where it says",
+        "update its firmware, format it for the other block size (nvme format), or choose another "
+        "self-encrypting disk",
+    ),
+    "opal-alignment": _Says(
+        "wants locking ranges from block {lowest_lba} on in steps of {alignment_bytes} bytes; the "
+        "testbed's begins at {start_bytes} and has {length_bytes}",
+        "set fde_extent_bytes to a multiple of the step if only its length is off, or choose "
+        "another self-encrypting disk",
+    ),
+    "opal-no-encryption": _Says(
+        "says that it does not encrypt (media encryption: no)",
+        "update its firmware, or choose another self-encrypting disk",
     ),
     "silent": _Says(
         "was made to lock by this testbed, or is to be, and does not say now whether it does "
@@ -283,7 +303,7 @@ def _hidden(disk: Disk, facts: DiskFacts) -> list[Refusal]:
     if facts.shadowed:
         return [Refusal.of("shadowed", disk, facts)]
     if facts.read_error is not None:
-        cause = "locked" if owned else "unreadable"
+        cause = "locked" if owned else "dead" if facts.reverted else "unreadable"
         return [Refusal.of(cause, disk, facts, error=facts.read_error)]
     if owned and facts.partition is None and not facts.taking:
         return [Refusal.of("owned", disk, facts)]
@@ -374,8 +394,9 @@ def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
         facts,
         uses=approved.uses,
         opal=approved.opal,
-        sid=approved.sid,
+        discovery=approved.discovery,
         taking=approved.taking,
+        reverted=approved.reverted,
     )
     if same != approved:
         differing = ", ".join(_differing(approved, same))

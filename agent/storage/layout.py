@@ -25,6 +25,9 @@ from agent.storage.facts import (
     partition_uuid,
     with_contents,
 )
+from agent.storage.plaintext_probe import locked_read
+from contract.errors import AgentError
+from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
 
 
@@ -70,6 +73,8 @@ class LayoutError(CauseError):
     SAYS: ClassVar[Mapping[str, str]] = {
         "not-blank": "Disk {role} ({by_id}) is not blank after it was made so: find out who else "
         "writes it, then provision again.",
+        "dead": "Disk {role} ({by_id}, {path}) was reverted, and cannot be read since ({error}): "
+        f"power-cycle it (power the target off and on), then run {step('teardown')} again.",
         "no-partition": "The kernel does not show the new partition of {path}: reload its table "
         "(blockdev --rereadpt) and provision again.",
         "unreadable": "Disk {role} ({by_id}, {path}) cannot be read ({error}): see what the kernel "
@@ -98,6 +103,26 @@ def fits(disk: Disk, extent: Extent) -> guard.Refusal | None:
         sizes = {"size_bytes": disk.size_bytes, "needed": needed}
         return guard.Refusal("extent-large", {"role": disk.role, **sizes})
     return None
+
+
+def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[guard.Refusal]:
+    """Reasons why no locking range can be made, by what the drive says without a PIN."""
+    found = facts.discovery
+    reasons = []
+    if found.encrypts is False:
+        reasons.append(guard.Refusal.of("opal-no-encryption", disk, facts))
+    geometry, block = found.geometry, facts.block_bytes
+    if geometry is None:
+        return reasons
+    if geometry.block_bytes != block:
+        sizes = {"found": geometry.block_bytes, "wanted": block}
+        return [*reasons, guard.Refusal.of("opal-blocks", disk, facts, **sizes)]
+    start, unit = START_BYTES + extent.offset_bytes, geometry.alignment_blocks
+    if (start // block - geometry.lowest_lba) % unit or extent.size_bytes // block % unit:
+        place = {"start_bytes": start, "length_bytes": extent.size_bytes}
+        wanted = {"alignment_bytes": unit * block, "lowest_lba": geometry.lowest_lba}
+        reasons.append(guard.Refusal.of("opal-alignment", disk, facts, **place, **wanted))
+    return reasons
 
 
 def matches(partition: Partition, extent: Extent) -> bool:
@@ -152,9 +177,19 @@ def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
     """A revert leaves random bytes in the place of table and data: make the disk a bare one.
 
     What lies there now cannot be compared; that it is the same disk, unused, still must be true.
+    Raises AgentError, which says so where the drive does not answer before a power cycle.
     """
+    path = approved.path or disk.by_id
     with guard.holding(disk):
-        _blank(disk, approved, None)
+        try:
+            reread(path)
+            _blank(disk, approved, None)
+        except AgentError as failure:
+            error = locked_read(path, 0)
+            if error is None:
+                raise
+            named = {"role": disk.role, "by_id": disk.by_id, "path": path}
+            raise LayoutError("dead", error=error, **named) from failure
 
 
 def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:

@@ -7,11 +7,12 @@ it is ours, as long as nobody else writes to the disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.checks import smart
 from agent.storage import samples
 from contract.errors import AgentError
 from contract.files import write_json
@@ -26,15 +27,34 @@ PLACE = Path("/var/lib/fde-testbed/disks.json")
 
 
 @contextmanager
-def reverting(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> Iterator[None]:
-    """A drive of ours is reverted in here; what that leaves is not known before."""
+def reverting(
+    disk: Disk, facts: DiskFacts, was_done: Callable[[], bool], place: Path = PLACE
+) -> Iterator[None]:
+    """A drive of ours is reverted in here; what that leaves is not known before.
+
+    Where that fails, the note stays if the drive `was_done` with it all the same.
+    """
     earlier = _noted(place, disk)
-    _keep(place, disk, {"boot_id": boot_id(), "diskseq": facts.diskseq, "edges": None})
+    here = {"boot_id": boot_id(), "diskseq": facts.diskseq, "written_bytes": _written(facts)}
+    _keep(place, disk, {**here, "edges": None})
     try:
         yield
     except AgentError:
-        _keep(place, disk, earlier or None)
+        if not was_done():
+            _keep(place, disk, earlier or None)
         raise
+
+
+def reverted(disk: Disk, place: Path = PLACE) -> bool:
+    """Whether a drive was reverted, and not cleaned up after."""
+    note = _noted(place, disk)
+    return "edges" in note and note["edges"] is None
+
+
+def _written(facts: DiskFacts) -> int | None:
+    """Bytes that were ever written to a disk, by its own count; None where it keeps none."""
+    life = smart.lifetime(Path(facts.path).name) if facts.path else None
+    return life["written_bytes"] if life else None
 
 
 def leave(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
@@ -74,7 +94,8 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
     """Whether the unknown data on a disk is what we left, as far as it was not blanked.
 
     Without a note of the contents, as in the middle of a revert, the disk must not have been away
-    since: same start of the target, same appearance of the device.
+    since (same start of the target, same appearance of the device), or must not have been written
+    since by its own count, as one that was dead until a power cycle.
     """
     note = _noted(place, disk)
     if "edges" not in note or facts.serial != disk.serial or not facts.unknown:
@@ -82,8 +103,11 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
     if facts.opal is not None and facts.opal.locking_enabled:
         return False
     if note["edges"] is None:
+        if facts.opal is None or (facts.sid is not None and facts.sid.taken):
+            return False
         here = (note["boot_id"], note["diskseq"]) == (boot_id(), facts.diskseq)
-        return facts.opal is not None and here
+        written_bytes = note.get("written_bytes")  # a note of an earlier version has none
+        return here or (written_bytes is not None and written_bytes == _written(facts))
     edges = zip(facts.edges, note["edges"], strict=True)
     same = all(now == then or now in samples.BLANK_EDGES for now, then in edges)
     return same and samples.same_or_blanked(facts.samples, note["samples"])

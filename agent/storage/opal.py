@@ -41,7 +41,6 @@ class NotReady(Cause):
     SAYS: ClassVar[Mapping[str, str]] = {
         "locking-off": "locking is not enabled",
         "no-header": "there is no LUKS2 header that our passphrase opens",
-        "no-answer": "{error}",
         "other-range": "the LUKS2 header describes another range",
         "no-locks": "the range does not lock",
     }
@@ -141,7 +140,8 @@ def why_not_ready(
 ) -> NotReady | None:
     """What is missing from a provisioned self-encrypting disk; None if it is as it must be.
 
-    Raises AgentError if the drive is ours by its header but does not take our PIN.
+    Raises AgentError if the drive is ours by its header but does not take our PIN, or does not
+    answer: formatting would spoil a good header before the drive refuses.
     """
     status = opal_ioctl.status(place.partition)
     if not status.locking_enabled:
@@ -159,11 +159,6 @@ def why_not_ready(
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
         return NotReady("no-header")
-    except OpalError as error:
-        if error.status in (opal_ioctl.NOT_AUTHORISED, opal_ioctl.LOCKED_OUT):
-            # Formatting would spoil a good header before the drive refuses the PIN.
-            raise
-        return NotReady("no-answer", {"error": str(error)})
     found = (segment["type"], segment["offset"], segment["size"])
     if found != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
         return NotReady("other-range")
@@ -207,7 +202,8 @@ def has_our_pin(device: str, secrets: Secrets) -> None:
 def own(place: Place, secrets: Secrets) -> None:
     """Take ownership (or use ours), make the locking range and its LUKS2 header; ends locked.
 
-    Raises OpalError if the disk has no Opal, is owned by someone else, or shadows its start.
+    Raises OpalError if the disk has no Opal, is owned by someone else, shadows its start, or
+    cryptsetup fails.
     """
     status = opal_ioctl.status(place.partition)
     if not (status.supported and status.locking_supported):
@@ -217,7 +213,10 @@ def own(place: Place, secrets: Secrets) -> None:
         raise OpalError("shadowed", **named)
     # Not locking, the drive is tried with the MSID: refused where it has an owner all the same.
     sid = None if status.locking_enabled else login(place.partition, SID)
-    if sid is not None:
+    if sid is None:
+        # Formatting spoils the header before it asks the drive for its PIN.
+        has_our_pin(place.partition, secrets)
+    else:
         sid.check()
     try:
         run(
@@ -232,8 +231,9 @@ def own(place: Place, secrets: Secrets) -> None:
             stdin=secrets.luks_passphrase + b"\n" + secrets.opal_admin_pin + b"\n",
         )
     except CommandError as error:
-        if sid is not None and error.code == NO_PERMISSION:
-            sid.count()
+        if sid is None or error.code != NO_PERMISSION:
+            raise OpalError("not-formatted", error=str(error), **named) from error
+        sid.count()
         raise OpalError("not-taken", error=str(error), **named) from error
 
 

@@ -29,6 +29,8 @@ _DISCOVERY = struct.Struct("<QQ")  # address and size of what is to be filled
 
 # TCG method status codes (TCG Storage Architecture Core Specification 2.01, 5.1.5).
 NOT_AUTHORISED = 0x01
+SP_BUSY = 0x03
+NO_SESSIONS = 0x07
 LOCKED_OUT = 0x12
 
 _ADMIN1 = 0
@@ -52,6 +54,9 @@ _GET_RANGE = _request(_WRITE, 237, _RANGE.size)
 _DISCOVER = _request(_WRITE, 239, _DISCOVERY.size)
 # Level 0 discovery (Opal SSC 2.01, 3.1.1): a header, then features: code, version, length, body.
 _HEADER_BYTES, _FEATURE_BYTES = 48, 4
+_LOCKING, _GEOMETRY = 0x0002, 0x0003
+_ENCRYPTS = 1 << 3
+_ALIGNMENT = struct.Struct(">B7xIQQ")  # whether it must be kept, block, granularity, lowest LBA
 _BLOCK_SID = 0x0402  # TCG Storage Feature Set: Block SID Authentication 1.01, 4.1
 
 
@@ -59,7 +64,12 @@ _NOT_AUTHORISED = "{device} did not {action} (not authorised: the PIN is not thi
 _LOCKED_OUT = (
     "{device} did not {action} (locked out after too many wrong PINs: power-cycle the drive)."
 )
-_CAUSES = {NOT_AUTHORISED: "not-authorised", LOCKED_OUT: "locked-out"}
+_CAUSES = {
+    NOT_AUTHORISED: "not-authorised",
+    LOCKED_OUT: "locked-out",
+    SP_BUSY: "no-session",
+    NO_SESSIONS: "no-session",
+}
 
 
 class OpalError(CauseError):
@@ -73,6 +83,8 @@ class OpalError(CauseError):
         "status": "{device} did not {action} (TCG status {status}).",
         "not-authorised": _NOT_AUTHORISED,
         "locked-out": _LOCKED_OUT,
+        "no-session": "{device} did not {action} (no session is free: another program or the "
+        "firmware has one open): end that program, or power-cycle the drive.",
         # The same two of a login, whose refusals are counted.
         "wrong-pin": f"{_NOT_AUTHORISED} That was {{refused}} of {{most}} tries that the testbed "
         "makes: a drive locks out after a few (often 5, its TryLimit). {way_out}",
@@ -84,6 +96,10 @@ class OpalError(CauseError):
         "not-taken": "{by_id} did not accept ownership or our PIN ({error}) Each try counts "
         "against the drive's limit: put the PIN it was owned with into the secrets, or erase "
         f"the drive by its PSID: {step('teardown', psid_revert='{serial}')}.",
+        "not-formatted": "The locking range of {by_id} and its header could not be made: {error}",
+        "given-back": "{first} The drive was given back ({actions}).",
+        "not-given-back": "{first} Giving the drive back failed too: {second} "
+        f"{step('teardown')} tries it again.",
         "no-psid": "To revert {device} by its PSID, put the PSID from the drive's label into the "
         "secrets as sed_psid: nothing was tried.",
     }
@@ -135,28 +151,63 @@ class Sid:
     blocked: bool
 
 
-def sid(device: str) -> Sid | None:
-    """State of the SID; None where the drive or the kernel (before 6.6) does not tell."""
+@dataclass(frozen=True)
+class Geometry:
+    """Blocks that locking ranges are counted in, and where they may begin and end.
+
+    `alignment_blocks` is 1 where they may anywhere.
+    """
+
+    block_bytes: int
+    alignment_blocks: int
+    lowest_lba: int
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What level 0 discovery says beyond `Status`; None for a feature that is not there."""
+
+    sid: Sid | None = None
+    geometry: Geometry | None = None
+    encrypts: bool | None = None
+
+
+SILENT = Discovery()
+
+
+def discover(device: str) -> Discovery:
+    """Ask without a PIN; nothing is known where the kernel (before 6.6) does not hand it on."""
     page = ctypes.create_string_buffer(2048)
     buffer = bytearray(_DISCOVERY.pack(ctypes.addressof(page), len(page)))
     try:
         with _opened(device) as fd:
             length = fcntl.ioctl(fd, _DISCOVER, buffer, True)
     except (OSError, OpalError):
-        return None
-    return parse_sid(page.raw[: max(length, 0)])
+        return SILENT
+    return parse_discovery(page.raw[: max(length, 0)])
 
 
-def parse_sid(discovery: bytes) -> Sid | None:
+def parse_discovery(page: bytes) -> Discovery:
     """The same from the bytes of a level 0 discovery, however short."""
     at = _HEADER_BYTES
-    while at + _FEATURE_BYTES < len(discovery):
-        code, _, length = struct.unpack_from(">HBB", discovery, at)
-        if code == _BLOCK_SID:
-            flags = discovery[at + _FEATURE_BYTES]
-            return Sid(taken=bool(flags & 1), blocked=bool(flags & 2))
-        at += _FEATURE_BYTES + length
-    return None
+    bodies: dict[int, bytes] = {}
+    while at + _FEATURE_BYTES < len(page):
+        code, _, length = struct.unpack_from(">HBB", page, at)
+        at += _FEATURE_BYTES
+        bodies.setdefault(code, page[at : at + length])
+        at += length
+    sid = bodies.get(_BLOCK_SID)
+    locking = bodies.get(_LOCKING)
+    geometry = None
+    if len(bodies.get(_GEOMETRY, b"")) >= _ALIGNMENT.size:
+        aligned, block, granularity, lowest = _ALIGNMENT.unpack_from(bodies[_GEOMETRY])
+        needed = bool(aligned & 1) and granularity > 1
+        geometry = Geometry(block, granularity if needed else 1, lowest if needed else 0)
+    return Discovery(
+        Sid(taken=bool(sid[0] & 1), blocked=bool(sid[0] & 2)) if sid else None,
+        geometry,
+        bool(locking[0] & _ENCRYPTS) if locking else None,
+    )
 
 
 def status(device: str) -> Status:

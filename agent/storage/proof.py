@@ -93,8 +93,7 @@ class Found:
 def planned(place: Place, expectation: Expectation, discards: bool = False) -> Planned:
     """What the plan asks for, in the units in which it is found."""
     name = Path(place.partition).name
-    disk = (BLOCK / name).resolve().parent.name
-    block_bytes = int((BLOCK / disk / "queue" / "logical_block_size").read_text())
+    block_bytes = devices.block_bytes(name)
     extent = place.extent
     start_bytes = devices.partition_start_bytes(name) + extent.offset_bytes
     return Planned(
@@ -243,9 +242,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     plan = planned(place, expectation, configuration.discard)
     differing = mismatches(plan, found)
     crypto = Path("/proc/crypto").read_text()
-    layers = [
-        _document(layer, lines.get(layer.name, []), crypto) for layer in _stack(found.layers)
-    ]
+    layers = [_document(layer, lines.get(layer.name, []), crypto) for layer in _stack(found.layers)]
     top = next((layer for layer in layers if layer["name"] == MAPPING), {})
     return {
         "ok": not differing,

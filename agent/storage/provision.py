@@ -12,6 +12,7 @@ from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError, Refusal
 from agent.storage.secrets import SID, Secrets, login
 from agent.storage.stack import Stack
+from contract.errors import AgentError
 from contract.plan import Disk, StorageSpec
 
 
@@ -60,6 +61,7 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> l
         reasons.append(reason)
     if carries_opal(spec, disk.role):
         reasons += guard.shared(disk, found) + guard.blocked(disk, found)
+        reasons += layout.unfit_for_opal(disk, found, spec.extent)
         if found.path and found.opal is None:
             reasons.append(_no_opal(disk, found))
     return reasons
@@ -160,21 +162,35 @@ def _give_back(
         if reasons:
             raise GuardError(*reasons)
         guard.refuse_changed(disk, before, now)
-        path = now.path or disk.by_id
-        with notes.reverting(disk, now):
-            done = None
-            if half:
-                done = _undo_half(path, now, secrets)
-            elif by_psid or locks:
-                done = opal.disown(path, secrets, by_psid=by_psid)
-            if done:
-                # A revert changes the keys of all ranges: table, mark and data are gone.
-                layout.reread(path)
-                layout.blank_after_revert(disk, now)
-                return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
+        if done := _revert(disk, now, secrets, by_psid=by_psid, half=half, locks=locks):
+            layout.blank_after_revert(disk, now)
+            return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
         layout.clear(_given_up(disk, before), before)
         notes.drop(disk, "taking")
     return [f"removed the partition of {disk.by_id}"]
+
+
+def _revert(
+    disk: Disk, now: DiskFacts, secrets: Secrets, *, by_psid: bool, half: bool, locks: bool
+) -> str | None:
+    """What was done, None where nobody owns the drive; the note says what the drive did.
+
+    Raises AgentError where the drive refused.
+    """
+    path = now.path or disk.by_id
+
+    def was_done() -> bool:
+        return locks and not opal_ioctl.status(path).locking_enabled
+
+    try:
+        with notes.reverting(disk, now, was_done):
+            if half:
+                return _undo_half(path, now, secrets)
+            return opal.disown(path, secrets, by_psid=by_psid) if by_psid or locks else None
+    except opal_ioctl.OpalError:
+        if not was_done():
+            raise
+    return "reverted, though the drive answered with an error"
 
 
 def _undo_half(path: str, now: DiskFacts, secrets: Secrets) -> str | None:
@@ -262,13 +278,25 @@ def _own(
         return _lock(place, secrets, dry=dry)
     if dry:
         return [f"would make the locking range of {disk.by_id} ({missing.sentence})"]
-    with guard.holding(disk):
-        guard.check_ours(disk)
-        # Formatting spoils the header before it asks the drive for its PIN.
-        opal.has_our_pin(place.partition, secrets)
-        opal.own(place, secrets)
+    try:
+        with guard.holding(disk):
+            guard.check_ours(disk)
+            opal.own(place, secrets)
+    except opal_ioctl.OpalError as error:
+        if before.opal is None or before.opal.locking_enabled:
+            raise
+        raise _undo_taking(disk, secrets, error) from error
     notes.forget(disk)
     return [f"made the locking range of {disk.by_id} ({missing.sentence})"]
+
+
+def _undo_taking(disk: Disk, secrets: Secrets, first: opal_ioctl.OpalError) -> opal_ioctl.OpalError:
+    """Give a drive back that was just taken and is of no use; the error that says so."""
+    try:
+        actions = _give_back(disk, facts.gather(disk), secrets, by_psid=False, dry=False)
+    except AgentError as second:
+        return opal_ioctl.OpalError("not-given-back", first=str(first), second=str(second))
+    return opal_ioctl.OpalError("given-back", first=str(first), actions="; ".join(actions))
 
 
 def _lock(place: Place, secrets: Secrets, *, dry: bool) -> list[str]:

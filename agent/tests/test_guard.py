@@ -18,13 +18,14 @@ from agent.storage import facts, guard, inspect, layout, opal, provision
 from agent.storage.devices import Use, zero
 from agent.storage.facts import DiskFacts, Partition, Signature, disk_uuid, partition_uuid
 from agent.storage.guard import GuardError
-from agent.storage.opal_ioctl import Status
+from agent.storage.opal_ioctl import Discovery, Geometry, Status
 from agent.storage.secrets import Secrets
 from agent.tests import dangers
 from agent.tests.danger_rows import ROWS
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
+EXTENT = Extent(2**24, 2**30 - 2**24)
 DISK = Disk("plain", "/dev/disk/by-id/nvme-x_S1", "S1", 2**31)
 ERASABLE = replace(DISK, erase="S1")
 OURS = Partition(
@@ -216,6 +217,7 @@ def test_every_cause_is_met() -> None:
     """Those of the table above; the others have tests of their own below."""
     others = {"other-erase", "shared", "blocked", "silent", "no-opal", "no-opal-on-sata"}
     others |= {"unmarked", "changed", "changed-since-check", "no-such-serial"}
+    others |= {"dead", "opal-alignment", "opal-blocks", "opal-no-encryption"}
     others |= {"extent-begin", "extent-size", "extent-large"}
     assert {cause for _, cause, _ in REFUSED.values()} | others == set(guard.SAYS)
 
@@ -288,6 +290,44 @@ def test_a_drive_that_was_made_to_lock_and_shows_no_opal_is_not_cleared(
         monkeypatch.undo()
 
 
+GEOMETRIES: dict[str, tuple[Geometry | None, Extent, str | None]] = {
+    "not told": (None, EXTENT, None),
+    "anywhere": (Geometry(4096, 1, 0), EXTENT, None),
+    "8 KiB": (Geometry(4096, 2, 0), EXTENT, None),
+    "1 MiB": (Geometry(4096, 256, 0), EXTENT, None),
+    "smaller blocks": (Geometry(512, 1, 0), EXTENT, "opal-blocks"),
+    "larger blocks": (Geometry(8192, 1, 0), EXTENT, "opal-blocks"),
+    "32 MiB": (Geometry(4096, 8192, 0), EXTENT, "opal-alignment"),
+    "from block 1": (Geometry(4096, 2, 1), EXTENT, "opal-alignment"),
+    "from block 256": (Geometry(4096, 4096, 256), EXTENT, None),
+    "its length alone": (Geometry(4096, 4096, 256), Extent(2**24, 2**29 + 2**20), "opal-alignment"),
+}
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_a_geometry_that_does_not_fit_is_found_before_a_drive_is_taken(name: str) -> None:
+    geometry, extent, cause = GEOMETRIES[name]
+    found = replace(BLANK, opal=FRESH, block_bytes=4096, discovery=Discovery(geometry=geometry))
+    spec = replace(_spec(OPAL), extent=extent)
+    told = [refusal.cause for refusal in provision.reasons_not_to_prepare(spec, DISK, found)]
+    assert told == ([cause] if cause else [])
+    assert provision.reasons_not_to_prepare(replace(_spec(), extent=extent), DISK, found) == []
+
+
+def test_a_drive_that_does_not_encrypt_is_not_taken() -> None:
+    for encrypts, causes in ((None, []), (True, []), (False, ["opal-no-encryption"])):
+        found = replace(BLANK, opal=FRESH, discovery=Discovery(encrypts=encrypts))
+        reasons = provision.reasons_not_to_prepare(_spec(OPAL), DISK, found)
+        assert [reason.cause for reason in reasons] == causes
+
+
+def test_a_drive_that_is_dead_since_our_revert_is_to_be_power_cycled() -> None:
+    dead = replace(BLANK, opal=FRESH, read_error="ENODATA")
+    assert [r.cause for r in guard.refusals(DISK, dead)] == ["unreadable"]
+    (refusal,) = guard.refusals(DISK, replace(dead, reverted=True))
+    assert refusal.cause == "dead" and "power-cycle it" in refusal.sentence
+
+
 def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> None:
     several = replace(BLANK, opal=FRESH, beside=("/dev/nvme0n2",))
     (said,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, several)
@@ -332,7 +372,7 @@ def test_a_fingerprint_follows_contents_and_not_who_uses_the_disk() -> None:
 def _spec(*configurations: Configuration) -> StorageSpec:
     return StorageSpec(
         disks={"plain": DISK},
-        extent=Extent(2**24, 2**30 - 2**24),
+        extent=EXTENT,
         filesystem=Filesystem("ext4", (), ""),
         configurations={c.name: c for c in configurations},
     )

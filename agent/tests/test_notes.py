@@ -11,7 +11,7 @@ import pytest
 
 from agent.storage import notes, samples
 from agent.storage.facts import DiskFacts
-from agent.storage.opal_ioctl import Status
+from agent.storage.opal_ioctl import Discovery, Sid, Status
 from contract.errors import AgentError
 from contract.plan import Disk
 
@@ -37,6 +37,10 @@ LEFT = DiskFacts(
 )
 ZEROS = hashlib.sha256(bytes(2**20)).hexdigest()
 REVERTED = replace(LEFT, edges=("c" * 64, "d" * 64), samples=("7", "8", "9"))
+
+
+def _not_done() -> bool:
+    return False
 
 
 @pytest.fixture
@@ -68,7 +72,7 @@ def test_what_was_written_between_the_edges_since_is_not_ours(place: Path) -> No
 
 
 def test_a_crash_in_the_revert_itself_is_known_while_the_disk_was_not_away(place: Path) -> None:
-    with suppress(KeyboardInterrupt), notes.reverting(DISK, LEFT, place):
+    with suppress(KeyboardInterrupt), notes.reverting(DISK, LEFT, _not_done, place):
         raise KeyboardInterrupt  # the process ends here
     assert notes.left_by_us(DISK, REVERTED, place)
     assert not notes.left_by_us(DISK, replace(REVERTED, diskseq=8), place)
@@ -81,10 +85,29 @@ def test_a_crash_in_the_revert_itself_is_known_while_the_disk_was_not_away(place
 
 def test_a_revert_that_was_refused_leaves_the_note_as_it_was(place: Path) -> None:
     notes.begin_taking(DISK, place)
-    with pytest.raises(AgentError), notes.reverting(DISK, LEFT, place):
+    with pytest.raises(AgentError), notes.reverting(DISK, LEFT, _not_done, place):
         raise AgentError("the drive says no")
-    assert notes.taking(DISK, place)
+    assert notes.taking(DISK, place) and not notes.reverted(DISK, place)
     assert not notes.left_by_us(DISK, LEFT, place)
+
+
+def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a drive that is dead until a power cycle, by what it counts as written in its life."""
+    life = {"written_bytes": 512_000}
+    monkeypatch.setattr("agent.checks.smart.lifetime", lambda _name: dict(life))
+    with pytest.raises(AgentError), notes.reverting(DISK, LEFT, lambda: True, place):
+        raise AgentError("the drive says no, and does it")
+    assert notes.reverted(DISK, place)
+    again = replace(REVERTED, diskseq=8)
+    assert notes.left_by_us(DISK, again, place)
+    taken = Discovery(sid=Sid(taken=True, blocked=False))
+    assert not notes.left_by_us(DISK, replace(again, discovery=taken), place)
+    life["written_bytes"] += 512_000
+    assert not notes.left_by_us(DISK, again, place)
+    notes.leave(DISK, LEFT, place)
+    assert not notes.reverted(DISK, place)
 
 
 def test_parts_of_a_note_end_by_themselves(place: Path) -> None:

@@ -12,7 +12,15 @@ import pytest
 from agent.command import CommandError, Output
 from agent.storage import opal, opal_ioctl, secrets
 from agent.storage.base import Place
-from agent.storage.opal_ioctl import LOCKED_OUT, NOT_AUTHORISED, OpalError, RangeStatus, Status
+from agent.storage.opal_ioctl import (
+    LOCKED_OUT,
+    NO_SESSIONS,
+    NOT_AUTHORISED,
+    SP_BUSY,
+    OpalError,
+    RangeStatus,
+    Status,
+)
 from agent.storage.secrets import PinTriesError, Secrets
 from contract.plan import Disk, Extent
 
@@ -52,7 +60,13 @@ def _raised(do: Callable[[], object]) -> OpalError:
 
 @pytest.mark.parametrize(
     ("status", "cause"),
-    [(NOT_AUTHORISED, "not-authorised"), (LOCKED_OUT, "locked-out"), (0x0C, "status")],
+    [
+        (NOT_AUTHORISED, "not-authorised"),
+        (LOCKED_OUT, "locked-out"),
+        (SP_BUSY, "no-session"),
+        (NO_SESSIONS, "no-session"),
+        (0x0C, "status"),
+    ],
 )
 def test_a_status_of_the_drive_is_a_cause(answers: Answers, status: int, cause: str) -> None:
     answers(status)
@@ -99,7 +113,6 @@ def test_a_drive_that_has_locked_out_is_not_counted(answers: Answers) -> None:
         ({"header": {**HEADER, "offset": "0"}}, "other-range"),
         ({"header": CommandError("no LUKS2 header")}, "no-header"),
         ({"found": replace(LOCKING, write_lock_enabled=False)}, "no-locks"),
-        ({"found": OpalError("stays-unlocked", by_id="x")}, "no-answer"),
     ],
 )
 def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
@@ -122,25 +135,33 @@ def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
     missing = opal.why_not_ready(PLACE, KEYS)
     assert (missing and missing.cause) == cause
     assert missing is None or missing.sentence
+    # A drive that does not answer is no reason to format what it has.
+    there["found"] = OpalError("status", device="x", action="answer", status=NO_SESSIONS)
+    if cause in (None, "no-locks", "other-range"):
+        assert _raised(lambda: opal.why_not_ready(PLACE, KEYS)).status == NO_SESSIONS
 
 
 @pytest.mark.parametrize(
-    ("status", "cause"),
+    ("status", "code", "cause"),
     [
-        (replace(OWNED, supported=False), "no-opal"),
-        (replace(OWNED, mbr_enabled=True), "shadowed"),
-        (OWNED, "not-taken"),
+        (replace(OWNED, supported=False), 1, "no-opal"),
+        (replace(OWNED, mbr_enabled=True), 1, "shadowed"),
+        (replace(OWNED, locking_enabled=False), opal.NO_PERMISSION, "not-taken"),
+        (replace(OWNED, locking_enabled=False), 1, "not-formatted"),
+        (OWNED, opal.NO_PERMISSION, "not-formatted"),  # our PIN was tried before
+        (OWNED, 1, "not-formatted"),
     ],
 )
 def test_a_drive_that_cannot_be_owned_says_why(
-    status: Status, cause: str, monkeypatch: pytest.MonkeyPatch
+    answers: Answers, status: Status, code: int, cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object, **__: object) -> Output:
-        raise CommandError("cryptsetup failed.", 1)
+        raise CommandError("cryptsetup failed.", code)
 
+    answers(0)
     monkeypatch.setattr(opal_ioctl, "status", lambda _: status)
     monkeypatch.setattr(opal, "run", failing)
     error = _raised(lambda: opal.own(PLACE, KEYS))
     assert error.cause == cause
-    assert cause == "no-opal" or "PSID_REVERT=S1" in str(error)
+    assert (cause in ("shadowed", "not-taken")) == ("PSID_REVERT=S1" in str(error))
     assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).cause == "no-psid"

@@ -36,9 +36,10 @@ TRIXIE: dict[str, Any] = {
     "servers": [],
     "candidates": {"cryptsetup-bin": "2:2.7.5-2"},
     "lists": True,
-    "cryptsetup": "2.7",
+    "cryptsetup": "2.7.5",
     "hw_opal": True,
     "sed_transport": "nvme",
+    "sed_block_bytes": 4096,
     "allow_tpm": False,
 }
 BOOKWORM = {
@@ -57,6 +58,9 @@ NOBLE = {"distribution": "ubuntu", "version": "24.04", "name": "Ubuntu 24.04.1 L
     [
         ({}, TARGET),
         (NOBLE, TARGET),
+        ({"cryptsetup": "2.7.0", "sed_block_bytes": 512}, TARGET),
+        ({"cryptsetup": "2.7.2"}, TARGET),
+        ({"cryptsetup": "2.8.6"}, TARGET),
         (BOOKWORM, NO_OPAL),
         ({"cryptsetup": "", "hw_opal": False, "missing": ["cryptsetup-bin"]}, TARGET),
         ({"sed_transport": "ata", "allow_tpm": True}, TARGET),
@@ -117,7 +121,20 @@ def test_a_target_that_can_do_it_is_not_refused(
             "cryptsetup-offered",
             "Debian GNU/Linux 12 .bookworm. would install cryptsetup 2.6.*use Debian 13",
         ),
-        ({"hw_opal": False}, TARGET, "cryptsetup", "its cryptsetup 2.7 has no Opal support"),
+        ({"hw_opal": False}, TARGET, "cryptsetup", "its cryptsetup 2.7.5 has no Opal support"),
+        ({"cryptsetup": "2.7.0"}, TARGET, "cryptsetup-blocks", "2.7.0 cannot .* of 4096 bytes"),
+        ({"cryptsetup": "2.7.1"}, TARGET, "cryptsetup-blocks", "2.7.2 and newer"),
+        (
+            {
+                **NOBLE,
+                "cryptsetup": "",
+                "missing": ["cryptsetup-bin"],
+                "candidates": {"cryptsetup-bin": "2:2.7.0-1ubuntu4.2"},
+            },
+            TARGET,
+            "cryptsetup-blocks",
+            "its cryptsetup 2.7.0",
+        ),
         ({"sed_transport": "ata"}, TARGET, "allow-tpm", "libata.allow_tpm=1"),
         (
             {"missing": ["mysql-server"], "candidates": {}},
