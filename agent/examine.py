@@ -106,14 +106,15 @@ def rapl(seconds: float = 0.5, root: Path | None = None) -> dict[str, Any]:
 
 def disk(context: CheckContext, name: str) -> dict[str, Any]:
     """Link, power management and health of a disk by its kernel's name."""
-    device = context.sys / "class/block" / name / "device"
+    subsystem = context.sys / "class/block" / name / "device"
+    device = devices.controllers(subsystem)[0]
     pci, health = device / "device", context.health.get(name)
     alone = CheckContext(Path("/"), sys=context.sys, disks=(name,))
     host = next((p.name for p in device.resolve().parents if p.name.startswith("host")), "")
     return {
         "name": name,
         "serial": devices.serial(name),
-        "model": text(device / "model") or "",
+        "model": text(subsystem / "model") or "",
         "link_speed": text(pci / "current_link_speed"),
         "link_speed_max": text(pci / "max_link_speed"),
         "link_width": number(pci / "current_link_width"),

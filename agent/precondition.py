@@ -114,7 +114,7 @@ class _Work:
         started_wall, start_ns = datetime.now(UTC), time.monotonic_ns()
         name = devices.kernel_name(self.disk.by_id)
         before = smart.lifetime(name)
-        discarded_bytes = layout.discard_extent(self.place)
+        outcome = layout.discard_extent(self.place)
         passes = [self._pass(number, wanted) for number in range(wanted.passes)]
         rounds: list[Written] = []
         window = None
@@ -132,7 +132,7 @@ class _Work:
             "serial": self.disk.serial,
             **asdict(self.place.extent),
             **asdict(wanted),
-            "discarded_bytes": discarded_bytes,
+            "discarded_bytes": layout.discarded_bytes(self.place, outcome),
             "filled": [asdict(each) for each in passes],
             "written": [asdict(each) for each in rounds],
             "steady": bool(window and window.steady),

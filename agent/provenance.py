@@ -114,6 +114,7 @@ def _disk(disk: Disk) -> dict[str, Any]:
         return {"by_id": disk.by_id, "present": False}
     device = BLOCK / name / "device"
     queue = BLOCK / name / "queue"
+    paths = devices.controllers(device)
     return {
         "by_id": disk.by_id,
         "present": True,
@@ -125,15 +126,15 @@ def _disk(disk: Disk) -> dict[str, Any]:
         "rotational": _text(queue / "rotational"),
         "scheduler": _text(queue / "scheduler"),
         "write_cache": _text(queue / "write_cache"),
-        "transport": _text(device / "transport"),
-        "link_speed": link_speed(BLOCK / name),
+        "transport": _text(paths[0] / "transport"),
+        "link_speed": next(filter(None, map(link_speed, paths)), None),
         **(smart.lifetime(name) or {}),
     }
 
 
-def link_speed(block: Path, links: Path = ATA_LINKS) -> str | None:
+def link_speed(device: Path, links: Path = ATA_LINKS) -> str | None:
     """Of the PCI Express link (sysfs-bus-pci) or the SATA port (libata) that a disk is behind."""
-    for above in block.resolve().parents:
+    for above in device.resolve().parents:
         if re.fullmatch(r"ata\d+", above.name):
             number = above.name.removeprefix("ata")
             return _text(links / f"link{number}" / "sata_spd")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from agent.checks.context import CheckContext, Observation, number, text
+from agent.storage.devices import controllers
 
 # What `conditions` has of a disk's health.
 _TOLD = ("throttled", "written_bytes", "spare_percent", "used_percent", "errors")
@@ -65,8 +66,12 @@ def temperatures_c(context: CheckContext) -> dict[str, float]:
     """
     found = {}
     for name in context.disks:
-        device = _device(context, name)
-        sensors = (*device.glob("hwmon*/temp1_input"), *device.glob("hwmon/hwmon*/temp1_input"))
+        sensors = [
+            sensor
+            for device in controllers(_device(context, name))
+            for place in ("hwmon*/temp1_input", "hwmon/hwmon*/temp1_input")
+            for sensor in device.glob(place)
+        ]
         values = [value for sensor in sensors if (value := number(sensor)) is not None]
         if values:
             found[_serial(context, name)] = max(values) / 1000
@@ -98,29 +103,34 @@ def throttles(context: CheckContext) -> dict[str, int] | None:
 
 
 def links(context: CheckContext) -> dict[str, str] | None:
-    """Speed, width and queue depth of each disk's link, by serial number."""
+    """Speed, width and queue depth of each disk's link, by serial number; of all its paths."""
     found = {}
     for name in context.disks:
-        device = _device(context, name)
-        port = next((p for p in device.resolve().parts if re.fullmatch(r"ata\d+", p)), "ata")
-        ata = context.sys / "class/ata_link" / port.replace("ata", "link") / "sata_spd"
-        pci = device / "device"
-        said = [
-            text(pci / "current_link_speed"),
-            (width := text(pci / "current_link_width")) and f"x{width}",
-            text(ata),
-            (depth := text(device / "queue_depth")) and f"queue of {depth}",
-        ]
-        if any(said):
-            found[_serial(context, name)] = ", ".join(filter(None, said))
+        paths = [_link(context, device) for device in controllers(_device(context, name))]
+        if any(paths):
+            found[_serial(context, name)] = " + ".join(filter(None, paths))
     return found or None
 
 
+def _link(context: CheckContext, device: Path) -> str:
+    port = next((p for p in device.resolve().parts if re.fullmatch(r"ata\d+", p)), "ata")
+    ata = context.sys / "class/ata_link" / port.replace("ata", "link") / "sata_spd"
+    pci = device / "device"
+    said = [
+        text(pci / "current_link_speed"),
+        (width := text(pci / "current_link_width")) and f"x{width}",
+        text(ata),
+        (depth := text(device / "queue_depth")) and f"queue of {depth}",
+    ]
+    return ", ".join(filter(None, said))
+
+
 def link(context: CheckContext) -> Observation | None:
-    """Whether the links are those that the suite began with."""
-    now = links(context)
-    if now is None:
+    """Whether the links are those that the suite began with; a disk may report none."""
+    if not context.disks:
         return None
+    now = {_serial(context, name): "not reported" for name in context.disks}
+    now |= links(context) or {}
     then = context.first("disk_links", now)
     return link_changed(then, now)
 
@@ -136,7 +146,7 @@ def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]
     for name in context.disks:
         serial, health = _serial(context, name), context.health.get(name)
         queue = context.sys / "class/block" / name / "queue"
-        power = _device(context, name) / "power"
+        power = controllers(_device(context, name))[0] / "power"
         found[serial] = {
             "temperature_c": warm.get(serial),
             "link": linked.get(serial),

@@ -73,8 +73,8 @@ class Layer:
 class Expectation:
     """What must be found once a configuration is entered.
 
-    `layers`: every mapping from the one that carries the file system down; `luks_segment`: type of
-    the LUKS2 segment, None for no LUKS; `luks_cipher`: its cipher and what makes its tags, where the
+    `layers`: every mapping, the one that carries the file system first; `luks_segment`: type of the
+    LUKS2 segment, None for no LUKS; `luks_cipher`: its cipher and what makes its tags, where the
     mapping's table calls them otherwise; `range_state`: of the locking range, where there is one;
     `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
     TrueCrypt volume's header; `interleaved`: whether data lies on the partition in its order, but

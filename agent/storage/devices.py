@@ -215,6 +215,13 @@ def _hidden(name: str) -> bool:
     return attribute.exists() and attribute.read_text().strip() == "1"
 
 
+def controllers(device: Path) -> list[Path]:
+    """What leads to a disk whose `device` in sysfs this is: itself, or with native NVMe multipath,
+    where the disk hangs on its subsystem, each of the subsystem's controllers."""
+    found = sorted(path for path in device.glob("nvme*") if (path / "transport").exists())
+    return found or [device]
+
+
 def diskseq(name: str) -> int:
     """The kernel's number of this very appearance of a disk; it is never given again until boot."""
     return int((BLOCK / name / "diskseq").read_text())

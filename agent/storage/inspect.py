@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.checks import smart
 from agent.command import run
-from agent.storage import facts, guard, layout, notes
+from agent.storage import devices, facts, guard, layout, notes
 from agent.storage.facts import DiskFacts
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
 from contract.plan import Disk, StorageSpec
@@ -140,7 +140,7 @@ def kind_of_disk(path: str) -> tuple[str, str]:
     said = run(["lsblk", "--json", "--nodeps", "--output", "MODEL,TRAN", path]).out
     entry = json.loads(said)["blockdevices"][0]
     name = Path(path).name
-    fabric = Path(f"/sys/class/block/{name}/device/transport")
+    fabric = devices.controllers(Path(f"/sys/class/block/{name}/device"))[0] / "transport"
     if fabric.exists():
         return entry["model"] or "", f"nvme/{fabric.read_text().strip()}"
     return entry["model"] or "", entry["tran"] or ""

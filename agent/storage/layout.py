@@ -6,6 +6,7 @@ disk that works faster where much is free would favour the one or the other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 
 from agent.causes import CauseError
 from agent.command import run
-from agent.storage import devices, guard, notes
+from agent.storage import devices, guard, notes, nvme, samples
 from agent.storage.base import Place
 from agent.storage.devices import BLOCK
 from agent.storage.facts import (
@@ -30,17 +31,35 @@ from contract.errors import AgentError
 from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
 
+# Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
+NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
+ASKED, DISCARDED = "asked", "discarded"
+_LOOKS = 64
 
-def discard_extent(place: Place) -> int:
-    """Discard the data's extent of the disk, below every layer; its bytes, 0 where it cannot.
 
-    Who has the partition open is not asked: it is our own mapping. Raises CommandError.
+def discard_extent(place: Place) -> str:
+    """Discard the data's extent of the disk, below every layer; returns the outcome.
+
+    Who has the partition open is not asked: it is our own mapping. A disk that refuses is used as
+    it is, by every configuration alike. Raises CommandError, OSError.
     """
     if not _limits(Path(place.partition).name)["max_bytes"]:
-        return 0
-    where = ("--offset", str(place.extent.offset_bytes), "--length", str(place.extent.size_bytes))
-    run(["blkdiscard", "--force", *where, place.partition])
-    return place.extent.size_bytes
+        return NOT_OFFERED
+    start, size = place.extent.offset_bytes, place.extent.size_bytes
+    where = ("--offset", str(start), "--length", str(size))
+    if run(["blkdiscard", "--force", *where, place.partition], ok=(0, 1)).code:
+        return REFUSED
+    if not nvme.reads_zeros(devices.kernel_name(place.disk.by_id) or ""):
+        return ASKED
+    step = size // _LOOKS - size // _LOOKS % samples.BLOCK_BYTES
+    with devices.opened(place.partition, os.O_RDONLY | os.O_DIRECT) as fd:
+        looks = (devices.read(fd, start + n * step, samples.BLOCK_BYTES) for n in range(_LOOKS))
+        return DISCARDED if not any(map(any, looks)) else IGNORED
+
+
+def discarded_bytes(place: Place, outcome: str) -> int:
+    """Bytes that were discarded as far as anybody knows."""
+    return place.extent.size_bytes if outcome in (ASKED, DISCARDED) else 0
 
 
 def discard_findings(place: Place, mappings: dict[str, str], mount_options: str) -> dict[str, Any]:

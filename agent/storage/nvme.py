@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import os
 import struct
+from pathlib import Path
 
 # Opcode, flags, 2 reserved, namespace, CDW 2 and 3, metadata, data, their lengths, CDW 10 to 15,
 # time-out, result.
@@ -31,6 +32,22 @@ def namespaces(device: str) -> set[int]:
     fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return _listed(fd, _ACTIVE) | _listed(fd, _ALLOCATED, optional=True)
+    finally:
+        os.close(fd)
+
+
+def reads_zeros(name: str) -> bool:
+    """Whether the disk with this kernel name is NVMe and promises that what is discarded reads as
+    zeros (NVM Command Set Specification, Identify Namespace, DLFEAT)."""
+    try:
+        namespace = int(Path(f"/sys/class/block/{name}/nsid").read_text())
+        fd = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _ask(fd, _IDENTIFY, namespace, 0, _PAGE_BYTES)[33] & 0b111 == 1
+    except OSError:
+        return False
     finally:
         os.close(fd)
 

@@ -258,7 +258,11 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         "key_bits": _cipher_bits(top),
         "sector_size": top.get("sector_size"),
         "plaintext_probe": found.plaintext_probe,
-        "discard": {**found.discard, "first_bytes": entered.evidence.get("discarded_bytes")},
+        "discard": {
+            **found.discard,
+            "first_bytes": entered.evidence.get("discarded_bytes", 0),
+            "first_outcome": entered.evidence.get("discarded", "not-planned"),
+        },
     }
 
 

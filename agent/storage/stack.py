@@ -281,8 +281,10 @@ class Stack:
 
     def _discard(self, ascent: _Ascent) -> None:
         assert ascent.place is not None
-        done = layout.discard_extent(ascent.place) if self.spec.discard_first else 0
-        ascent.evidence["discarded_bytes"] = done
+        if self.spec.discard_first:
+            outcome = layout.discard_extent(ascent.place)
+            ascent.evidence["discarded"] = outcome
+            ascent.evidence["discarded_bytes"] = layout.discarded_bytes(ascent.place, outcome)
 
     def _format(self, ascent: _Ascent) -> None:
         self._check(self.spec.disks[ascent.configuration.disk])

@@ -860,6 +860,56 @@ SED = [
     ),
 ]
 
+VICES = [
+    Row(
+        f"opal-{name}",
+        situation,
+        says,
+        vices=vices,
+        role="sed",
+        kinds=("plain", "opal"),
+        disk=ERASE,
+    )
+    for name, situation, vices, says in (
+        (
+            "small-blocks",
+            "Opal counts in blocks of 512 bytes, the disk has 4,096 (as after a format)",
+            {"opal_block_bytes": 512},
+            ("in blocks of 512 bytes and its data in blocks of 4096",),
+        ),
+        (
+            "large-blocks",
+            "Opal counts in blocks of 8,192 bytes, the disk has 4,096",
+            {"opal_block_bytes": 8192},
+            ("in blocks of 8192 bytes and its data in blocks of 4096",),
+        ),
+        (
+            "steps",
+            "locking ranges in steps of 32 MiB alone",
+            {"alignment_blocks": 8192},
+            ("from block 0 on in steps of 33554432 bytes",),
+        ),
+        (
+            "odd-start",
+            "locking ranges from block 1 on alone, in steps of two",
+            {"alignment_blocks": 2, "lowest_lba": 1},
+            ("from block 1 on in steps of 8192 bytes",),
+        ),
+        (
+            "no-encryption",
+            "self-encrypting, and says that it does not encrypt",
+            {"no_media_encryption": 1},
+            ("media encryption: no",),
+        ),
+        (
+            "no-session",
+            "no session with the drive is free",
+            {"no_session": 1},
+            ("no session is free", "power-cycle the drive"),
+        ),
+    )
+]
+
 ALLOWED = [
     Row(
         "psid",
@@ -915,5 +965,6 @@ ROWS: list[Row] = [
     *RACES,
     *DRIVES,
     *SED,
+    *VICES,
     *ALLOWED,
 ]

@@ -53,10 +53,10 @@ class Row:
     ends it. `disk` overrides fields of the disk's entry in the inventory; its texts may name
     {by_id}, {serial}, {other_by_id} and {print}, what `check` says before `late`. `says`: what must
     stand in the refusal. `second_look`: run as the guard looks for the second time, between what it
-    approved and what it would write. `faults`: what the drive does meanwhile. `chroot`: the agent's
-    root is /mnt in the namespace of $F/pid. `checked`: it is handed what `check` said before
-    `late`. `allowed`: it is not refused, for contrast. `secrets` replaces some of them; `medium`: a
-    disk of the guest's own, whose first 256 MiB are hashed as well.
+    approved and what it would write. `faults`: what the drive does meanwhile, `vices`: what it is
+    like. `chroot`: the agent's root is /mnt in the namespace of $F/pid. `checked`: it is handed
+    what `check` said before `late`. `allowed`: it is not refused, for contrast. `secrets` replaces
+    some of them; `medium`: a disk of the guest's own, whose first 256 MiB are hashed as well.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Row:
     kinds: tuple[str, ...] = ("plain",)
     second_look: str = ""
     faults: tuple[Mapping[str, Any], ...] = ()
+    vices: Mapping[str, Any] = field(default_factory=dict)
     commands: tuple[str, ...] = ("prepare",)
     secrets: Mapping[str, str] = field(default_factory=dict)
     medium: str = ""
@@ -234,6 +235,7 @@ class Guest:
 
     def clear_faults(self, role: str) -> None:
         """The drive is sound again; its power cycle ends what firmware and tries blocked."""
+        self.ask(role, "vices")
         self.ask(role, "clear-faults")
         if role == "sed":
             self.ask(role, "power-cycle")

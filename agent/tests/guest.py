@@ -10,6 +10,7 @@ from typing import Any
 
 from contract import plan
 from controller.bundle import PACKAGES
+from drive.control import ask
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CODE = "/opt/fde-agent-test"
@@ -62,11 +63,18 @@ class Target:
     def put(self, path: str, document: Mapping[str, Any]) -> None:
         self.lab.ssh(f"umask 077; cat > {path}", stdin=json.dumps(document).encode())
 
+    def ask(self, role: str, command: str, **parameters: Any) -> dict[str, Any]:
+        """A command to a drive's control socket, which must be done."""
+        answer = ask(Path(self.lab.state["drives"][role]["control"]), command, **parameters)
+        assert answer["ok"], answer
+        return answer
+
     def agent(self, arguments: str, *, check: bool = True) -> Any:
         if arguments.split(maxsplit=1)[0] != "run":
             arguments += f" --target {FOLDER}/target.json"
         command = (
-            f"cd / && PYTHONPATH={CODE}:{CODE}/lib python3 -m agent {arguments} "
+            f"cd / && PATH={CODE}/bin:$PATH PYTHONPATH={CODE}:{CODE}/lib "
+            f"python3 -m agent {arguments} "
             f"--secrets {FOLDER}/secrets.json"
         )
         return self.lab.ssh(command, check=check)

@@ -116,7 +116,7 @@ FAULTS: dict[tuple[str, str], Fault] = {
 CLOCKS = {("clock", "during"): time.CLOCK_REALTIME, ("suspend", "during"): time.CLOCK_BOOTTIME}
 # What a machine always offers, even one without anything.
 ALWAYS = {"held", "suite-room", "load", "mounted", "free-room", "powercap", "clock", "suspend"}
-ALWAYS |= {"stolen-time"}
+ALWAYS |= {"stolen-time", "disk-link"}
 
 
 def _inspect(

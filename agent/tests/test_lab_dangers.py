@@ -60,6 +60,8 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
             before = guest.hashes(row.medium) if not row.second_look else before
         for fault in row.faults:
             assert guest.ask(row.role, "fault", **fault)["ok"]
+        if row.vices:
+            assert guest.ask(row.role, "vices", **row.vices)["ok"]
         told = [
             guest.agent(
                 f"{command} --target {target} --secrets {secrets} {checked}",
@@ -70,7 +72,7 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
         ]
         unchanged = guest.hashes(row.medium) == before
     finally:
-        if row.faults:
+        if row.faults or row.vices:
             guest.clear_faults(row.role)
         guest.blank(row.role, row.undo or "true")
     said = [plain_words(done.stdout if row.allowed else done.stderr) for done in told]

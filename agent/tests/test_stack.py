@@ -23,6 +23,7 @@ from contract.parameters import Parameter
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
 EXTENT = Extent(2**24, 2**25)
+DISCARD = {"discarded": "not-offered", "discarded_bytes": 0}  # of a partition that is none
 SIZE_BYTES = layout.partition_bytes(EXTENT)
 
 
@@ -166,7 +167,7 @@ def test_entering_ends_mounted_and_freshly_formatted(scene: Scene) -> None:
     stack = scene.stack()
     entered = stack.enter("one")
     assert stack.state == "mounted"
-    assert entered.evidence == {"seen": EXTENT.offset_bytes, "made": True, "discarded_bytes": 0}
+    assert entered.evidence == {"seen": EXTENT.offset_bytes, "made": True, **DISCARD}
     assert 0 < entered.mkfs_s < entered.took_s
     (stack.mount_point / "left behind").write_text("x")
     stack.enter("two")

@@ -130,15 +130,31 @@ def _as_found(suite: Suite, role: str) -> str:
     """Discarded, or used as far as it told."""
     runs = [run for run in suite.runs if suite.disk_of(run.configuration) == role]
     discards = [run.proof.get("discard") for run in runs]
-    if any(isinstance(d, Mapping) and _number(d.get("first_bytes")) for d in discards):
-        return "its whole extent was discarded each time before a configuration was made"
+    firsts = [d for d in discards if isinstance(d, Mapping)]
+    outcomes = {
+        str(d.get("first_outcome", "discarded")) for d in firsts if _number(d.get("first_bytes"))
+    }
+    if outcomes:
+        if outcomes == {"discarded"}:
+            return "its whole extent was discarded each time before a configuration was made"
+        return (
+            "a discard of its whole extent was requested each time before a configuration was "
+            "made; the disk does not report whether it was done"
+        )
+    failed = {str(d.get("first_outcome")) for d in firsts} & {"refused", "ignored"}
     disks = suite.before.get("disks")
     facts = disks.get(role) if isinstance(disks, Mapping) else None
     told = facts if isinstance(facts, Mapping) else {}
     written, used = _number(told.get("written_bytes")), _number(told.get("used_percent"))
     said = [f"{_size(written)} written in its life"] if written is not None else []
     said += [f"{words.given(used)} % of its life used"] if used is not None else []
-    return f"it was as found: {', '.join(said) or 'what it has written so far, it does not tell'}"
+    found = f"it was as found: {', '.join(said) or 'what it has written so far, it does not tell'}"
+    if failed:
+        found += (
+            f". It {' or '.join(sorted(failed))} the discard before each configuration, so each "
+            "began on what the one before it had left"
+        )
+    return found
 
 
 def _made_anew(suite: Suite, role: str) -> str:

@@ -130,7 +130,16 @@ def test_without_it_a_disk_was_discarded_or_as_found(tmp_path: Path) -> None:
         "Disk sed was not preconditioned; its whole extent was discarded each time before a "
         "configuration was made."
     )
+    for outcome, bytes_, words in (
+        ("discarded", 2**30, "was discarded each time"),
+        ("asked", 2**30, "does not report whether it was done"),
+        ("refused", 0, "It refused the discard before each configuration"),
+        ("ignored", 0, "It ignored the discard before each configuration"),
+    ):
+        discard = {"first_bytes": bytes_, "first_outcome": outcome}
+        assert words in said(changed(folder, discard=discard))[1]
     odds: list[Any] = [{"first_bytes": 0}, {"first_bytes": "much"}, None, []]
+    odds += [{"first_bytes": 0, "first_outcome": ["refused"]}]
     for odd in odds:
         assert said(changed(folder, discard=odd))[1].endswith("it does not tell.")
 
