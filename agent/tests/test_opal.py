@@ -16,13 +16,20 @@ from agent.storage.opal_ioctl import (
     LOCKED_OUT,
     NO_SESSIONS,
     NOT_AUTHORISED,
+    SILENT,
     SP_BUSY,
+    Discovery,
+    Geometry,
     OpalError,
     RangeStatus,
+    Sid,
     Status,
+    parse_discovery,
 )
 from agent.storage.secrets import PinTriesError, Secrets
 from contract.plan import Disk, Extent
+from drive.tests.opal_host import Direct
+from drive.vices import Vices
 
 DEVICE = "/dev/null"
 PLACE = Place(Disk("sed", "/dev/disk/by-id/x", "S1", 2**31), DEVICE, 1, Extent(2**24, 2**30))
@@ -165,3 +172,20 @@ def test_a_drive_that_cannot_be_owned_says_why(
     assert error.cause == cause
     assert (cause in ("shadowed", "not-taken")) == ("PSID_REVERT=S1" in str(error))
     assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).cause == "no-psid"
+
+
+def test_what_a_drive_says_without_a_pin_is_read_however_short(tmp_path: Path) -> None:
+    tper = Direct.make(tmp_path, block_sid_feature=True)
+
+    def page() -> bytes:
+        return tper.receive(1, 1, 1, 2048) or b""
+
+    assert parse_discovery(page()) == Discovery(Sid(False, False), Geometry(4096, 1, 0), True)
+    tper.block_sid()
+    tper.set_vices(
+        Vices(opal_block_bytes=512, alignment_blocks=8, lowest_lba=3, no_media_encryption=True)
+    )
+    whole = Discovery(Sid(False, True), Geometry(512, 8, 3), False)
+    assert parse_discovery(page()) == whole
+    cut = [parse_discovery(page()[:length]) for length in range(len(page()))]
+    assert cut[0] == SILENT and cut[-1].geometry == whole.geometry
