@@ -342,8 +342,8 @@ class Queue:
         places = [(self._place(command, lba, blocks), blocks) for blocks, lba in ranges]
         vices = self._subsystem.vices
         time.sleep(vices.discard_ms / 1e3)
-        if vices.discard_refused:
-            raise CommandError(status.INVALID_FIELD)
+        if vices.discard_refused:  # what is not supported, Linux passes over in silence
+            raise CommandError(status.INTERNAL_ERROR)
         if command.cdw11 & 4 and not vices.discard_ignored:  # the other attributes are hints
             try:
                 for place, blocks in places:

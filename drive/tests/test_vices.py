@@ -108,7 +108,7 @@ def test_a_discard_is_refused_or_ignored(plain: Drive) -> None:
         return status, queue.read(9, 1).data != data
 
     for named, seen in (
-        ({"discard_refused": 1}, (0x4002, False)),
+        ({"discard_refused": 1}, (0x4006, False)),
         ({"discard_ignored": 1}, (0, False)),
         ({}, (0, True)),
     ):
