@@ -74,7 +74,7 @@ SAYS: Mapping[str, _Says] = {
         "choose another disk, or repair this one",
     ),
     "dead": _Says(
-        "was reverted by this testbed, and cannot be read since ({error})",
+        "was reverted by this testbed and cannot be read since ({error})",
         f"power-cycle it (power the target off and on), then run {step('teardown')}",
     ),
     "owned": _Says(
@@ -110,19 +110,19 @@ SAYS: Mapping[str, _Says] = {
         "once the machine is up, then try again",
     ),
     "opal-blocks": _Says(
-        "counts its locking ranges in blocks of {found} bytes and its data in blocks of {wanted}, "
-        "so that a range would not be where it says",
+        "reports Opal blocks of {found} bytes and data blocks of {wanted}, so a locking range would "
+        "not be where it is set",
         "update its firmware, format it for the other block size (nvme format), or choose another "
         "self-encrypting disk",
     ),
     "opal-alignment": _Says(
-        "wants locking ranges from block {lowest_lba} on in steps of {alignment_bytes} bytes; the "
-        "testbed's begins at {start_bytes} and has {length_bytes}",
-        "set fde_extent_bytes to a multiple of the step if only its length is off, or choose "
+        "requires locking ranges from block {lowest_lba} on in steps of {alignment_bytes} bytes; the "
+        "testbed's begins at byte {start_bytes} and is {length_bytes} bytes long",
+        "set fde_extent_bytes to a multiple of the step if only its length does not fit, or choose "
         "another self-encrypting disk",
     ),
     "opal-no-encryption": _Says(
-        "says that it does not encrypt (media encryption: no)",
+        "reports that it does not encrypt (media encryption: no)",
         "update its firmware, or choose another self-encrypting disk",
     ),
     "silent": _Says(

@@ -92,7 +92,7 @@ class LayoutError(CauseError):
     SAYS: ClassVar[Mapping[str, str]] = {
         "not-blank": "Disk {role} ({by_id}) is not blank after it was made so: find out who else "
         "writes it, then provision again.",
-        "dead": "Disk {role} ({by_id}, {path}) was reverted, and cannot be read since ({error}): "
+        "dead": "Disk {role} ({by_id}, {path}) was reverted and cannot be read since ({error}): "
         f"power-cycle it (power the target off and on), then run {step('teardown')} again.",
         "no-partition": "The kernel does not show the new partition of {path}: reload its table "
         "(blockdev --rereadpt) and provision again.",

@@ -875,13 +875,13 @@ VICES = [
             "small-blocks",
             "Opal counts in blocks of 512 bytes, the disk has 4,096 (as after a format)",
             {"opal_block_bytes": 512},
-            ("in blocks of 512 bytes and its data in blocks of 4096",),
+            ("Opal blocks of 512 bytes and data blocks of 4096",),
         ),
         (
             "large-blocks",
             "Opal counts in blocks of 8,192 bytes, the disk has 4,096",
             {"opal_block_bytes": 8192},
-            ("in blocks of 8192 bytes and its data in blocks of 4096",),
+            ("Opal blocks of 8192 bytes and data blocks of 4096",),
         ),
         (
             "steps",
@@ -896,6 +896,12 @@ VICES = [
             ("from block 1 on in steps of 8192 bytes",),
         ),
         (
+            "length",
+            "locking ranges from block 4,352 on, in steps of 48 MiB that the extent is none of",
+            {"alignment_blocks": 12288, "lowest_lba": 4352},
+            ("from block 4352 on in steps of 50331648 bytes", "is 67108864 bytes long"),
+        ),
+        (
             "no-encryption",
             "self-encrypting, and says that it does not encrypt",
             {"no_media_encryption": 1},
@@ -908,6 +914,55 @@ VICES = [
             ("no session is free", "power-cycle the drive"),
         ),
     )
+]
+VICES += [
+    Row(
+        "ours-no-session",
+        "ours, and no session with the drive is free",
+        ("no session is free", "power-cycle the drive"),
+        make=our_header(PASSPHRASE),
+        vices={"no_session": 1},
+        role="sed",
+        kinds=("opal",),
+        commands=BOTH,
+    ),
+    Row(
+        "ours-fails",
+        "ours, and it fails all that is asked of its Opal",
+        ("did not", "TCG status 63"),
+        make=our_header(PASSPHRASE),
+        faults=({"name": "refuse-opal"},),
+        role="sed",
+        kinds=("opal",),
+        commands=BOTH,
+    ),
+    Row(
+        "ours-no-encryption",
+        "ours, and it says that it does not encrypt any more",
+        ("media encryption: no",),
+        make=our_header(PASSPHRASE),
+        vices={"no_media_encryption": 1},
+        role="sed",
+        kinds=("opal",),
+    ),
+    Row(
+        "psid-no-session",
+        "a revert by PSID, and no session with the drive is free",
+        ("no session is free", "power-cycle the drive"),
+        make=opal(*TAKEN, *LOCKED),
+        vices={"no_session": 1},
+        role="sed",
+        commands=(REVERT,),
+    ),
+    Row(
+        "psid-fails",
+        "a revert by PSID of a drive that fails all that is asked of it",
+        ("did not revert", "TCG status 63"),
+        make=opal(*TAKEN, *LOCKED),
+        faults=({"name": "refuse-opal"},),
+        role="sed",
+        commands=(REVERT,),
+    ),
 ]
 
 ALLOWED = [
