@@ -110,14 +110,14 @@ SAYS: Mapping[str, _Says] = {
         "once the machine is up, then try again",
     ),
     "opal-blocks": _Says(
-        "reports Opal blocks of {found} bytes and data blocks of {wanted}, so a locking range would "
-        "not be where it is set",
+        "reports Opal blocks of {found} bytes and data blocks of {wanted}, so a locking range "
+        "would not be where it is set",
         "update its firmware, format it for the other block size (nvme format), or choose another "
         "self-encrypting disk",
     ),
     "opal-alignment": _Says(
-        "requires locking ranges from block {lowest_lba} on in steps of {alignment_bytes} bytes; the "
-        "testbed's begins at byte {start_bytes} and is {length_bytes} bytes long",
+        "requires locking ranges from block {lowest_lba} on in steps of {alignment_bytes} bytes; "
+        "the testbed's begins at byte {start_bytes} and is {length_bytes} bytes long",
         "set fde_extent_bytes to a multiple of the step if only its length does not fit, or choose "
         "another self-encrypting disk",
     ),
