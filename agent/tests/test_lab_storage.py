@@ -244,7 +244,10 @@ def test_a_small_suite_stopped_in_the_middle_and_resumed(target: Target) -> None
     assert stopped[-1]["state"] == "suite-failed"
     assert not target.reads("sed")
     done_before = {e["run_id"] for e in stopped if e["state"] == "finished"}
+    denied_reads = target.ask("sed", "status")["denied_reads"]
     target.agent(run)
+    # The host's own look at the locked range, once a suite and after its last run.
+    assert target.ask("sed", "status")["denied_reads"] == denied_reads + 1
     entries = _journal(target)
     assert [e["seq"] for e in entries] == list(range(len(entries)))
     assert entries[-1]["detail"] == "8 finished, 0 void"
