@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +28,23 @@ def version() -> str:
     return metadata.version("fde-energy-testbed")
 
 
+def python_path() -> str:
+    """Return PYTHONPATH for a process of ours: this checkout, and what the user has set.
+
+    An empty entry is left out: Python takes it for the current directory.
+    """
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([*[str(ROOT)] * CHECKOUT, *filter(None, given)])
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Build the command that runs one of our modules, whatever the current directory holds.
+
+    Without `-P` Python would import from there first, a suite's folder from elsewhere perhaps.
+    """
+    return ["env", f"PYTHONPATH={python_path()}", sys.executable, "-P", "-m", module, *arguments]
+
+
 def step(name: str, folder: object = "", **options: object) -> str:
     """How a step is typed here, for people: `make run SUITE=micro` in a checkout, `fde run --suite
     micro` elsewhere. `folder` is a suite's; an option without a value is left out."""
@@ -43,8 +61,11 @@ def build_folder() -> Path:
     of the checkout, else a folder of the user's."""
     if given := os.environ.get("FDE_BUILD"):
         return Path(given)
-    if CHECKOUT:
-        return ROOT / "build"
+    return ROOT / "build" if CHECKOUT else state_folder()
+
+
+def state_folder() -> Path:
+    """Return the user's folder for what lasts from one command to the next."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "fde-testbed"
 

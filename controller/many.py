@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -21,7 +20,7 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
-from contract.places import ROOT, step
+from contract.places import module_command, step
 from contract.strict_json import read_object
 from controller import playbook, remote
 from controller.planning import Options, keep
@@ -179,7 +178,7 @@ def suites(folder: Path) -> list[Path]:
     return [folder.parent / suite_id for suite_id in ids]
 
 
-SESSION = (sys.executable, "-m", "controller", "run")
+SESSION = tuple(module_command("controller", "run"))
 LOG = ".session.log"
 POLL_S = 0.5
 
@@ -325,7 +324,7 @@ def _start(target: Target, folder: Path, path: Path) -> Session:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
             pass_fds=[resolved.fileno()],
         )

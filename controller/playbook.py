@@ -17,7 +17,7 @@ from typing import IO, Any
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown
-from contract.places import ANSIBLE, ROOT, build_folder, step
+from contract.places import ANSIBLE, build_folder, python_path, step
 from controller import remote
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def environment() -> Iterator[dict[str, str]]:
             "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets,
             "FDE_BUILD": str(build_folder().absolute()),
             "FDE_TARGETS": str(Path(sockets) / "targets"),
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONPATH": python_path(),
         }
 
 

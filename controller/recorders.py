@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from contract import schema, strict_json
 from contract.documents import RecorderStatus
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
+from contract.places import module_command
 from contract.strict_json import read_object
 from controller.suite_folder import lack_of_room
 from instrumentation.clock import boot_id, monotonic_ns
@@ -46,7 +46,7 @@ class RecorderProcess:
         """Start it; with `wait` the meter was heard before and is waited for. Raises OSError."""
         self._told.parent.mkdir(parents=True, exist_ok=True)
         self._told.unlink(missing_ok=True)  # of an earlier one: it would say "recording"
-        argv = [sys.executable, "-m", "instrumentation.recorder"]
+        argv = module_command("instrumentation.recorder")
         argv += ["--meter", json.dumps(self._meter)]
         argv += ["--out", str(self._folder), "--status", str(self._told)]
         argv += ["--outlive", str(OUTLIVE_S), *(["--wait"] if wait else [])]

@@ -242,7 +242,7 @@ def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> 
 def python(target: Mapping[str, Any], *arguments: str) -> list[str]:
     """The argv that runs `python3 …` with our packages on the target."""
     path = f"PYTHONPATH={HOME}:{HOME}/lib"
-    return command(target, ["env", path, "python3", *arguments])
+    return command(target, ["env", path, "PYTHONSAFEPATH=1", "python3", *arguments])
 
 
 def suite_dir(suite_id: str) -> str:

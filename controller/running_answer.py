@@ -22,7 +22,7 @@ from typing import Any
 from contract.errors import AgentError
 from contract.files import write_json, write_lines
 from contract.journal import TERMINAL, Entry
-from contract.places import ROOT
+from contract.places import module_command
 from contract.plan import Plan
 from contract.strict_json import read_object
 from controller.progress import complete_blocks
@@ -105,13 +105,13 @@ class RunningAnswers:
         self._begun = self._wanted
         niceness = 0 if self._entries[-1].state in TERMINAL else 19
         lines = (json.dumps(asdict(entry), ensure_ascii=False) for entry in self._entries)
-        argv = ["nice", "-n", str(niceness), sys.executable, "-m", "controller.running_answer"]
+        argv = ["nice", "-n", str(niceness), *module_command("controller.running_answer")]
         with suppress(OSError):  # a full disk ends no suite
             self._results.mkdir(parents=True, exist_ok=True)
             write_lines(self._results / "journal.jsonl", lines, sync=False)
             self._process = subprocess.Popen(
                 [*argv, str(self._suite_dir.resolve()), str(self._begun)],
-                env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, **ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -16,6 +16,7 @@ from typing import Any
 
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
+from contract.places import module_command
 from lab import lifecycle, power, ssh
 from lab.cache import Say
 from lab.machines.base import Machine
@@ -177,7 +178,7 @@ class Scene:
 
     def session_argv(self, verb: str, suite_dir: Path) -> list[str]:
         """The controller's command: `run` or `resume`."""
-        argv = [sys.executable, "-m", "controller", verb, str(suite_dir)]
+        argv = module_command("controller", verb, str(suite_dir))
         return [*argv, "--inventory", str(INVENTORY), "--target", str(self.target_file)]
 
     def run(self, work: Callable[[], int], keep_lab: bool, kept: Path) -> int:

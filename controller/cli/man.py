@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from contract.command_results import COMMANDS
+from contract.places import module_command
 from controller.cli.app import TABLES, app
 
 PICTURE_COLUMNS = 110
@@ -82,7 +83,7 @@ def picture() -> str:
     width = str(PICTURE_COLUMNS)
     terminal = {"TERMINAL_WIDTH": width, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     done = subprocess.run(
-        [sys.executable, "-m", "controller", "--help"],
+        module_command("controller", "--help"),
         env={**os.environ, **terminal},
         capture_output=True,
         text=True,

@@ -17,7 +17,8 @@ SSH = """#!/bin/sh
 if [ -e {folder}/unplugged ]; then echo "ssh: No route to host" >&2; exit 255; fi
 for last; do :; done
 echo "$$ $last" >>{folder}/asked
-last=$(echo "$last" | sed 's#-m agent #-m controller.tests.stand_in_command {folder}/hold #')
+last=$(echo "$last" | sed 's#/opt/fde-testbed#{root}#g
+  s#-m agent #-m controller.tests.stand_in_command {folder}/hold #')
 cd {root} && exec sh -c "exec $last"
 """
 SYSTEMCTL = """#!/bin/sh

@@ -8,12 +8,12 @@ import shutil
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from contract.places import module_command
 from drive.initiator import Initiator, receive_into
 from drive.tests.opal_host import set_up_range, take_ownership
 from lab.launcher import wait_for
@@ -188,7 +188,7 @@ def running_drive(
     unlocked); yields its port and process id."""
     folder.mkdir()
     command = [
-        sys.executable, "-m", "drive", str(folder / "disk"), "--size", str(size_bytes),
+        *module_command("drive", str(folder / "disk")), "--size", str(size_bytes),
         "--block-size", str(block_bytes), "--nqn", NQN, "--ready-file", str(folder / "ready"),
     ]  # fmt: skip
     if kind != "plain":

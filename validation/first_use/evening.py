@@ -58,7 +58,7 @@ def _lines(guest: Guest) -> Iterator[str]:
 def _typed(line: str, guest: Guest, folder: Path) -> tuple[int, float]:
     """Exit status and seconds of a line at a terminal, which shows what it says."""
     shell = folder / "fde"
-    shell.write_text(f'#!/bin/sh\nexec {sys.executable} -m controller "$@"\n', encoding="utf-8")
+    shell.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m controller "$@"\n', encoding="utf-8")
     shell.chmod(0o755)
     exported = "export FDE_INVENTORY=mine; " if (folder / "mine").exists() else ""
     own = [f"PYTHONPATH={REPOSITORY}", f"FDE_BUILD={folder}/build", f"PATH={folder}:/usr/bin:/bin"]

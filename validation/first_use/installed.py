@@ -55,7 +55,7 @@ def wheels(say: cache.Say) -> Path:
             options = ["--quiet", "--dest", str(target), "--constraint", str(pins)]
             options += ["--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON}"]
             options += [f"--platform={name}" for name in PLATFORMS]
-            cache.run([sys.executable, "-m", "pip", "download", *options, *wanted], log)
+            cache.run([sys.executable, "-P", "-m", "pip", "download", *options, *wanted], log)
 
     cache.ensure(found, "wheels", ROOM_BYTES, fetch, say)
     return found

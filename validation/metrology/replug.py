@@ -12,7 +12,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from contract.errors import LabError
+from contract.places import module_command
 from instrumentation.clock import monotonic_ns
 from instrumentation.decode import decode
 from instrumentation.meters.smartpower3 import LINE_BYTES
@@ -99,7 +99,7 @@ def _recorder(link: Path, out: Path) -> subprocess.Popen[str]:
         "channels": {"0": "system", "1": "drive"},
         "settings": {"interval_ms": INTERVAL_MS},
     }
-    command = [sys.executable, "-m", "instrumentation.recorder", "--meter", json.dumps(entry)]
+    command = module_command("instrumentation.recorder", "--meter", json.dumps(entry))
     return subprocess.Popen(
         [*command, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -35,6 +35,8 @@ NO_DATE = {"Date": None, "Creator": None}  # the same figure gives the same byte
 SED_COLOUR = "#0072B2"
 
 RC: dict[Any, Any] = {
+    # Matplotlib takes settings from a matplotlibrc in the current directory, whoever put it there.
+    **{key: value for key, value in mpl.rcParamsDefault.items() if "backend" not in key},
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "font.size": 9,
