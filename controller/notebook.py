@@ -1,17 +1,20 @@
-"""The notebook of a suite: a copy in its folder, opened in JupyterLab."""
+"""The notebook of a suite: a copy in a folder of our own, opened in JupyterLab.
+
+Python and Jupyter take modules and settings from the folder that they are started in, and a
+suite's folder may have come from elsewhere.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from contract import files
 from contract.errors import ControllerError
-from contract.places import CHECKOUT, ROOT, SHARE, build_folder
+from contract.places import SHARE, build_folder, module_command
 from controller import publish
 
 NAME = "notebook.ipynb"
@@ -40,8 +43,7 @@ def example() -> Path:
 
 
 def copy(suite: Path) -> Copy:
-    """The notebook beside the suite's files, or among what can be made again where these are not to
-    be written to; one that is there already stays, with all that was changed in it.
+    """Copy the notebook to a folder of our own; a copy that is there keeps all its changes.
 
     Raises SuiteError where the folder is no suite, ControllerError where it is one of a group.
     """
@@ -51,9 +53,7 @@ def copy(suite: Path) -> Copy:
     if group.is_group(suite):
         inside = ", ".join(str(one) for one in group.members(suite))
         raise ControllerError(f"{suite} is a group of hosts: name one of its suites: {inside}.")
-    name = suite_folder.suite_id(suite)
-    folder = suite if os.access(suite, os.W_OK) else build_folder() / "notebooks" / name
-    target = folder.resolve() / NAME
+    target = build_folder().resolve() / "notebooks" / suite_folder.suite_id(suite) / NAME
     new = not target.exists()
     if new:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -71,17 +71,14 @@ def open_in_lab(made: Copy, browser: bool = True) -> int:
             f"JupyterLab is not installed: {EXTRA}, or open {made.notebook} in any program that "
             "runs notebooks."
         )
-    paths = [str(ROOT)] * CHECKOUT + [os.environ.get("PYTHONPATH", "")]
-    environment = {
-        **os.environ,
-        "FDE_SUITE_DIR": str(made.suite),
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-    }
+    # The kernel is started by the server, with this environment.
+    safe = {"PYTHONSAFEPATH": "1", "FDE_SUITE_DIR": str(made.suite)}
     # Jupyter refuses root unless told: it listens on the loopback alone, behind a token.
     options = ["--ip=localhost", *["--allow-root"] * (os.geteuid() == 0)]
     options += ["--no-browser"] * (not browser)
-    command = [sys.executable, "-m", "jupyterlab", *options, made.notebook.name]
-    with subprocess.Popen(command, cwd=made.notebook.parent, env=environment) as lab:
+    command = module_command("jupyterlab", *options, made.notebook.name)
+    folder = made.notebook.parent
+    with subprocess.Popen(command, cwd=folder, env={**os.environ, **safe}) as lab:
         try:
             return lab.wait()
         except KeyboardInterrupt:  # nothing is lost: notebooks are saved as they are edited

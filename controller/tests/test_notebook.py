@@ -1,28 +1,33 @@
-"""`fde notebook`: a copy beside the suite, and JupyterLab on it."""
+"""`fde notebook`: a copy in a folder of our own, and JupyterLab on it."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from urllib.request import urlopen
 
-import jupytext
 import pytest
 
 import analysis
-from analysis.suite.manifest import check
 from contract.errors import ControllerError
-from contract.places import ROOT
+from contract.places import module_command
 from controller import notebook
 from controller.cli.app import main
 from validation.synthetic.suite import Options, write_group, write_suite
 
 OURS = Path(analysis.__path__[0]) / notebook.NAME
+
+
+@pytest.fixture(autouse=True)
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What can be made again lies here."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    return tmp_path / "build"
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +37,18 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_copy_is_beside_the_suite_and_stays_as_it_is_edited(
-    suite: Path, capsys: pytest.CaptureFixture[str]
+def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
+    suite: Path, build: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A notebook that came with the suite is a stranger's, and is not opened."""
+    (suite / notebook.NAME).write_text("{}", encoding="utf-8")
+    before = sorted(suite.rglob("*"))
     assert main(["notebook", str(suite), "--copy"]) == 0
-    made = suite / notebook.NAME
-    assert made.read_bytes() == OURS.read_bytes()
-    assert not check(suite).problems  # the seal is as it was
+    (made,) = build.glob(f"notebooks/*/{notebook.NAME}")
+    assert f"notebook: {made}\n" in capsys.readouterr().out
+    assert made.read_bytes() == OURS.read_bytes() and list(made.parent.iterdir()) == [made]
+    assert sorted(suite.rglob("*")) == before
+    (suite / notebook.NAME).unlink()
     document = json.loads(made.read_text(encoding="utf-8"))
     mine = {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "mine"}
     document["cells"].append(mine)
@@ -46,24 +56,6 @@ def test_a_copy_is_beside_the_suite_and_stays_as_it_is_edited(
     assert main(["notebook", str(suite), "--copy"]) == 0
     assert "as it was left" in capsys.readouterr().out
     assert json.loads(made.read_text(encoding="utf-8")) == document
-
-
-def test_the_copy_finds_the_suite_in_whose_folder_it_lies(suite: Path, tmp_path: Path) -> None:
-    """As in any program that runs notebooks: nothing is set but the package."""
-    notebook.copy(suite)
-    cells = jupytext.read(suite / notebook.NAME)["cells"]
-    first = next(cell["source"] for cell in cells if cell["cell_type"] == "code")
-    (tmp_path / "first.py").write_text(first, encoding="utf-8")
-    environment = {k: v for k, v in os.environ.items() if k != "FDE_SUITE_DIR"}
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "first.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=suite,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-    )
-    assert "its figures are modelled" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -94,13 +86,12 @@ def test_a_group_names_its_suites(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     for _ in range(2):
         assert main(["notebook", "--copy"]) == 0
-        (made,) = tmp_path.glob("build/bundles/*/*/notebook.ipynb")
+        (made,) = build.glob("notebooks/*/notebook.ipynb")
         assert made.read_bytes() == OURS.read_bytes()
     monkeypatch.setattr(notebook, "SHARE", tmp_path)
     with pytest.raises(ControllerError, match="`make synthetic`"):
@@ -114,15 +105,23 @@ def test_without_jupyterlab_one_sentence_says_how_to_get_it(
     assert main(["notebook", str(suite)]) == 1
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "pip install 'fde-energy-testbed[notebook]'" in told
-    assert str(suite / notebook.NAME) in told
+    assert notebook.NAME in told
 
 
 def test_jupyterlab_serves_it_until_it_is_ended(suite: Path, tmp_path: Path) -> None:
-    """The real server, on whatever port is free."""
+    """The real server, on whatever port is free; nothing that came with the suite runs, although
+    its folder is the one in which the command is given."""
+    mark = tmp_path / "ran"
+    code = f"open({str(mark)!r}, 'a').write(__name__)\n"
+    names = ("jupyterlab", "jupyter_core", "runpy", "polars", "jupyter_server_config")
+    hostile = shutil.copytree(suite, tmp_path / "hostile")
+    for name in names:
+        (hostile / f"{name}.py").write_text(code, encoding="utf-8")
     folders = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("RUNTIME", "CONFIG")}
     with subprocess.Popen(
-        [sys.executable, "-m", "controller", "notebook", str(suite), "--no-browser"],
-        env={**os.environ, **folders, "PYTHONPATH": str(ROOT)},
+        module_command("controller", "notebook", ".", "--no-browser"),
+        env={**os.environ, **folders},
+        cwd=hostile,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as command:
@@ -144,4 +143,4 @@ def test_jupyterlab_serves_it_until_it_is_ended(suite: Path, tmp_path: Path) -> 
             assert len(served["cells"]) > 50
         finally:
             command.send_signal(signal.SIGTERM)
-    assert command.returncode == 0
+    assert command.returncode == 0 and not mark.exists()
