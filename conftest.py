@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("untimed", deadline=None, max_examples=draws)
     hypothesis.settings.load_profile("untimed")
     if not hasattr(config, "workerinput"):  # the workers of xdist report to the process above
+        state = tempfile.mkdtemp(prefix="fde-state-")  # a test writes nothing into anybody's home
+        os.environ["XDG_STATE_HOME"] = state
+        config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
         config.pluginmanager.register(pytest_times.Times(config.getoption("tier", None)))
 
 

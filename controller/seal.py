@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from agent import pack
+from contract import derived, strict_json
 from contract import plan as plans
-from contract import strict_json
 from contract.errors import ControllerError
 from contract.files import sha256_of, sync_folder, write_json
 from contract.interrupts import uninterrupted
 from contract.places import step
+from contract.suite_files import SEALED, SEALED_FOLDERS
 from controller import remote, timing
 from controller.recorders import end_leftovers
 
@@ -65,18 +67,23 @@ MOST_SUMS_BYTES = 64 << 20
 LEAST_FREE_BYTES = 64 << 20
 
 
-def extract(file: IO[bytes], to: Path) -> None:
-    """All members of what `agent.pack` has written, compressed or not, below `to`.
+def extract(
+    file: IO[bytes], to: Path, is_wanted: Callable[[str], bool] = lambda _: True
+) -> list[str]:
+    """Unpack what `agent.pack` has written, compressed or not, below `to`; return what was left.
 
-    Neither links nor devices are made, and nothing outside of `to`. Raises ValueError where a sum
-    does not hold, a member would lie outside, or there is no room for it; also what tarfile and
-    the decompression raise.
+    These are the members that are not wanted by their names, and whatever is no file. Neither links
+    nor devices are made, and nothing outside of `to`. Raises ValueError where a sum does not hold,
+    a member would lie outside, or there is no room for it; also what tarfile and the decompression
+    raise.
     """
+    left = []
     with tarfile.open(fileobj=file, mode="r|*") as tar:
         sums: dict[str, str] | None = None
         for member in tar:
             content = tar.extractfile(member)
             if content is None:
+                left += [member.name] * (not member.isdir())
                 continue
             if sums is None:
                 if member.name != pack.SUMS:
@@ -88,6 +95,12 @@ def extract(file: IO[bytes], to: Path) -> None:
             place = (to / member.name).resolve()
             if not place.is_relative_to(to.resolve()):
                 raise ValueError(f"{member.name} would lie outside of the suite")
+            if not is_wanted(member.name):
+                left.append(member.name)
+                found = hashlib.file_digest(content, "sha256")  # type: ignore[arg-type]
+                if found.hexdigest() != sums.pop(member.name, ""):
+                    raise ValueError(f"the sum of {member.name} differs")
+                continue
             if member.size > shutil.disk_usage(to).free - LEAST_FREE_BYTES:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -97,6 +110,7 @@ def extract(file: IO[bytes], to: Path) -> None:
                 raise ValueError(f"the sum of {member.name} differs")
         if sums is None or sums:
             raise ValueError(f"{next(iter(sums or {'all'}))} is missing")
+    return left
 
 
 def salvage(target: Mapping[str, Any], suite_dir: Path) -> bool:
@@ -132,17 +146,6 @@ def clean_up_after_kill(suite_dir: Path) -> None:
 
 FORMAT = "fde-manifest/1"
 MANIFEST = "manifest.json"
-SEALED = (
-    "plan.json",
-    "journal.jsonl",
-    "watermark.jsonl",
-    "clock.jsonl",
-    "identity.json",
-    "requests.jsonl",
-    "sessions.jsonl",
-    "timing.json",
-)
-SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")
 
 
 def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
@@ -204,7 +207,8 @@ def _folders(suite_dir: Path) -> Iterator[Path]:
 
 
 def decode(suite_dir: Path) -> None:
-    """Write samples.parquet beside every stream. Raises ControllerError."""
+    """Write samples.parquet beside every stream, and that it was decoded here. Raises
+    ControllerError."""
     from instrumentation.decode import DecodeError, write_samples  # takes a second: only when used
 
     for folder in sorted((suite_dir / "meters").glob("*/")):
@@ -215,6 +219,14 @@ def decode(suite_dir: Path) -> None:
             write_samples(folder)
         except DecodeError as error:
             raise ControllerError(str(error)) from error
+    mark_samples(suite_dir)
+
+
+def mark_samples(suite_dir: Path) -> None:
+    """Note that the samples in a suite's folder were decoded here."""
+    decoded = (suite_dir / "meters").glob("*/samples.parquet")
+    names = [path.relative_to(suite_dir).as_posix() for path in decoded]
+    derived.mark(suite_dir, names, derived.plan_sum(suite_dir))
 
 
 def files(suite_dir: Path) -> Iterator[Path]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from analysis.suite import manifest
 from contract import names
 from contract.errors import AgentError, ControllerError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
@@ -354,9 +355,9 @@ def read_pilot(folder: Path) -> Pilot:
     if not path.exists():
         raise ControllerError(f"{folder} has no next.json: {step('report', folder)} writes it.")
     found = read_object(path)
-    if found.get("format") != PILOT_FORMAT:
+    if found.get("format") != PILOT_FORMAT or not manifest.current(path):
         raise ControllerError(
-            f"{path} is not of the format {PILOT_FORMAT!r}: {step('report', folder)} "
+            f"{path} was not made here by this version of a sealed suite: {step('report', folder)} "
             "makes it again."
         )
     blocks, seen = found.get("blocks"), found.get("from_blocks")

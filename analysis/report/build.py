@@ -19,7 +19,7 @@ from analysis.report import (
 )
 from analysis.report.sections import Report
 from analysis.report.view import Blocks
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results, mark, results
 from analysis.stats.results import write as write_tables
 from analysis.suite.records import SuiteError
 from contract import files
@@ -54,6 +54,7 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
         write_tables(found)
         files.write(folder / BUDGET, [budgets.table(found).write_csv().encode()])
         files.write(path, [render.html(Report(found).page()).encode()])
+        mark(found, path.name)
     except OSError as error:
         where = Path(str(error.filename)).name if error.filename else "the report"
         why = error.strerror or "unknown error"

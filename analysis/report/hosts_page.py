@@ -46,8 +46,7 @@ def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambd
         place = out / f"{paths[0].name}-and-{len(paths) - 1}-more-{others}"
         place.mkdir(parents=True, exist_ok=True)
     for folder in folders:
-        current = manifest.current(folder / "energy.parquet")
-        if not current or not (folder / "report.html").exists():
+        if not manifest.current(folder / "report.html"):
             build.build(folder)
     found = hosts(folders)
     text = render.text(hosts_sections.terminal(found))

@@ -15,14 +15,13 @@ from analysis.report import first_page, missing_section, render, words
 from analysis.report.provenance import TIMES, duration, interruptions, times
 from analysis.report.steadiness_section import FEW_READINGS, SCATTERS, where
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, drift_check, given
-from analysis.stats.results import Results, uncovered
+from analysis.stats.results import Results, energy_of, uncovered
 from analysis.stats.summary import summarise
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.manifest import MANIFEST, check
 from analysis.suite.records import DRIFT_CHECK, MEASURED, Run, Suite
-from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import read
 from contract.command_results import SuiteSummary
 
@@ -31,19 +30,15 @@ WIDTH = 80
 AROUND_NS = 60_000_000_000
 
 
-def summary(folder: Path) -> SuiteSummary:
+def summary(folder: Path, derive: bool = False) -> SuiteSummary:
     """Eight lines at most of what happened, then the first page's lines, all at 80 columns.
 
-    These are the report's; where it is not up to date, the next step alone. Raises SuiteError
-    where there is no suite.
+    These are the report's; where it is not up to date, the next step alone, unless `derive` has its
+    joules made again. Raises SuiteError where there is no suite.
     """
     suite = read(folder)
-    energy = _energy(folder)
-    try:
-        told = incident_log(suite)
-    except SamplesError:  # seen only while they are read: the raw bytes stand in
-        suite = read(folder, raw=True)
-        told = incident_log(suite)
+    energy = energy_of(folder) if derive or manifest.current(folder / "energy.parquet") else None
+    told = incident_log(suite)
     happened = [
         _name(suite),
         _when(suite),
@@ -79,17 +74,6 @@ def fitted(line: str, width: int = WIDTH) -> str:
         return line
     kept = line[: width - 1]
     return f"{(kept[: kept.rfind(' ')] if ' ' in kept[20:] else kept).rstrip(' ,;:')}…"
-
-
-def _energy(folder: Path) -> pl.DataFrame | None:
-    """The joules as the report made them; None where they are not those of these files."""
-    table = folder / "energy.parquet"
-    if not manifest.current(table):
-        return None
-    try:
-        return pl.read_parquet(table)
-    except (OSError, pl.exceptions.PolarsError):
-        return None
 
 
 def _name(suite: Suite) -> str:
@@ -184,14 +168,11 @@ def _judged(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:
     if energy is None:
         workload, configuration, _ = given(suite)
         own = [r for r in suite.runs if (r.workload, r.configuration) == (workload, configuration)]
-        try:
-            energy = pl.concat(
-                [energy_table(_alone(suite, run, clock), clock) for run in own]
-                if len(own) > 1
-                else [energy_table(replace(suite, runs=(), meters=()), clock)]
-            )
-        except SamplesError:
-            return None
+        energy = pl.concat(
+            [energy_table(_alone(suite, run, clock), clock) for run in own]
+            if len(own) > 1
+            else [energy_table(replace(suite, runs=(), meters=()), clock)]
+        )
     return drift_check(suite, energy, clock)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
 from analysis.energy.energy import (
     ALL,
@@ -29,15 +30,16 @@ from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
 from analysis.stats.planning import next_suite
 from analysis.stats.summary import summarise
-from analysis.suite import manifest
+from analysis.suite import manifest, samples
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.manifest import Findings, trail
 from analysis.suite.records import TAIL, Suite, SuiteError, joint
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
-from contract import files
+from contract import derived, files
 from contract.measured_command import Note
+from instrumentation.decode import DecodeError
 from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
 
 COVERED = 0.98  # of each measured phase, by every meter; below it the rest is filled in
@@ -214,19 +216,10 @@ def results(folder: Path, raw: bool = False) -> Results:
 
 
 def computed(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
-    """A suite, its target's clock and its joules. Raises SuiteError.
-
-    Where decoded samples turn out to be damaged only while they are read, the raw bytes stand in.
-    """
+    """A suite, its target's clock and its joules. Raises SuiteError."""
     suite = read(folder, raw)
     clock = TargetClock.fit(suite.clock)
-    try:
-        return suite, clock, energy_table(suite, clock)
-    except SamplesError as error:
-        suite = read(folder, raw=True)
-        told = f"{error}: the joules were made from the raw bytes instead."
-        suite = replace(suite, problems=(*suite.problems, told))
-        return suite, clock, energy_table(suite, clock)
+    return suite, clock, energy_table(suite, clock)
 
 
 def write(found: Results) -> None:
@@ -239,6 +232,13 @@ def write(found: Results) -> None:
         files.write(folder / name, [held.getvalue()])
     files.write(folder / "summary.csv", [found.summary.write_csv().encode()])
     files.write(folder / "next.json", [next_text(found).encode()])
+    mark(found, "energy.parquet", "next.json")
+
+
+def mark(found: Results, *names: str) -> None:
+    """Note that files were derived here of what the suite's seal covers, if all of it holds."""
+    if found.suite.seal_holds:
+        derived.mark(found.suite.folder, names, manifest.source(found.suite.folder))
 
 
 def next_text(found: Results) -> str:
@@ -253,10 +253,10 @@ def load(*folders: str | Path) -> pl.DataFrame:
     """A row a run × phase × component of all suites (columns: data/README.md, energy.parquet).
 
     A text with `*`, `?` or `[` is a pattern; what matches it and is no suite is passed over. A
-    suite's energy.parquet is taken where it was derived by this code from the folder's seal as it
-    stands; else the joules are derived again, and nothing is written. The sums of the sealed files
-    are not compared: that is what `make verify` is for. Raises SuiteError for a folder that is no
-    suite, a pattern that matches none, and a suite that is named twice.
+    suite's energy.parquet is taken where it was derived here, by this code, from the folder's seal
+    as it stands; else the joules are derived again, and nothing is written. The sums of the sealed
+    files are not compared: that is what `make verify` is for. Raises SuiteError for a folder that
+    is no suite, a pattern that matches none, and a suite that is named twice.
     """
     found = [folder for name in folders for folder in _matched(name)]
     if not found:
@@ -285,30 +285,27 @@ def _matched(name: str | Path) -> Iterator[Path]:
 def energy_of(folder: Path) -> pl.DataFrame:
     """A suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
     table = folder / "energy.parquet"
-    if manifest.current(table):
-        try:
-            return pl.read_parquet(table)
-        except (OSError, pl.exceptions.PolarsError):
-            pass  # damaged behind its metadata
-    return computed(folder)[2]
+    return pl.read_parquet(table) if manifest.current(table) else computed(folder)[2]
 
 
 def verify(folder: Path, again: Results | None = None) -> Findings:
-    """Check the sums of the seal and of the journal; compare energy.parquet with what raw bytes
-    give (`again`, where they are there already). Raises SuiteError."""
+    """Check the sums of the seal and of the journal; compare samples and energy.parquet with what
+    raw bytes give (`again`, where they are there already). Raises SuiteError."""
     again = again or results(folder, raw=True)
     seal = manifest.check(folder)
     said = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []
     problems = list(seal.problems)
+    if again.suite.plan.get("sha256") != manifest.canonical_sha256(again.suite.plan):
+        problems.append("plan.json is not what was frozen: its own sum does not match.")
     closed = trail(folder, {run.run_id for run in again.suite.runs})
     said += closed.said
-    problems += closed.problems
+    problems += [*closed.problems, *_other_samples(folder)]
     path = folder / "energy.parquet"
-    if not path.exists():
-        problems.append("There is no energy.parquet to compare: make the report first.")
-        return Findings(tuple(said), tuple(problems))
     try:
         kept = pl.read_parquet(path)
+    except FileNotFoundError:
+        problems.append("There is no energy.parquet to compare: make the report first.")
+        return Findings(tuple(said), tuple(problems))
     except (OSError, pl.exceptions.PolarsError):
         problems.append("energy.parquet cannot be read: make the report again.")
         return Findings(tuple(said), tuple(problems))
@@ -320,6 +317,31 @@ def verify(folder: Path, again: Results | None = None) -> Findings:
     else:
         said.append(f"{len(kept)} rows of energy.parquet were made again from the raw bytes.")
     return Findings(tuple(said), tuple(problems))
+
+
+def _other_samples(folder: Path) -> Iterator[str]:
+    """Find decoded samples that are not what their raw bytes give."""
+    for path in sorted((folder / "meters").glob("*/samples.parquet")):
+        name = path.relative_to(folder)
+        try:
+            made = samples.of_recording(path.parent)
+            kept = samples.of_file(path, ())
+            if difference := _unlike_samples(kept, made):
+                yield f"{name} does not follow from the raw bytes: {difference}."
+        except (SamplesError, DecodeError) as error:
+            yield f"{name} cannot be compared with its raw bytes: {error}."
+
+
+def _unlike_samples(kept: samples.Samples, made: samples.Samples) -> str:
+    if (kept.columns, kept.records) != (made.columns, made.records):
+        return "it has other columns or another number of records"
+    tables = zip(kept.tables(kept.columns), made.tables(made.columns), strict=True)
+    texts = cs.categorical().cast(pl.String)
+    for both in tables:
+        distances = column_distances(*(table.with_columns(texts) for table in both))
+        if name := next((name for name, far in distances if far > ROUNDING), ""):
+            return f"{name} differs"
+    return ""
 
 
 def differences(kept: pl.DataFrame, made: pl.DataFrame) -> str:

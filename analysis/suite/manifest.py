@@ -5,46 +5,36 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from contract import documents, schema, strict_json
+from contract import derived, documents, names, schema, strict_json
 from contract import journal as journals
 from contract.files import sha256_of
-from contract.journal import Fact
+from contract.journal import CLOSED, PRECONDITIONED, TERMINAL, Entry, Fact
+from contract.suite_files import SEALED, SEALED_FOLDERS
 
 MANIFEST = "manifest.json"
 HASHING = 2  # files at once
-MEASURED = (
-    "plan.json",
-    "journal.jsonl",
-    "watermark.jsonl",
-    "clock.jsonl",
-    "runs",
-    "meters",
-    "provenance",
-)
 
 
 @dataclass(frozen=True)
 class Seal:
-    """`files` counts the sums that were checked; `problems` are sentences, empty if all is well.
-
-    `changed` names the files that are not what was sealed.
-    """
+    """`files` counts the sums that were checked; `problems` are sentences, empty if all is well."""
 
     sealed: bool
     files: int
     problems: tuple[str, ...]
-    changed: frozenset[str] = frozenset()
 
 
 def canonical_sha256(document: Mapping[str, Any]) -> str:
@@ -67,9 +57,9 @@ def check(folder: Path) -> Seal:
     root = folder.resolve()
     with ThreadPoolExecutor(HASHING) as pool:  # hashing lets other threads run
         found = pool.map(lambda item: _compare(root, *item), sorted(wanted.items()))
-        changed = {name: said for name, said in zip(sorted(wanted), found, strict=True) if said}
+        changed = [said for said in found if said]
     added = [f"{name} was added after sealing." for name in _strangers(folder, set(wanted))]
-    return Seal(True, len(wanted), (*changed.values(), *added), frozenset(changed))
+    return Seal(True, len(wanted), (*changed, *added))
 
 
 def _compare(root: Path, name: str, digest: str) -> str | None:
@@ -88,7 +78,7 @@ def _compare(root: Path, name: str, digest: str) -> str | None:
 def _strangers(folder: Path, known: set[str]) -> list[str]:
     """Measured files that no sum covers; derived files and hidden ones are free to come and go."""
     found = []
-    for top in MEASURED:
+    for top in (*SEALED, *SEALED_FOLDERS):
         path = folder / top
         files = path.rglob("*") if path.is_dir() else [path] if path.exists() else []
         found += [str(f.relative_to(folder)) for f in files if f.is_file()]
@@ -97,11 +87,14 @@ def _strangers(folder: Path, known: set[str]) -> list[str]:
 
 @dataclass
 class _Last:
-    """A run as the journal left it: its last state, and of its last try the boots of its lines."""
+    """A run as the journal left it: its last state, and of its last try the boots and times of its
+    lines; how often it was void."""
 
     state: str = ""
     sha256: Fact | None = None
     boots: dict[str, None] = field(default_factory=dict)
+    times_ns: list[int] = field(default_factory=list)
+    voids: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,55 +106,120 @@ class Findings:
 
 
 def trail(folder: Path, counted: Collection[str]) -> Findings:
-    """Hold the runs that are `counted` as finished against journal, run.json and rapl.jsonl."""
-    last = _last(folder)
-    problems: list[str] = []
-    for run_id in sorted(counted):
+    """Compare the journal with itself, and all that it closed with what the folder holds; the runs
+    that are `counted` must be among it."""
+    entries, unreadable = journals.readable(folder / "journal.jsonl")
+    last = _last(entries)
+    problems = [*_order(entries, unreadable), *_untold(folder, last), *_steady(folder, entries)]
+    finished = {run_id for run_id, run in last.items() if run.state == "finished"}
+    for run_id in sorted({*counted, *finished}):
         run = last.get(run_id, _Last())
         if run.state != "finished":
             state = run.state or "no state at all"
             problems.append(f"Run {run_id} is counted, but the journal leaves it at {state}.")
-            continue
-        document = _run(folder / "runs" / run_id, run, problems)
-        if len({*run.boots, str(document.get("boot_id"))}) > 1:
-            problems.append(f"Run {run_id} did not begin and finish in one boot of the target.")
-    if problems or not counted:
+        elif names.safe(run_id):
+            problems += _run(folder / "runs" / run_id, run)
+        else:
+            problems.append(f"The journal closed a run by a name that none has: {run_id!r}.")
+    if problems or not finished:
         return Findings((), tuple(problems))
     sentence = (
-        f"{len(counted)} finished runs have the sums that the journal closed them with, each in "
+        f"{len(finished)} finished runs have the sums that the journal closed them with, each in "
         "one boot of the target."
     )
     return Findings((sentence,), ())
 
 
-def _last(folder: Path) -> dict[str, _Last]:
+def _last(entries: Sequence[Entry]) -> dict[str, _Last]:
     """By run, from its last `running` line on."""
     found: dict[str, _Last] = {}
-    for entry in journals.readable(folder / "journal.jsonl")[0]:
+    for entry in entries:
+        if not entry.run_id:
+            continue
         run = found.setdefault(entry.run_id, _Last())
         run.state, run.sha256 = entry.state, entry.facts.get("sha256")
-        if run.state == "running":
+        run.voids += entry.state == "void"
+        if entry.state == "running":
             run.boots.clear()
-        if run.state in ("running", "proving", "finished"):
+            run.times_ns.clear()
+        if entry.state in ("running", "proving", "finished"):
             run.boots[entry.boot_id] = None
+            run.times_ns.append(entry.t_mono_ns)
     return found
 
 
-def _run(folder: Path, run: _Last, problems: list[str]) -> Mapping[str, Any]:
-    """run.json; what has another sum than was told is a problem."""
-    path = folder / "run.json"
+def _order(entries: Sequence[Entry], unreadable: int) -> Iterator[str]:
+    """Find a journal that was cut or reordered, by its own numbers, times and last line."""
+    if unreadable:
+        yield f"{unreadable} lines of journal.jsonl cannot be read."
+    if [entry.seq for entry in entries] != list(range(len(entries))):
+        yield "The lines of journal.jsonl are not numbered one by one: it was cut or reordered."
+    boots = [boot_id for boot_id, _ in groupby(entry.boot_id for entry in entries)]
+    backwards = any(
+        a.boot_id == b.boot_id and a.t_mono_ns > b.t_mono_ns for a, b in pairwise(entries)
+    )
+    if backwards or len(set(boots)) < len(boots):
+        yield "The times in journal.jsonl run backwards: it was reordered."
+    if not entries or entries[-1].state not in TERMINAL:
+        yield (
+            "journal.jsonl has no closing line: it was cut, or the suite never came to its end. "
+            "Nothing in the folder tells which."
+        )
+
+
+_VOID = re.compile(r"\.void-\d+")
+
+
+def _untold(folder: Path, last: Mapping[str, _Last]) -> Iterator[str]:
+    """Find tries in the folder that the journal does not tell of."""
+    tries = [path.name for path in (folder / "runs").glob("*") if path.is_dir()]
+    for run_id, found in groupby(sorted(tries), lambda name: _VOID.sub("", name)):
+        aside = [name for name in found if name != run_id]
+        run = last.get(run_id)
+        if run is None:
+            yield f"The journal does not tell of runs/{run_id}: it was cut."
+        elif len(aside) > run.voids:
+            yield f"{run_id} has {len(aside)} void tries, the journal tells of {run.voids}."
+        elif run.state not in CLOSED and _status(folder / "runs" / run_id) == "finished":
+            yield f"Run {run_id} finished, but the journal leaves it at {run.state}: it was cut."
+
+
+def _status(folder: Path) -> object:
+    return strict_json.read_object(folder / "run.json").get("status")
+
+
+def _steady(folder: Path, entries: Sequence[Entry]) -> Iterator[str]:
+    """Compare how the disks were preconditioned with what the journal closed."""
+    steady = [entry.facts for entry in entries if entry.state == PRECONDITIONED]
+    closed = {facts.get("disk"): facts.get("sha256") for facts in steady}
+    for role, sha256 in closed.items():
+        path = folder / "precondition" / f"{role}.json"
+        if sha256 != (_sum_of(path) if names.safe(role) else ""):
+            yield f"precondition/{role}.json is not the one that the journal closed."
+
+
+def _run(folder: Path, run: _Last) -> Iterator[str]:
+    """Compare run.json with the sum that the journal has, and what it names with its sums."""
+    name = folder.name
     try:
-        data = path.read_bytes()
-        document: Mapping[str, Any] = strict_json.loads(data.decode())
-    except (OSError, ValueError):
-        problems.append(f"Run {folder.name} is counted, but its run.json cannot be read.")
-        return {}
+        data = (folder / "run.json").read_bytes()
+        document: Mapping[str, Any] = dict(strict_json.loads(data.decode()))
+    except (OSError, ValueError, TypeError):
+        yield f"Run {name} finished, but its run.json cannot be read."
+        return
     if run.sha256 != hashlib.sha256(data).hexdigest():
-        problems.append(f"run.json of {folder.name} is not the one that the journal closed.")
-    samples = document.get("rapl_sha256")
-    if samples != _sum_of(folder / "rapl.jsonl"):
-        problems.append(f"rapl.jsonl of {folder.name} is not the one that its run.json names.")
-    return document
+        yield f"run.json of {name} is not the one that the journal closed."
+    if (document.get("rapl_sha256") or "") != _sum_of(folder / "rapl.jsonl"):
+        yield f"rapl.jsonl of {name} is not the one that its run.json names."
+    kept = [path for path in (folder / "kept").rglob("*") if path.is_file()]
+    sums = {path.relative_to(folder / "kept").as_posix(): _sum_of(path) for path in kept}
+    if document.get("kept") not in (None, sums):
+        yield f"The files in kept of {name} are not those that its run.json names."
+    if len({*run.boots, str(document.get("boot_id"))}) > 1:
+        yield f"Run {name} did not begin and finish in one boot of the target."
+    times_ns = [t for key in ("t_start_ns", "t_end_ns") if isinstance(t := document.get(key), int)]
+    if any(not run.times_ns[0] <= t <= run.times_ns[-1] for t in times_ns):
+        yield f"Run {name} was not measured between its lines in the journal."
 
 
 def _sum_of(path: Path) -> str:
@@ -210,16 +268,14 @@ def unlike_here(table: Path) -> str:
     )
 
 
-def current(table: Path) -> bool:
-    """Whether a derived Parquet file in a suite's folder is up to date; False where it is none."""
-    wanted = metadata(table.parent)
-    if not wanted[SEAL]:
-        return False
-    try:
-        found = pl.read_parquet_metadata(table)
-    except (OSError, pl.exceptions.PolarsError):
-        return False
-    return all(found.get(key) == wanted[key] for key in (SEAL, CODE))
+def source(folder: Path) -> str:
+    """Name the seal in `folder` and this code, of which tables are made; empty without a seal."""
+    return f"{seal(folder)} {code()}" if seal(folder) else ""
+
+
+def current(path: Path) -> bool:
+    """Whether a derived file in a suite's folder was made here of its seal, by this code."""
+    return derived.is_ours(path.parent, path.name, source(path.parent))
 
 
 def seal(folder: Path) -> str:

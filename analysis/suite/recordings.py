@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from analysis.suite import samples
 from analysis.suite.documents import optional
 from analysis.suite.records import Meter
-from contract import schema
+from contract import derived, schema
 from contract.documents import MeterDocument
 from instrumentation import decode
 
@@ -41,12 +42,13 @@ class Recording:
         return None if first is None or last is None else (int(first), int(last))
 
 
-def read(folder: Path, raw: bool, changed: Collection[str], problems: list[str]) -> list[Recording]:
+def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
     """All folders that can be read, those of one meter in the order of recording.
 
-    With `raw`, or where the decoded samples are among the `changed` files, from the raw bytes.
+    From the raw bytes with `raw`, and where the decoded samples were not decoded here.
     """
     root = folder / "meters"
+    source = derived.plan_sum(folder)
     found = []
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
         try:
@@ -57,8 +59,8 @@ def read(folder: Path, raw: bool, changed: Collection[str], problems: list[str])
             )
             continue
         name, number = _place(path.name, described)
-        doubtful = f"meters/{path.name}/samples.parquet" in changed
-        what = "raw" if raw else "doubtful" if doubtful else ""
+        decoded = f"meters/{path.name}/samples.parquet"
+        is_ours = not raw and derived.is_ours(folder, decoded, source)
         found.append(
             Recording(
                 name=name,
@@ -66,7 +68,7 @@ def read(folder: Path, raw: bool, changed: Collection[str], problems: list[str])
                 boot=described.controller_boot_id or "",
                 started_wall=described.started_wall or "",
                 described=described,
-                samples=_samples(path, tuple(_named(described).values()), what, problems),
+                samples=_samples(path, tuple(_named(described).values()), is_ours, problems),
             )
         )
     return sorted(found, key=lambda one: (one.name, one.number))
@@ -123,23 +125,14 @@ def _named(described: MeterDocument) -> dict[str, str]:
 
 
 def _samples(
-    path: Path, channels: Sequence[str], what: str, problems: list[str]
+    path: Path, channels: Sequence[str], is_ours: bool, problems: list[str]
 ) -> samples.Samples:
-    """The records of a meter's folder: as they were decoded, or from the raw bytes where these are
-    asked for, or where the decoded ones are not what was sealed or cannot be read.
-    """
-    decoded = path / "samples.parquet"
-    there = decoded.exists() and what != "raw"
-    if there and not what:
-        try:
-            return samples.of_file(decoded, channels)
-        except samples.SamplesError as error:
-            problems.append(f"{decoded.name} of meter {path.name} cannot be read ({error}).")
+    """The records of a meter's folder: as they were decoded, if here, else from the raw bytes."""
+    if is_ours:
+        with suppress(samples.SamplesError):  # meter.json names other channels by now
+            return samples.of_file(path / "samples.parquet", channels)
     try:
-        found = samples.of_recording(path)
+        return samples.of_recording(path)
     except decode.DecodeError as error:
         problems.append(f"Meter {path.name} cannot be decoded: {error}")
         return samples.NOTHING
-    if there:
-        problems.append(f"The raw bytes of meter {path.name} were decoded again instead.")
-    return found

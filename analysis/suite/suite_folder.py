@@ -110,7 +110,7 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     last = _last_lines(results, journal, problems)
     runs, not_counted = _runs(results, plan, last, problems)
     cannot = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
-    recorded = recordings.read(folder, raw, seal.changed, problems)
+    recorded = recordings.read(folder, raw, problems)
     clock: Sequence[Mapping[str, Any]] = tuple(lines(folder / "clock.jsonl", problems))
     slept = controller_boots.sleeps(clock)
     recorded = controller_boots.cut_recordings(recorded, slept)

@@ -22,7 +22,7 @@ from analysis.report.hosts_page import table
 from analysis.stats import host_effects as factor
 from analysis.stats.comparison import LogRatio
 from analysis.stats.hosts import Effect, Hosts, hosts
-from analysis.stats.results import results, write
+from analysis.stats.results import mark, results, write
 from analysis.stats.stats import Floats
 from analysis.suite.group import members
 from analysis.suite.records import SuiteError
@@ -202,8 +202,10 @@ def test_the_answer_never_pools_hosts_that_differ(other: Hosts, same: Hosts) -> 
 
 def stub(folder: Path) -> None:
     """A host's own report without its page, which takes long and is tried elsewhere."""
-    write(results(folder))
+    found = results(folder)
+    write(found)
     (folder / "report.html").write_text("its own", encoding="utf-8")
+    mark(found, "report.html")
 
 
 def test_the_command_writes_one_page_that_leads_to_the_hosts(
@@ -233,6 +235,10 @@ def test_the_command_writes_one_page_that_leads_to_the_hosts(
     before = {path: (path / "report.html").stat().st_mtime_ns for path in members(group)}
     assert main(["report", str(group)]) == 0  # the hosts' own are up to date
     assert before == {path: (path / "report.html").stat().st_mtime_ns for path in members(group)}
+    foreign = members(group)[0] / "report.html"
+    foreign.write_text("<script>of a stranger</script>", encoding="utf-8")
+    assert main(["report", str(group)]) == 0
+    assert foreign.read_text(encoding="utf-8") == "its own"
     capsys.readouterr()
     assert main(["verify", str(group)]) == 0
     said = capsys.readouterr().out

@@ -14,7 +14,6 @@ import pytest
 from analysis.report import morning
 from analysis.stats.results import results, write
 from analysis.suite.incidents import incident_log
-from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import read
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.pages import Shared
@@ -186,15 +185,14 @@ def test_lines_are_cut_at_a_word() -> None:
 def test_samples_damaged_in_the_middle_cost_no_summary(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever sends a folder can seal what is damaged; it shows only while it is read."""
+    """Whoever sends a folder can seal what is damaged: it is decoded again from the raw bytes."""
     path = copy / "meters/meter0/samples.parquet"
     content = bytearray(path.read_bytes())
     footer = 8 + int.from_bytes(content[-8:-4], "little")
     content[4:-footer] = bytes(len(content) - 4 - footer)
     path.write_bytes(content)
     write_manifest(copy)
-    with pytest.raises(SamplesError, match="damaged in the middle"):
-        incident_log(read(copy))
+    assert incident_log(read(copy))
     assert summary(copy, capsys)
 
 

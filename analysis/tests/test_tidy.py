@@ -19,6 +19,7 @@ from analysis.stats.results import differences, results, write
 from analysis.suite import manifest
 from analysis.suite.records import SuiteError
 from analysis.tests.pages import Shared
+from contract import derived
 from validation.synthetic.suite import Options, write_suite
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -65,28 +66,40 @@ def test_work_stands_beside_the_joules(suites: Path) -> None:
     assert by["between"] == [None]
 
 
-def test_a_table_that_is_out_of_date_is_not_taken(
+def test_a_table_that_was_not_made_here_of_this_is_not_taken(
     suites: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = suites / "first" / "energy.parquet"
+    folder = suites / "first"
+    table = folder / "energy.parquet"
     honest = table.read_bytes()
+    expected = load(folder)
     assert manifest.current(table)
     wrong = pl.read_parquet(table).with_columns(pl.col("energy_j") * 2)
     try:
-        # The metadata are those of the real one: it is believed, as it must be to be quick.
-        wrong.write_parquet(table, metadata=manifest.metadata(table.parent))
-        assert load(suites / "first").equals(wrong)
-        for key in (manifest.SEAL, manifest.CODE):
-            metadata = {**manifest.metadata(table.parent), key: "another"}
-            wrong.write_parquet(table, metadata=metadata)
-            assert not manifest.current(table)
-            assert not load(suites / "first").equals(wrong)
+        wrong.write_parquet(table, metadata=manifest.metadata(folder))
+        assert not manifest.current(table)
+        assert load(folder).equals(expected)
         table.write_bytes(honest[: len(honest) // 2])
-        assert len(load(suites / "first")) == len(wrong)
+        assert load(folder).equals(expected)
     finally:
         table.write_bytes(honest)
-    monkeypatch.setattr(manifest, "code", lambda: "of another version")
-    assert not manifest.current(table)
+    for name in ("code", "seal"):
+        with monkeypatch.context() as patch:
+            patch.setattr(manifest, name, lambda *_: "another")
+            assert not manifest.current(table)
+    assert manifest.current(table)
+
+
+def test_tables_of_files_that_are_not_as_sealed_are_not_taken_as_ours(
+    suites: Path, tmp_path: Path
+) -> None:
+    """An evil twin: the genuine seal, and other files."""
+    folder = Path(shutil.copytree(suites / "first", tmp_path / "first"))
+    (folder / derived.MARKS).unlink()
+    with (folder / "clock.jsonl").open("a") as lines:
+        lines.write("{}\n")
+    write(results(folder))
+    assert not manifest.current(folder / "energy.parquet")
 
 
 def test_a_changed_seal_makes_the_table_out_of_date(suites: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.stats.results import results, verify, write
+from analysis.stats.results import load, results, verify, write
 from analysis.suite.manifest import trail
+from contract.files import sha256_of
 from validation.synthetic.folder import dump, write_lines, write_manifest
 from validation.synthetic.suite import Options, write_suite
 
 SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("idle",))
+
+
+def numbered(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines as if they had been written so."""
+    return [{**line, "seq": seq} for seq, line in enumerate(lines)]
 
 
 def journal(folder: Path) -> list[dict[str, Any]]:
@@ -77,10 +84,10 @@ def test_damage_that_was_sealed_is_found_all_the_same(
     damage(folder)
     write_manifest(folder)
     write(results(folder))
-    problems = verify(folder).problems
-    assert len(problems) == 1
-    assert said in problems[0]
-    assert first(folder).name in problems[0]
+    *order, problem = verify(folder).problems
+    assert len(order) == (damage is other_boot)  # a boot that comes again is out of order, too
+    assert said in problem
+    assert first(folder).name in problem
 
 
 def test_a_try_before_in_another_boot_is_no_fault(folder: Path) -> None:
@@ -88,7 +95,8 @@ def test_a_try_before_in_another_boot_is_no_fault(folder: Path) -> None:
     begun = next(i for i, line in enumerate(lines) if line["state"] == "running")
     cut = {**lines[begun], "boot_id": "another"}
     void = {**cut, "state": "void", "cause": "target-down"}
-    write_lines(folder / "journal.jsonl", [*lines[:begun], cut, void, *lines[begun:]])
+    before = [{**line, "boot_id": "another"} for line in lines[:begun]]
+    write_lines(folder / "journal.jsonl", numbered([*before, cut, void, *lines[begun:]]))
     write_manifest(folder)
     write(results(folder))
     assert verify(folder).problems == ()
@@ -103,13 +111,136 @@ def test_a_run_is_not_counted_that_the_journal_does_not_leave_finished(
     lines = [line for line in journal(folder) if state or line["run_id"] != name]
     if state:
         cause = "failed" if state == "void" else ""
-        lines.append({**lines[-1], "state": state, "run_id": name, "cause": cause})
-    write_lines(folder / "journal.jsonl", lines)
+        lines.insert(-1, {**lines[-2], "state": state, "run_id": name, "cause": cause})
+    write_lines(folder / "journal.jsonl", numbered(lines))
     counted = {path.name for path in (folder / "runs").iterdir()}
-    (problem,) = trail(folder, counted).problems
+    *cut, problem = trail(folder, counted).problems
     assert problem.startswith(f"Run {name} is counted, but the journal leaves it at")
+    assert len(cut) == (state != "void")
     kept = pl.read_parquet(folder / "energy.parquet")
     assert name in set(kept["run_id"])  # of before: so the old table does not pass either
     write_manifest(folder)
     assert any("does not follow from the raw bytes" in said for said in verify(folder).problems)
     assert name not in {run.run_id for run in results(folder).suite.runs}
+
+
+def without_end(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return lines[:-1]
+
+
+def without_middle(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*lines[:3], *lines[4:]]
+
+
+def swapped(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*lines[:2], lines[3], lines[2], *lines[4:]]
+
+
+def boots_mixed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**line, "boot_id": "ab"[i == 4]} for i, line in enumerate(lines)]
+
+
+def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of the first run at the end, with times that fit there."""
+    run, rest = lines[1:4], [lines[0], *lines[4:-1]]
+    moved = [{**line, "t_mono_ns": rest[-1]["t_mono_ns"]} for line in run]
+    return [*rest, *moved, {**lines[-1], "t_mono_ns": rest[-1]["t_mono_ns"]}]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["as-it-was", "numbered-again"])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without_end, "has no closing line"),
+        (without_middle, "not numbered one by one|leaves it at"),
+        (swapped, "not numbered one by one|run backwards"),
+        (boots_mixed, "run backwards"),
+        (other_place, "not numbered one by one|was not measured between its lines"),
+    ],
+)
+def test_a_journal_that_was_cut_or_reordered_is_found(
+    folder: Path,
+    change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+    said: str,
+    again: bool,
+) -> None:
+    lines = change(journal(folder))
+    write_lines(folder / "journal.jsonl", numbered(lines) if again else lines)
+    write_manifest(folder)
+    write(results(folder))
+    assert re.search(said, " ".join(verify(folder).problems))
+
+
+def void_try(folder: Path) -> None:
+    (folder / "runs" / f"{first(folder).name}.void-1").mkdir()
+
+
+def unknown_run(folder: Path) -> None:
+    (folder / "runs" / "0099-b09-plain-idle").mkdir()
+
+
+def lost_run_json(folder: Path) -> None:
+    (first(folder) / "run.json").unlink()
+
+
+def kept_file(folder: Path) -> None:
+    path = first(folder) / "run.json"
+    dump(path, {**json.loads(path.read_text()), "kept": {}})
+    dump(path.parent / "kept" / "other.json", {})
+    lines = journal(folder)
+    sha256 = sha256_of(path)
+    facts = [line["facts"] for line in lines if line["run_id"] == first(folder).name]
+    facts[-1]["sha256"] = sha256
+    write_lines(folder / "journal.jsonl", lines)
+
+
+def other_plan(folder: Path) -> None:
+    document = json.loads((folder / "plan.json").read_text())
+    dump(folder / "plan.json", {**document, "tail_s": 99})
+
+
+def other_steady_state(folder: Path) -> None:
+    *lines, last = journal(folder)
+    facts = {"disk": "plain", "sha256": "0" * 64}
+    line = {**last, "state": "preconditioned", "facts": facts}
+    dump(folder / "precondition" / "plain.json", {})
+    write_lines(folder / "journal.jsonl", numbered([*lines, line, last]))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (void_try, "has 1 void tries, the journal tells of 0"),
+        (unknown_run, "does not tell of runs/0099-b09-plain-idle"),
+        (lost_run_json, "its run.json cannot be read"),
+        (kept_file, "are not those that its run.json names"),
+        (other_plan, "plan.json is not what was frozen"),
+        (other_steady_state, "precondition/plain.json is not the one"),
+    ],
+)
+def test_every_file_is_held_against_what_closed_it(
+    folder: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    damage(folder)
+    write_manifest(folder)
+    write(results(folder))
+    assert said in " ".join(verify(folder).problems)
+
+
+def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(
+    folder: Path,
+) -> None:
+    """Whatever seal and sums a stranger makes for them."""
+    path = folder / "meters/meter0/samples.parquet"
+    honest = load(folder)
+    wrong = pl.read_parquet(path).with_columns(pl.col("power_w_system") * 2)
+    wrong.write_parquet(path)
+    write_manifest(folder)
+    assert load(folder).drop("suite_id").equals(honest.drop("suite_id"))
+    (problem,) = verify(folder).problems
+    assert problem.startswith("meters/meter0/samples.parquet does not follow from the raw bytes")
+    write(results(folder))
+    path.write_bytes(b"PAR1")
+    write_manifest(folder)
+    assert "cannot be compared" in verify(folder).problems[0]
+    assert load(folder).equals(honest)

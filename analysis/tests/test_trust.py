@@ -19,6 +19,7 @@ from analysis.report.trust_section import twice
 from analysis.stats.results import Results, flag_notes, reservations, results
 from analysis.suite.clocks import TargetClock
 from analysis.suite.suite_folder import read
+from controller.seal import mark_samples
 from validation.synthetic.folder import dump, write_manifest
 from validation.synthetic.suite import Truth
 
@@ -154,6 +155,7 @@ def with_a_second_meter(folder: Path, ratio: float, without: Sequence[str]) -> N
         )
         samples = samples.filter(~pl.col("t_mono_ns").is_between(start, end))
     samples.write_parquet(meter / "samples.parquet")
+    mark_samples(folder)  # as if they had been decoded here
     write_manifest(folder)
 
 

@@ -122,7 +122,7 @@ class Meters:
         problems: list[str] = []
         last_ns = max(end for _, end in spans)
         time.sleep(max(0.0, self._settle_s - (monotonic_ns() - last_ns) * 1e-9))
-        parts = recordings.read(self._folder, True, (), problems)
+        parts = recordings.read(self._folder, True, problems)
         meters = list(recordings.meters(parts, {}, problems))
         if len(meters) < len(self._entries):
             raise ControllerError(f"A meter's recording cannot be read: {' '.join(problems)}")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis.suite import manifest
+from contract import derived
 from contract.errors import ControllerError
 from controller import sizing
 
@@ -15,11 +17,20 @@ NEXT = {"format": "fde-next/1", "suite_id": "p-1", "blocks": 17, "from_blocks": 
 
 def left(folder: Path, **changes: object) -> Path:
     (folder / "next.json").write_text(json.dumps({**NEXT, **changes}), encoding="utf-8")
+    (folder / "manifest.json").write_text("{}", encoding="utf-8")
+    derived.mark(folder, ["next.json"], manifest.source(folder))
     return folder
 
 
 def test_the_next_suite_gets_as_many_blocks_as_the_pilot_asks_for(tmp_path: Path) -> None:
     assert sizing.read_pilot(left(tmp_path)) == sizing.Pilot("p-1", 17)
+
+
+def test_a_pilot_of_a_stranger_is_not_planned_by(tmp_path: Path) -> None:
+    left(tmp_path)
+    (tmp_path / derived.MARKS).unlink()
+    with pytest.raises(ControllerError, match="was not made here"):
+        sizing.read_pilot(tmp_path)
 
 
 def test_without_a_report_there_is_nothing_to_plan_by(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from analysis.stats import results
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.plan import Plan
-from controller import review
+from controller import review, seal
 from controller.agent_client import AgentClient
 from controller.tests.examples import journal, plan, run_json, target
 from controller.tests.standin import Standin
@@ -53,6 +53,7 @@ def record(suite_dir: Path, folder: str, boot: str, ends_s: Sequence[float]) -> 
         "accuracy": {},
     }
     (place / "meter.json").write_text(json.dumps(described), encoding="utf-8")
+    seal.mark_samples(suite_dir)
 
 
 def compare_clocks(suite_dir: Path, controller_boot: str, at_s: float, boot: str = "b") -> None:

@@ -333,6 +333,7 @@ def write_meter(suite: Path, record: Record, line: Line, generator: np.random.Ge
         writer.append(round(arrived_s * 1e9), sent[k * length : (k + 1) * length])
     writer.close()
     decode.write_samples(folder)
+    seal.mark_samples(suite)
 
 
 def write_manifest(folder: Path) -> None:

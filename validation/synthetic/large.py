@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from analysis.suite.records import SYNTHETIC
+from controller import seal
 from instrumentation import decode
 from validation.synthetic import powersensor3
 from validation.synthetic.folder import Done, Floats, Marks, Power, Record, write_manifest
@@ -63,6 +64,7 @@ def write_large_suite(folder: Path, size: Size | None = None, seed: int = 36) ->
     meter = folder / "meters" / "meter0"
     powersensor3.write_recording(meter, CHANNELS, _energies(power, generator))
     decode.write_samples(meter)
+    seal.mark_samples(folder)
     write_manifest(folder)
 
 

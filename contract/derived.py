@@ -1,0 +1,81 @@
+"""Which derived files this user's testbed made itself: a keyed sum of each, beside them.
+
+Anybody can write a table, its page and the sums of both into a folder. So what was derived is
+used again only where an HMAC-SHA-256 (RFC 2104) under a key that never leaves this user's account
+shows that it was made here, of this source, and has not changed since; all else is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from contract.files import sha256_of, write_json
+from contract.places import state_folder
+from contract.private import read_secret
+from contract.strict_json import read_object
+
+MARKS = ".derived.json"
+"""In a suite's folder: the keyed sums by the files' paths. Hidden, so that it is never packed."""
+
+
+def mark(folder: Path, names: Iterable[str], source: str) -> None:
+    """Note that these files in `folder` were derived here, of what has the sum `source`.
+
+    Without a place for the key nothing is noted, and they will be made again. Raises AgentError
+    where others can read the key.
+    """
+    key = _key()
+    if key and source:
+        made = {name: _keyed_sum(key, folder, name, source) for name in names}
+        with suppress(OSError):
+            write_json(folder / MARKS, read_object(folder / MARKS) | made, sync=False)
+
+
+def is_ours(folder: Path, name: str, source: str) -> bool:
+    """Whether a file in `folder` is what was derived here of `source`. Raises AgentError."""
+    noted = read_object(folder / MARKS).get(name)
+    if not source or not isinstance(noted, str):
+        return False
+    try:
+        key = _key()
+        return bool(key) and hmac.compare_digest(
+            noted.encode(), _keyed_sum(key, folder, name, source).encode()
+        )
+    except OSError:
+        return False
+
+
+def plan_sum(folder: Path) -> str:
+    """Return the sum of a suite's plan, the `source` of its decoded samples; empty without one."""
+    try:
+        return sha256_of(folder / "plan.json")
+    except OSError:
+        return ""
+
+
+def _keyed_sum(key: bytes, folder: Path, name: str, source: str) -> str:
+    text = "\0".join((name, source, sha256_of(folder / name)))
+    return hmac.digest(key, text.encode(), hashlib.sha256).hex()
+
+
+def _key() -> bytes:
+    """Return the user's key, made where there is none; empty where there is no place for one."""
+    path = state_folder() / "derived.key"
+    if not path.exists():
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # of mode 0600
+                file.write(secrets.token_hex(32).encode())
+                file.flush()
+                with suppress(FileExistsError):  # another process was faster
+                    os.link(file.name, path)
+        except OSError:
+            return b""
+    return read_secret(path).encode()
