@@ -40,13 +40,13 @@ from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
 from contract.files import sha256_of, write, write_json
 from contract.places import SHARE, version
+from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
 from controller import identifying, seal, suite_folder
 
 FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
 ABOUT = "bundle.json"
 CRATE = "ro-crate-metadata.json"
 AUTHORS = ("The authors of this suite",)
-DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json", "budget.csv")
 PIECE = 1 << 20
 
 
@@ -103,6 +103,12 @@ def publish(
     """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError."""
     if (out.is_file() or out.is_dir()) and not exports.is_stdout(out):
         raise ControllerError(f"{out} exists already: name another file, or remove it.")
+    for name in (path.relative_to(folder).as_posix() for path in seal.files(folder)):
+        if not is_packed(name):
+            raise ControllerError(
+                f"{name} in {folder} is no file that a bundle may have (data/README.md): nothing "
+                "was written. Have the workload keep text, JSON or CSV, and measure again."
+            )
     with tempfile.TemporaryDirectory(prefix="fde-publish-") as temporary:
         copy = Path(temporary) / suite_id(folder)
         for path in (*seal.files(folder), folder / seal.MANIFEST):
@@ -155,40 +161,40 @@ def opened(paths: Sequence[Path]) -> Iterator[list[Path]]:
         for path in paths:
             if path.is_file():
                 temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-bundle-"))
-                folders.append(_unpacked(path, Path(temporary)))
+                folders.append(_unpacked(path, Path(temporary))[0])
             else:
                 folders.append(path)
         yield folders
 
 
 def kept(path: Path, place: Path) -> Path:
-    """A folder as it is; a bundle unpacked below `place`, to stay. Raises ControllerError.
+    """A folder as it is; a bundle unpacked below `place`, to stay, with the page that is made of it
+    here. Raises ControllerError.
 
-    Without its page, which a stranger may have written. Each bundle has a folder named after its
-    SHA-256, for several may be of one suite; what was unpacked before stays, with the page that
-    was made of it here.
+    It is kept under the bundle's own sum: whatever another one says of itself, it is not found
+    there.
     """
     if not path.is_file():
         return path
-    with opened([path]) as (folder,):
-        found = place / sha256_of(path)[:12] / folder.name
-        if not found.is_dir():
-            found.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=found.parent, prefix=".") as temporary:
-                whole = Path(temporary) / folder.name
-                shutil.copytree(folder, whole, ignore=shutil.ignore_patterns("report.*"))
-                try:
-                    whole.rename(found)
-                except OSError:
-                    if not found.is_dir():  # else another command was first
-                        raise
-    return found
+    found = place / sha256_of(path)
+    if not found.is_dir():
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place, prefix=".unpacking-") as temporary:
+            folder, _ = _unpacked(path, Path(temporary) / "bundle")
+            try:
+                folder.parent.rename(found)
+            except OSError:
+                if not found.is_dir():  # else another command was first
+                    raise
+    return next(found.iterdir())
 
 
-def _unpacked(path: Path, to: Path) -> Path:
+def _unpacked(path: Path, to: Path) -> tuple[Path, list[str]]:
+    """Unpack what a bundle must have below `to`; its folder, and the names of all other members."""
+    to.mkdir(exist_ok=True)
     try:
         with path.open("rb") as file:
-            seal.extract(file, to)
+            left = seal.extract(file, to, lambda name: is_packed(name.partition("/")[2]))
     except OSError as error:
         if error.errno in FULL:
             raise ControllerError(
@@ -202,7 +208,7 @@ def _unpacked(path: Path, to: Path) -> Path:
     if len(found) != 1 or not (found[0] / ABOUT).is_file():
         raise ControllerError(f"{path} is no bundle of a suite: fde publish makes them.")
     about(found[0])
-    return found[0]
+    return found[0], left
 
 
 def _changed(path: Path, error: Exception) -> ControllerError:
@@ -229,18 +235,26 @@ def about(folder: Path) -> BundleDocument:
         ) from None
 
 
-def verify(folder: Path) -> Findings:
-    """As `results.verify`; of a bundle's folder, every table made again and compared.
+def verify(path: Path) -> Findings:
+    """As `results.verify`, of a folder or a bundle; every table is made again and compared, and
+    each file that is left is named.
 
     Figures that are apart by no more than `ROUNDING` are the same; that is said, and what differs
     between here and where they were made. Raises SuiteError, ControllerError.
     """
+    if not path.is_file():
+        suite_id(path)  # a plan of this version, and neither links nor pipes beside it
+        return _verified(path, [])
+    with tempfile.TemporaryDirectory(prefix="fde-bundle-") as temporary:
+        return _verified(*_unpacked(path, Path(temporary)))
+
+
+def _verified(folder: Path, left: Sequence[str]) -> Findings:
     again = results.results(folder, raw=True)
     found = results.verify(folder, again)
-    if not (folder / ABOUT).is_file():
-        return found
+    is_bundle = (folder / ABOUT).is_file()
     said, problems = list(found.said), list(found.problems)
-    if about(folder).anonymous:
+    if is_bundle and about(folder).anonymous:
         said.append("The bundle is anonymous: its manifest was made anew, of the replaced files.")
     made: dict[str, pl.DataFrame | bytes] = {
         "energy.parquet": again.all_energy,
@@ -249,16 +263,20 @@ def verify(folder: Path) -> Findings:
         "budget.csv": budgets.table(again).write_csv().encode(),
         "next.json": results.next_text(again).encode(),
     }
-    apart = {name: _apart(folder / name, made[name]) for name in DERIVED}
-    unlike = manifest.unlike_here(folder / "energy.parquet")
+    there = [name for name in DERIVED if is_bundle or (folder / name).exists()]
+    apart = {name: _apart(folder / name, made[name]) for name in there}
+    try:
+        unlike = manifest.unlike_here(folder / "energy.parquet")
+    except (OSError, pl.exceptions.PolarsError):  # which is a problem already
+        unlike = ""
     if changed := [name for name, far in apart.items() if far > ROUNDING]:
         ours = "by the same code and packages, on the same kind of processor: they were changed"
         cause = f"with {unlike}" if unlike else ours
         problems.append(
             f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what the raw data "
-            f"give here. The bundle's tables were made {cause}."
+            f"give here. The {'bundle' if is_bundle else 'suite'}'s tables were made {cause}."
         )
-    else:
+    elif there:
         frames = again.all_energy, again.summary, budgets.table(again)
         figures = sum(
             frame.select(pl.col(pl.Float64).count()).sum_horizontal().sum() for frame in frames
@@ -268,8 +286,25 @@ def verify(folder: Path) -> Findings:
         if rounded:
             how += f" but for rounding in {' and '.join(rounded)}, by {max(apart.values()):.0e} "
             how += "of a figure at most" + f": with {unlike}" * bool(unlike)
-        said.append(f"{figures} figures in {len(made)} tables were made again, {how}.")
+        said.append(f"{figures} figures in {len(there)} tables were made again, {how}.")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    passed_over = [name.partition("/")[2] or name for name in left]
+    strange = [name for name in names if not is_known(name)]
+    strange += [name for name in passed_over if is_sealed(name) or not is_known(name)]
+    problems += [f"{name} is no file of a suite: nothing tells what it is." for name in strange]
+    names += passed_over
+    if rest := sorted({name for name in names if is_known(name) and not _is_proven(name)}):
+        told = [name for name in rest if "/" not in name] + [
+            f"{top}/" for top in dict.fromkeys(n.partition("/")[0] for n in rest if "/" in n)
+        ]
+        said.append(f"Not proven, and no figure rests on it: {', '.join(told)}.")
     return Findings(tuple(said), tuple(problems))
+
+
+def _is_proven(name: str) -> bool:
+    """Whether the seal, the raw data or this program vouches for what is in a file."""
+    return is_sealed(name) or name in (*DERIVED, ABOUT, seal.MANIFEST)
 
 
 def _apart(path: Path, made: pl.DataFrame | bytes) -> float:

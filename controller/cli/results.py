@@ -122,9 +122,8 @@ def verify(suites: SuiteDirs = None) -> VerifyResult:
     found = []
     given = _each(suites or [newest()])
     for path in given:
-        with publishing.opened([path]) as (folder,):
-            outcome = publishing.verify(folder)
-            say("\n".join([f"{folder.name}:", *outcome.said]))
+        outcome = publishing.verify(path)
+        say("\n".join([f"{path.resolve().name}:", *outcome.said]))
         if path.is_file():
             say(f"SHA-256 of the bundle: {sha256_of(path)}")
         for problem in outcome.problems:
@@ -173,9 +172,10 @@ def summary(suites: SuiteDirs = None) -> SummaryResult:
     from analysis.report import morning
 
     found = []
-    for folder in _each(_kept(suites or [newest()])):
-        found.append(morning.summary(folder))
-        say("\n".join(found[-1].lines))
+    for given in suites or [newest()]:
+        for folder in _each(_kept([given])):  # nobody makes a report in a bundle
+            found.append(morning.summary(folder, derive=given.is_file()))
+            say("\n".join(found[-1].lines))
     return SummaryResult(True, tuple(found))
 
 
@@ -245,7 +245,7 @@ def trace(
 def notebook(
     suite: SuiteDir = None,
     only_copy: Annotated[
-        bool, typer.Option("--copy", help="Put the notebook there and open nothing.")
+        bool, typer.Option("--copy", help="Only make the copy; open nothing.")
     ] = False,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open a browser, or print the address.")

@@ -15,14 +15,14 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from controller.publish import DERIVED
+from contract.places import module_command
+from contract.suite_files import DERIVED
 from lab.state import REPOSITORY
 from validation import processes
 from validation.bench import Figure, at_most
@@ -50,7 +50,7 @@ def measure(quick: bool = False) -> list[Figure]:
     folder = suite(size)
     for name in (*DERIVED, *PAGES):
         (folder / name).unlink(missing_ok=True)
-    took = run([sys.executable, "-m", "controller", "report", str(folder)])
+    took = run(module_command("controller", "report", str(folder)))
     energy = pl.read_parquet(folder / "energy.parquet")
     records = pl.scan_parquet(folder / "meters/meter0/samples.parquet").select(pl.len()).collect()
     name = (

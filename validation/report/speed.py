@@ -11,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from controller.publish import DERIVED
+from contract.places import module_command
+from contract.suite_files import DERIVED
 from validation.bench import Figure, at_most
 from validation.inference.scale import PAGES, Took, run
 from validation.synthetic.paper import write_paper_suite
@@ -36,9 +37,9 @@ def measure(quick: bool = False) -> list[Figure]:
 def report(folder: Path) -> Took:
     """What the report of a suite takes, with nothing there from an earlier one."""
     with tempfile.TemporaryDirectory() as kept:
-        python = ["env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPYCACHEPREFIX={kept}"]
-        python += [sys.executable]
-        run([*python, "-c", "import analysis.report.build, controller.cli.results, scipy.stats"])
+        cached = ["env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPYCACHEPREFIX={kept}"]
+        modules = "analysis.report.build, controller.cli.results, scipy.stats"
+        run([*cached, sys.executable, "-c", f"import {modules}"])
         for name in (*DERIVED, *PAGES):
             (folder / name).unlink(missing_ok=True)
-        return run([*python, "-m", "controller", "report", str(folder)])
+        return run([*cached, *module_command("controller", "report", str(folder))])

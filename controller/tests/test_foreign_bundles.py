@@ -1,0 +1,189 @@
+"""Bundles of strangers: what of them is unpacked, believed, shown and named."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis import load
+from analysis.suite import manifest
+from contract.suite_files import is_packed
+from controller import publish
+from controller.cli.app import main
+from validation.synthetic.folder import write_manifest
+from validation.synthetic.suite import Options, write_suite
+
+FOREIGN = (
+    "jupyterlab.py",
+    "polars.py",
+    ".hidden",
+    "runs/evil.html",
+    "runs/0000-b00-plain-idle/kept/evil.html",
+    "runs/0000-b00-plain-idle/kept/.evil.json",
+    "meters/meter0/evil.py",
+    "provenance/evil.html",
+    "status/index.html",
+    "schema/evil.html",
+    "matplotlibrc",
+)
+PAGE = b"<script>of a stranger</script>"
+
+
+@pytest.fixture(autouse=True)
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What can be made again lies here."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    return tmp_path / "build"
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
+    """Of a genuine bundle, by their paths in it, without its sums."""
+    folder = tmp_path_factory.mktemp("suites") / "genuine"
+    write_suite(
+        folder,
+        Options(blocks=2, interval_ms=100, workloads=("idle",), configurations=("plain", "opal")),
+    )
+    bundle = folder.with_name("genuine.tar.gz")
+    assert main(["publish", str(folder), "--out", str(bundle)]) == 0
+    with tarfile.open(bundle) as tar:
+        files = {member.name: tar.extractfile(member) for member in tar}
+        found = {name: file.read() for name, file in files.items() if file is not None}
+    del found["sums.json"]
+    return found
+
+
+def packed(path: Path, members: Mapping[str, bytes]) -> Path:
+    """A bundle of these, with sums that hold, as anybody can make it."""
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in {"sums.json": json.dumps(sums).encode(), **members}.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def top(members: Mapping[str, bytes]) -> str:
+    return next(iter(members)).split("/")[0]
+
+
+def forged(members: Mapping[str, bytes], name: str, *columns: str) -> dict[str, bytes]:
+    """The same with half of all that the drive took, and metadata as anybody can compute them."""
+    path = f"{top(members)}/{name}"
+    says = {
+        manifest.SEAL: hashlib.sha256(members[f"{top(members)}/manifest.json"]).hexdigest(),
+        manifest.CODE: manifest.code(),
+    }
+    held = io.BytesIO()
+    wrong = pl.read_parquet(members[path]).with_columns(pl.col(*columns) / 2)
+    wrong.write_parquet(held, metadata=says)
+    return {**members, path: held.getvalue()}
+
+
+def sealed_again(members: Mapping[str, bytes]) -> dict[str, bytes]:
+    path = f"{top(members)}/manifest.json"
+    document = json.loads(members[path])
+    sums = {name: hashlib.sha256(members[f"{top(members)}/{name}"]) for name in document["files"]}
+    document["files"] = {name: found.hexdigest() for name, found in sums.items()}
+    return {**members, path: json.dumps(document).encode()}
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_what_the_contract_does_not_name_is_neither_unpacked_nor_passed_over(
+    members: Mapping[str, bytes], tmp_path: Path, build: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = top(members)
+    more = {f"{suite}/{name}": PAGE for name in (*FOREIGN, "report.html", "report.pdf")}
+    bundle = packed(tmp_path / "evil.tar.gz", {**members, **more})
+    said(capsys, "summary", str(bundle))
+    files = [path for path in build.rglob("*") if path.is_file()]
+    folder = next(build.glob("bundles/*/*"))
+    names = {path.relative_to(folder).as_posix() for path in files}
+    assert "plan.json" in names and all(map(is_packed, names))
+    assert all(PAGE not in path.read_bytes() for path in files)
+    assert not list(build.rglob("*.html")) and not list(build.rglob("*.py"))
+    assert main(["verify", str(bundle)]) == 1
+    told = capsys.readouterr()
+    assert all(
+        f"{name} is no file of a suite" in told.err for name in FOREIGN if "status" not in name
+    )
+    assert "report.html" in told.out and "status/" in told.out
+
+
+def test_a_genuine_bundle_is_verified_and_its_page_is_named_as_not_proven(
+    members: Mapping[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(packed(tmp_path / "b.tar.gz", members))]) == 0
+    assert "Not proven, and no figure rests on it: " in (out := capsys.readouterr().out)
+    assert all(name in out.splitlines()[-2] for name in ("report.html", "LICENSE", "schema/"))
+
+
+@pytest.mark.parametrize("name", ["energy.parquet", "meters/meter0/samples.parquet"])
+def test_derived_tables_of_a_stranger_are_not_believed(
+    name: str,
+    members: Mapping[str, bytes],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    columns = ("energy_j", "power_w") if name == "energy.parquet" else ("power_w_system",)
+    false = sealed_again(forged(members, name, *columns))
+    bundles = [packed(tmp_path / "a.tar.gz", members), packed(tmp_path / "b.tar.gz", false)]
+    with publish.opened(bundles) as folders:
+        assert load(folders[0]).equals(load(folders[1]))
+    answers = [said(capsys, "summary", str(path))["suites"][0]["answer"] for path in bundles]
+    assert answers[0] == answers[1] and len(answers[0]) > 1
+    assert main(["verify", str(bundles[1])]) == 1
+    assert f"{name} does not follow from the raw bytes" in capsys.readouterr().err
+
+
+def test_an_evil_twin_leaves_nothing_to_the_genuine_bundle(
+    members: Mapping[str, bytes], tmp_path: Path, build: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same suite by name and manifest, with another table and another recording."""
+    raw = f"{top(members)}/meters/meter0/stream.raw"
+    false = forged(members, "energy.parquet", "energy_j", "power_w")
+    false[raw] = false[raw][: len(false[raw]) // 2]
+    evil = packed(tmp_path / "evil.tar.gz", false)
+    genuine = packed(tmp_path / "genuine.tar.gz", members)
+    before = said(capsys, "report", str(genuine))
+    page = Path(before["page"]).read_bytes()
+    for path in build.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    for path in sorted(build.rglob("*"), reverse=True):
+        path.rmdir()
+    said(capsys, "report", str(evil))
+    after = said(capsys, "report", str(genuine))
+    assert (after, Path(after["page"]).read_bytes()) == (before, page)
+    folders = {path.parent.parent.name for path in build.glob("bundles/*/*/plan.json")}
+    assert folders == {hashlib.sha256(path.read_bytes()).hexdigest() for path in (evil, genuine)}
+
+
+def test_a_suite_is_published_only_with_what_a_bundle_may_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "suite"
+    options = Options(blocks=1, workloads=("idle",), configurations=("plain",))
+    write_suite(folder, options, seal=False)
+    kept = next((folder / "runs").iterdir()) / "kept"
+    kept.mkdir()
+    (kept / "page.html").write_bytes(PAGE)
+    write_manifest(folder)
+    out = tmp_path / "b.tar.gz"
+    assert main(["publish", str(folder), "--out", str(out)]) == 1
+    assert "kept/page.html" in capsys.readouterr().err and not out.exists()
