@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = _command(commands, "run", "execute the plan of a suite, or continue with it", _run)
     run.add_argument("--suite-dir", type=Path, required=True)
-    run.add_argument("--secrets", type=Path, default=SECRETS)
+    _add_storage_options(run)
 
     follow = _command(commands, "follow", "print journal lines until the suite ends", _follow)
     follow.add_argument("--suite-dir", type=Path, required=True)
@@ -138,6 +138,7 @@ def _add_suite_commands(commands: Any) -> None:
     silence = _command(commands, "quiet", "list, stop or start again what would disturb", _quiet)
     silence.add_argument("what", choices=("list", "off", "back"))
     silence.add_argument("--suite-dir", type=Path, help="whose plan says what is to be stopped")
+    silence.add_argument("--target", type=Path, default=TARGET)
 
     came = _command(
         commands, "brought", "note, install or remove what provisioning brings", _brought
@@ -179,7 +180,7 @@ def _fingerprints(text: str) -> dict[str, str]:
 def _run(options: argparse.Namespace) -> int:
     from agent import runner  # the other commands must not wait for what only runs need
 
-    return runner.run_suite(options.suite_dir, options.secrets)
+    return runner.run_suite(options.suite_dir, options.secrets, options.target)
 
 
 def _follow(options: argparse.Namespace) -> int:
@@ -242,7 +243,13 @@ def _quiet(options: argparse.Namespace) -> int:
         return 0
     if options.what == "off":
         suite = options.suite_dir
-        units = quiet.off(plan.load(suite / "plan.json").quiet if suite else None)
+        wanted = plan.load(suite / "plan.json").quiet if suite else None
+        if suite and wanted != plan.read_target(options.target).quiet:
+            raise plan.PlanError(
+                "The plan wants other services stopped than the target's own inventory allows "
+                "(fde_stop, fde_governor, fde_turbo): nothing was stopped. Make a new plan."
+            )
+        units = quiet.off(wanted)
     else:
         units = quiet.back()
     print(json.dumps({"changed": bool(units), "units": units}))

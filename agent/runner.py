@@ -16,6 +16,7 @@ from agent import (
     measure,
     needs,
     notify,
+    own_target,
     precondition,
     provenance,
 )
@@ -54,12 +55,13 @@ WATCH_S, MANY_UPDATES = 1.0, 10_000
 Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, PowercapSource]]]
 
 
-def run_suite(suite_dir: Path, secrets_path: Path) -> int:
+def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
     """Execute `suite_dir/plan.json`; 0 at its end, 1 if it failed, else to be started again.
 
-    Runs that are `finished` in the journal are not repeated. Raises AgentError before anything is
-    touched if the plan or the suite's lock are not to be had. Secrets, disks and counters that are
-    not there yet are waited for.
+    The target's own description in `target_path` must allow all that the plan asks for. Runs that
+    are `finished` in the journal are not repeated. Raises AgentError before anything is touched if
+    the plan or the suite's lock are not to be had. Secrets, disks and counters that are not there
+    yet are waited for.
     """
     with lock.suite(suite_dir), limits.stoppable(), notify.Watchdog() as watchdog:
         suite = plan.load(suite_dir / "plan.json")
@@ -67,6 +69,7 @@ def run_suite(suite_dir: Path, secrets_path: Path) -> int:
 
         @contextmanager
         def equip(waits: Waits) -> Iterator[tuple[Stack, PowercapSource]]:
+            own_target.require_own(suite, plan.read_target(target_path))
             own = waits.for_secrets(secrets_path)
             waits.for_disks(suite.storage.disks.values())
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)

@@ -159,6 +159,16 @@ class Quiet:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What the target's own inventory says of what may be read, run or switched on it."""
+
+    storage: StorageSpec
+    assets: Mapping[str, Path]
+    asset_sums: Mapping[str, Mapping[str, str | None]]
+    quiet: Quiet
+
+
+@dataclass(frozen=True)
 class _DiskEntry:
     """`erase` is the serial number once more, where what lies on the disk was given up."""
 
@@ -349,7 +359,16 @@ def load(path: Path) -> Plan:
 
 def load_target(path: Path) -> StorageSpec:
     """The storage part of a target's description (`fde-target/1`); raises PlanError."""
-    document = _read(path, "description of the target")
+    return read_target(path).storage
+
+
+def read_target(path: Path) -> Target:
+    """Read a target's description (`fde-target/1`); raises PlanError."""
+    return parse_target(_read(path, "description of the target"), path)
+
+
+def parse_target(document: Mapping[str, Any], path: Path) -> Target:
+    """A target from its description, which lies in `path`; raises PlanError."""
     if document.get("format") != TARGET_FORMAT:
         raise PlanError(
             f"{path} has format {document.get('format')!r}, not {TARGET_FORMAT!r}: "
@@ -359,7 +378,11 @@ def load_target(path: Path) -> StorageSpec:
         found = schema.read(TargetDocument, document)
     except (ValueError, OverflowError) as error:
         raise PlanError(f"{path} is not complete ({error}): provision the target again.") from error
-    return _storage(found, Extent(DATA_OFFSET_BYTES, found.extent_bytes))
+    return Target(
+        _storage(found, Extent(DATA_OFFSET_BYTES, found.extent_bytes)),
+        *_assets(found.assets or {}),
+        found.quiet or Quiet(),
+    )
 
 
 def _read(path: Path, what: str) -> dict[str, Any]:
@@ -375,11 +398,7 @@ def _read(path: Path, what: str) -> dict[str, Any]:
 
 
 def _plan(found: PlanDocument) -> Plan:
-    assets = {
-        name: _Asset(entry) if isinstance(entry, str) else entry
-        for name, entry in found.assets.items()
-        if entry
-    }
+    assets, asset_sums = _assets(found.assets)
     return Plan(
         suite_id=found.suite_id,
         suite=found.suite,
@@ -398,12 +417,8 @@ def _plan(found: PlanDocument) -> Plan:
         pad_s=found.pad_s,
         attempts=found.attempts,
         run_limit_s=found.run_limit_s,
-        assets={name: Path(asset.path) for name, asset in assets.items()},
-        asset_sums={
-            name: asdict(asset)
-            for name, asset in assets.items()
-            if not isinstance(found.assets[name], str)
-        },
+        assets=assets,
+        asset_sums=asset_sums,
         watermark=found.watermark,
         may_skip=found.may_skip,
         precondition=found.precondition,
@@ -411,6 +426,15 @@ def _plan(found: PlanDocument) -> Plan:
         rapl_source=found.rapl_source,
         sha256=found.sha256,
     )
+
+
+def _assets(
+    given: Mapping[str, _Asset | str | None],
+) -> tuple[dict[str, Path], dict[str, dict[str, str | None]]]:
+    """Paths by name, and the sums of those that have some."""
+    entries = {name: entry for name, entry in given.items() if entry}
+    paths = {name: Path(e if isinstance(e, str) else e.path) for name, e in entries.items()}
+    return paths, {n: asdict(e) for n, e in entries.items() if not isinstance(e, str)}
 
 
 def _storage(

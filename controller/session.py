@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import quiet
+from agent.own_target import require_own
 from contract import plan as plans
 from contract import strict_json
 from contract.errors import ControllerError
@@ -85,6 +86,7 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
     suite_folder.require_same_target(
         strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target
     )
+    require_own(plan, plans.parse_target(target, inventory))
     with outliving_the_terminal(), suite_folder.locked(suite_dir), suite_folder.logged(suite_dir):
         try:
             return _session(suite_dir, target, inventory, plan, say)

@@ -51,7 +51,7 @@ class OnTree(Workload):
 
 def unpack_command(archive: Path, into: Path, only: str) -> list[str]:
     """The tar command that unpacks an archive into an existing directory."""
-    members = ["--wildcards", only] if only else []
+    members = ["--wildcards", "--", only] if only else []
     return ["tar", "-xf", str(archive), "-C", str(into), *members]
 
 
@@ -60,7 +60,7 @@ def room_bytes(archive: Path, only: str) -> int:
     """What an unpacked tree takes up, by the archive's own list: every file and folder in whole
     blocks. Raises WorkloadError where the archive cannot be read.
     """
-    members = ["--wildcards", only] if only else []
+    members = ["--wildcards", "--", only] if only else []
     listed = programs.run(["tar", "-tvf", archive, *members])
     sizes = (int(line.split(maxsplit=3)[2]) for line in listed.splitlines() if line[0] in "-d")
     return sum((size // BLOCK_BYTES + 1) * BLOCK_BYTES for size in sizes)

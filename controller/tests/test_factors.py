@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.own_target import require_own
 from contract.errors import ControllerError
-from contract.plan import Filesystem, parse
+from contract.plan import Filesystem, PlanError, parse, parse_target
 from controller.compile import compile_plan
+from controller.names import suite_names
+from controller.suites import load_suite
 from controller.tests.examples import NOW, suite, target
 
 FACTORS: dict[str, Any] = {
@@ -74,3 +78,20 @@ def test_a_kind_for_one_file_system_is_refused_on_another() -> None:
     changed = suite(factors={"fs": FACTORS["filesystem"]}, configurations=["fscrypt"])
     with pytest.raises(ControllerError, match=r"ext4 alone, so fscrypt\.xfs cannot be"):
         compile_plan("smoke", changed, described, seed=7, now=NOW)
+
+
+def test_the_target_takes_what_factors_make_of_its_inventory() -> None:
+    """The factors above, and those of every suite that comes with this."""
+    own = parse_target(target(), Path("target.json"))
+    require_own(parse(compiled(FACTORS)), own)
+    with_factors = [name for name in suite_names() if "factors" in load_suite(name)]
+    assert "file-systems" in with_factors
+    for name in with_factors:
+        chosen = ["plain", "dmcrypt-aes128"]
+        made = compile_plan(
+            name, load_suite(name), target(), seed=7, now=NOW, configurations=chosen
+        )
+        require_own(parse(made), own)
+    evil = {"fs": {"a": {}, "b": {"options": ["-d", "/etc"]}}}
+    with pytest.raises(PlanError, match="is refused"):
+        require_own(parse(compiled(evil)), own)

@@ -181,6 +181,18 @@ def test_trees_need_what_they_take_unpacked(root: Path, assets: dict[str, Path])
     assert found.disk_bytes > archive_bytes + trees.room_bytes(assets["kernel_tree"], "")
 
 
+def test_a_pattern_of_members_is_no_option_of_tar(root: Path, assets: dict[str, Path]) -> None:
+    mark, archive = root / "ran", assets["kernel_grep"]
+    command = f"--to-command=touch {mark}"
+    for run in (
+        lambda: programs.run(trees.unpack_command(archive, root, command)),
+        lambda: trees.room_bytes(archive, command),
+    ):
+        with pytest.raises(WorkloadError, match="tar"):
+            run()
+    assert not mark.exists()
+
+
 def test_an_archive_that_is_none_is_told(root: Path) -> None:
     broken = root / "broken.tar.gz"
     broken.write_bytes(b"nothing")

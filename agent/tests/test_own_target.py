@@ -1,0 +1,165 @@
+"""A plan runs only what the target's own inventory has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import cli, quiet, runner
+from agent.own_target import require_own
+from contract import journal, plan
+from contract.tests.test_plan import DOCUMENT
+
+PLAIN = {"name": "plain", "kind": "plain", "disk": "plain"}
+DMCRYPT = {**PLAIN, "name": "dmcrypt", "kind": "dmcrypt", "cipher": "aes-xts-plain64"}
+COMMANDS = {word: f'["/usr/local/sbin/{word}"]' for word in ("open", "close", "prove", "describe")}
+PRODUCT = {**PLAIN, "name": "product", "kind": "external", "product": "Vault", **COMMANDS}
+TREE = {"path": "/srv/linux.tar.xz", "sha256": "0" * 64, "sums": None}
+TARGET: dict[str, Any] = {
+    "format": "fde-target/1",
+    "disks": DOCUMENT["disks"],
+    "extent_bytes": DOCUMENT["extent"]["size_bytes"],
+    "filesystem": DOCUMENT["filesystem"],
+    "configurations": [PLAIN, DMCRYPT, PRODUCT],
+    "assets": {"kernel_tree": TREE},
+    "quiet": {"stop": ["timers"], "governor": None, "turbo": None},
+}
+PLAN: dict[str, Any] = {
+    **DOCUMENT,
+    "configurations": [{**each, "label": each["name"]} for each in (PLAIN, DMCRYPT, PRODUCT)],
+    "workloads": [{"name": "idle", "parameters": {"seconds": 1.0}}],
+    "assets": {"kernel_tree": TREE},
+    "quiet": TARGET["quiet"],
+}
+
+
+def frozen(**changes: Any) -> plan.Plan:
+    return plan.parse(plan.freeze({**PLAN, **changes}))
+
+
+def target(**changes: Any) -> plan.Target:
+    return plan.parse_target({**TARGET, **changes}, Path("target.json"))
+
+
+def configuration(**changes: Any) -> dict[str, Any]:
+    """Changes of the plan, in which one more configuration stands."""
+    return {"configurations": [*PLAN["configurations"], {**PLAIN, **changes}]}
+
+
+def filesystem(*options: str, kind: str = "ext4", mount: str = "noatime") -> dict[str, Any]:
+    return {"type": kind, "options": list(options), "mount_options": mount}
+
+
+def level(*options: str, **changes: Any) -> dict[str, Any]:
+    """A configuration as a suite's factor makes it, with another file system."""
+    return configuration(name="plain.other", filesystem=filesystem(*options, **changes))
+
+
+def workload(name: str, **parameters: object) -> dict[str, Any]:
+    return {"workloads": [{"name": "idle", "workload": name, "parameters": parameters}]}
+
+
+def test_the_plan_of_this_inventory_is_taken() -> None:
+    require_own(frozen(), target())
+    owned = {"plain": {**DOCUMENT["disks"]["plain"], "erase": "S1"}}
+    require_own(frozen(), target(disks=owned))  # what may be erased is not the plan's matter
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        level("-f", "-m", "uuid=7d3c1f0e-52a4-4d0b-9d1c-fde7e57bed02", kind="xfs"),
+        level("-f", kind="btrfs", mount="noatime,nodiscard"),
+        level("-m", "0", "-O", "^has_journal", mount="relatime,data=writeback"),
+        configuration(name="plain.trim", discard=True),
+        configuration(**{**DMCRYPT, "name": "dmcrypt.narrow", "sector_size": 512, "key_bits": 128}),
+    ],
+    ids=["xfs", "btrfs", "ext4", "trim", "settings"],
+)
+def test_what_factors_make_of_it_is_taken(changes: dict[str, Any]) -> None:
+    require_own(frozen(**changes), target())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        configuration(**{**PRODUCT, "name": "other"}),
+        configuration(**{**PRODUCT, "name": "plain.other"}),
+        configuration(**{**PRODUCT, "name": "product.other", "open": '["/bin/sh","-c","id"]'}),
+        configuration(**{**PRODUCT, "name": "product.other", "device": "/dev/sda"}),
+        configuration(name="plain.other", kind="dmcrypt"),
+        configuration(name="plain.other", settings_of_nobody="x"),
+        configuration(**{**DMCRYPT, "name": "dmcrypt.other", "disk": "elsewhere"})
+        | {"disks": {**DOCUMENT["disks"], "elsewhere": {**DOCUMENT["disks"]["plain"]}}},
+        {"disks": {"plain": {**DOCUMENT["disks"]["plain"], "serial": "S2"}}},
+        {"extent": {"offset_bytes": 2**24, "size_bytes": 2**31}},
+        {"filesystem": filesystem("-d", "/etc")},
+        {"filesystem": filesystem("-m", "0", mount="noatime,loop")},
+        level("-m", "0", "-d", "/etc"),
+        level("-m", "0", "-d", "etc"),
+        level("-d", "/etc", kind="ext2"),
+        level("-J", "device=sdb1"),
+        level("-l", "logdev=/dev/sdb", kind="xfs"),
+        level("-f", "-m", "uuid=/dev/sdb", kind="xfs"),
+        level("-f", "/dev/sdb", kind="btrfs"),
+        level("-f", "--", "sdb", kind="btrfs"),
+        level("--rootdir=/etc", kind="btrfs"),
+        level("x", kind="cramfs"),
+        level(kind="x/../../tmp/evil"),
+        level("-m", "0", mount="noatime,X-mount.subdir=x"),
+        level("-m", "0", mount="noatime,journal_path=/dev/sdb"),
+        level("-m", "0", mount="noatime,journal_dev=2049"),
+        level("-m", "0", mount="noatime,device=sdb"),
+        {"assets": {"kernel_tree": {**TREE, "path": "/etc/shadow"}}},
+        {"assets": {"clip": {**TREE}}},
+        {"quiet": {"stop": ["timers", "desktop"]}},
+        workload("kernel_grep", only="*.c", word=7, copies=1, cache="cold"),
+        workload("file_io", small_files="1; id"),
+        workload("video", picture="x11 -vf /x"),
+        workload("idle", seconds=1.0, command="id"),
+    ],
+)
+def test_whatever_else_a_plan_asks_for_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(plan.PlanError, match="is refused"):
+        require_own(frozen(**changes), target())
+
+
+def test_a_refused_plan_starts_nothing_and_the_journal_says_why(tmp_path: Path) -> None:
+    """By the agent's own command, as the service calls it."""
+    ran = tmp_path / "ran"
+    shell = json.dumps(["/bin/sh", "-c", f"id >{ran}"])
+    evil = {**PRODUCT, "name": "product", **dict.fromkeys(COMMANDS, shell)}
+    document = plan.freeze({**PLAN, "configurations": [{**PLAIN}, {**DMCRYPT}, evil]})
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "target.json").write_text(json.dumps(TARGET), encoding="utf-8")
+    (tmp_path / "secrets.json").write_text("{}", encoding="utf-8")
+    status = runner.run_suite(suite, tmp_path / "secrets.json", tmp_path / "target.json")
+    last = journal.read(suite / "journal.jsonl")[-1]
+    assert (status, last.state, ran.exists()) == (1, "suite-failed", False)
+    assert "configuration product (there it has another open)" in last.detail
+    assert not (suite / "runs").exists()
+
+
+def test_services_are_stopped_as_the_target_says_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[plan.Quiet | None] = []
+
+    def off(wanted: plan.Quiet | None) -> list[str]:
+        asked.append(wanted)
+        return []
+
+    monkeypatch.setattr(quiet, "off", off)
+    (tmp_path / "target.json").write_text(json.dumps(TARGET), encoding="utf-8")
+    words = ["quiet", "off", "--suite-dir", str(tmp_path), "--target"]
+    for stop, status in ((["timers"], 0), (["timers", "desktop"], 1)):
+        document = plan.freeze({**PLAN, "quiet": {"stop": stop}})
+        (tmp_path / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+        assert cli.main([*words, str(tmp_path / "target.json")]) == status
+    assert asked == [plan.Quiet(("timers",))]
+    assert "allows" in capsys.readouterr().err
