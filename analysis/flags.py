@@ -111,6 +111,33 @@ FLAGS = {
 """By code. A meter's driver may set others (its `flag_words`)."""
 
 
+DOUBTS = {
+    "skewed": (
+        "blocks scatter further to one side than a normal distribution; the interval is widened "
+        "for it."
+    ),
+    "blocks-follow": (
+        "neighbouring blocks resemble each other, though blocks are taken as independent: the "
+        "interval may be too narrow."
+    ),
+    "two-levels": (
+        "runs are on more than one level, so that nothing is called equivalent, and the mean is "
+        "that of a mixture."
+    ),
+    "meter-decides": "the meter's own error is larger than the scatter between blocks.",
+    "voids": (
+        "tries were void more often under one configuration than under the others: what remained "
+        "is a selection."
+    ),
+}
+"""What speaks against an assumption of a ratio, by code."""
+
+
+def doubt(code: str) -> str:
+    """Return what a doubt on a ratio means."""
+    return DOUBTS[code]
+
+
 def meaning(code: str) -> str:
     """Return what a flag means, as far as it is one of ours."""
     return FLAGS[code].meaning if code in FLAGS else "see the driver that sets it"

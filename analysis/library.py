@@ -19,7 +19,6 @@ from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
 from analysis.money.payback import Payback
-from analysis.report.tables import judged_component
 from analysis.stats.contrasts import Contrast
 from analysis.stats.results import Results, results
 from analysis.stats.stats import ENDS, Span, columns
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 _fit = lru_cache(maxsize=8)(fit)  # one pass over a whole recording
 SPANS = (
-    *("runs", "hours", "years", "kwh_per_year", "saving_per_year"),
+    *("runs", "years", "kwh_per_year", "saving_per_year"),
     *("net_present_value", "break_even_price", "break_even_electricity"),
 )
 _KINDS: Mapping[str, pl.DataType] = {
@@ -57,8 +56,8 @@ RUNS = _schema(
 PHASES = _schema("phase start_ns:i end_ns:i start_s:f end_s:f")
 POWER = _schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
 CONTRASTS = _schema(
-    "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f ratio_typical:f "
-    "p_value:f p_adjusted:f p_equivalence:f p_equivalence_adjusted:f p_permutation:f verdict"
+    "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f "
+    "p_adjusted:f p_equivalence_adjusted:f verdict"
 )
 _OF_SPANS = " ".join(f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ENDS)
 PAYBACK = _schema(
@@ -136,7 +135,7 @@ class Suite:
     @property
     def component(self) -> str:
         """What the verdicts are of: the whole system where a meter saw it, else the next."""
-        return judged_component(self.summary)
+        return self.results.family.component
 
     @cached_property
     def runs(self) -> pl.DataFrame:
@@ -354,7 +353,7 @@ def _contrast(one: Contrast) -> dict[str, object]:
     found = {} if c is None else {"n": c.n, "verdict": c.verdict, **c.columns}
     return {
         **{"base": one.base, "other": one.other, "declared": one.declared},
-        **{"workloads": list(one.workloads), "p_permutation": one.permutation_p, "n": 0},
+        **{"workloads": list(one.workloads), "n": 0},
         **found,
     }
 

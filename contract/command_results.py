@@ -168,7 +168,6 @@ class ReportResult:
     pdf: str | None
     origin: str | None
     contrasts: tuple[ContrastResult, ...] | None
-    fleet: str | None = None
     flags: tuple[Note, ...] | None = None
     answer: tuple[AnswerLine, ...] | None = None
 
@@ -244,7 +243,7 @@ class Ratio:
     """B / A with its 95 % interval, from so many blocks of each; no interval from fewer than two.
 
     `cost_a` and `cost_b`, where it is a ratio of costs: what encryption costs in each suite.
-    `p_value` of Welch's test for no change, of joules; `p_adjusted` by Holm over all of a pair.
+    `p_value` for no change of joules from night to night; `p_adjusted` by Holm over all pairs.
     """
 
     workload: str
@@ -279,14 +278,20 @@ class PairCompared:
 
 @dataclass(frozen=True)
 class CompareResult:
-    """`fde compare`: the suites beside the first, `a`, in order of time. `ok` is false where joules
-    rose significantly and by more than `fail_on_percent`."""
+    """`fde compare`: the suites beside the first, `a`, in order of time. With `fail_on_percent` it
+    is `ok` where no joules rose significantly and by more, and at least one was `tested`."""
 
     ok: bool
     a: str
     pairs: tuple[PairCompared, ...]
     fail_on_percent: float | None
     page: str
+    tested: int
+
+    @property
+    def exit_status(self) -> int:
+        """1 where joules rose; 3 where nothing could be tested, which passes no job either."""
+        return 1 if self.tested else 3
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ NUMBERS = (
 )
 
 
+KNOWN = {*NUMBERS, "currency", "after_work", "duty", "ranges"}
 AFTER_WORK = ("sleep", "idle")
 LOOKS = ("end", "any")
 
@@ -53,6 +54,8 @@ def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def broken(given: Mapping[str, Any]) -> Iterator[str]:
     """Every rule that does not hold, each a sentence with the way out."""
+    for key in given.keys() - KNOWN:
+        yield f"fde_assumptions: {key} is unknown; known are {', '.join(sorted(KNOWN))}"
     for key in NUMBERS:
         value = given.get(key)
         if value is not None and (reason := _number_broken(key, value)):

@@ -368,14 +368,18 @@ def order(
     """Runs in the order of execution, those `begun` first, whose blocks these continue from.
 
     Each block enters every configuration once, in random order, and does there all that is to be
-    done on it, in random order. Each block has its own generator, so that a longer plan begins like
-    a shorter one.
+    done on it, in random order. It begins with the configuration with which the block before ended:
+    so each follows itself as often as any other, and what one leaves behind for the next cancels in
+    the ratios. Each block has its own generator, so that a longer plan begins like a shorter one.
     """
     runs = [dict(run) for run in begun]
     first = runs[-1]["block"] + 1 if runs else 0
     for block in range(first, first + blocks):
         shuffle = random.Random(f"{seed}/{block}")
-        for configuration in shuffle.sample(configurations, len(configurations)):
+        entered = shuffle.sample(configurations, len(configurations))
+        if runs and (last := runs[-1]["configuration"]) in entered:
+            entered.sort(key=lambda name: name != last)
+        for configuration in entered:
             there = [one for turn in turns for one in _repeats(turn, configuration)]
             for one in shuffle.sample(there, len(there)):
                 run = {"block": block, "configuration": configuration, **one}

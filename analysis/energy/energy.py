@@ -262,7 +262,16 @@ def of_references(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
         others = [c for c in meter.channels if suite.reference_meter(c) != meter.name]
         kept &= (pl.col("source") != meter.name) | ~pl.col("component").is_in(others)
     still = standing_components(energy)
-    return energy.filter(kept).join(still, on=["source", "component"], how="anti")
+    left = energy.filter(kept).join(still, on=["source", "component"], how="anti")
+    # Of meters that the plan does not know, the first one of a channel is its reference.
+    named = [*COUNTERS, *(meter.name for meter in suite.meters)]
+    unnamed = (
+        left.filter(~pl.col("source").is_in(named))
+        .select("source", "component")
+        .unique(maintain_order=True)
+    )
+    second = unnamed.filter(~pl.col("component").is_first_distinct())
+    return left.join(second, on=["source", "component"], how="anti")
 
 
 def standing_components(energy: pl.DataFrame) -> pl.DataFrame:

@@ -7,19 +7,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
-from scipy import special
 
-from analysis.energy.energy import ALL, COUNTERS, PYRAPL
 from analysis.money import costs
 from analysis.money.payback import Payback, years_by_saving
-from analysis.stats.budget import Budget, Reading, Row, of_terms, ratio_readings, scatter
+from analysis.stats.budget import (
+    Budget,
+    Mean,
+    Row,
+    joules_budget,
+    of_terms,
+    ratio_readings,
+    scatter,
+)
 from analysis.stats.comparison import Comparison
+from analysis.stats.family import terms_of
 from analysis.stats.results import Results
-from analysis.stats.summary import versus_baseline
+from analysis.stats.summary import base_of, groups_of
 from analysis.suite.assumptions import Assumptions
-from analysis.suite.records import DRIFT_CHECK, SYSTEM, Suite
-from instrumentation.accuracy import ErrorTerm, read_terms
-from instrumentation.sources.accuracy import rapl_terms
+from analysis.suite.records import SYSTEM, Suite
+from instrumentation.accuracy import ErrorTerm
 
 EVERY = "all"  # the geometric mean over the workloads
 
@@ -38,41 +44,35 @@ class Budgeted:
 
 def joules(found: Results) -> Iterator[Budgeted]:
     """Mean joules of a run, as in the summary."""
-    for row in found.summary.iter_rows(named=True):
-        terms = terms_of(found.suite, row["source"], row["component"])
-        error, df = None, row["n"] - 1.0
-        if row["ci_high_j"] is not None:
-            error = (row["ci_high_j"] - row["mean_j"]) / float(special.stdtrit(df, 0.975))
-        budget = joules_budget(terms, (row["mean_j"], row["mean_s"]), error, df)
-        place = row["source"], row["component"]
-        yield Budgeted(row["workload"], "", row["configuration"], *place, budget)
+    suite = found.suite
+    for key, group in groups_of(suite, found.energy).items():
+        if group.mean is not None:
+            terms = terms_of(suite, *key[2:])
+            budget = joules_budget(terms, group.mean, *group.error_j, suite.any_look)
+            yield Budgeted(key[0], "", key[1], key[2], key[3], budget)
 
 
 def ratios(found: Results) -> Iterator[Budgeted]:
     """Each configuration to the baseline in each workload."""
-    suite, base = found.suite, found.suite.baseline or ""
-    means = _means(found.energy)
-    for key, comparison in versus_baseline(suite, found.energy).items():
-        workload, configuration, *place = key
-        sides = (means.get((workload, name, *place)) for name in (base, configuration))
-        budget = ratio_budget(terms_of(suite, *place), comparison, [tuple(sides)])
-        yield Budgeted(workload, base, configuration, place[0], place[1], budget)
+    suite, groups = found.suite, groups_of(found.suite, found.energy)
+    for key, comparison in found.family.versus.items():
+        base = base_of(key, suite)
+        sides = groups[base].mean, groups[key].mean
+        budget = ratio_budget(terms_of(suite, *key[2:]), comparison, [sides])
+        yield Budgeted(key[0], base[1], key[1], key[2], key[3], budget)
 
 
 def overall(found: Results) -> Iterator[Budgeted]:
     """The contrasts over all workloads that do something."""
-    suite, means = found.suite, _means(found.energy)
+    suite = found.suite
     source = suite.reference_meter(SYSTEM) or ""
-    terms = terms_of(suite, source, SYSTEM)
+    groups = groups_of(suite, found.energy)
+    means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
     for c in found.contrasts:
-        if c.comparison is None:
-            continue
-        pairs = [
-            tuple(means.get((workload, name, source, SYSTEM)) for name in (c.base, c.other))
-            for workload in c.workloads
-        ]
-        budget = ratio_budget(terms, c.comparison, pairs)
-        yield Budgeted(EVERY, c.base, c.other, source, SYSTEM, budget)
+        if c.comparison is not None:
+            pairs = [tuple(means.get((w, name)) for name in (c.base, c.other)) for w in c.workloads]
+            budget = ratio_budget(terms_of(suite, source, SYSTEM), c.comparison, pairs)
+            yield Budgeted(EVERY, c.base, c.other, source, SYSTEM, budget)
 
 
 def money(found: Results) -> Iterator[Budgeted]:
@@ -106,23 +106,6 @@ def _worth(p: Payback, a: Assumptions) -> Iterator[Budget]:
         yield a_year.derived("years to repay", "a", p.years.mid, slope, p.years)
 
 
-def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:
-    """What is stated of a source's error, for one of its components."""
-    if source in COUNTERS:
-        return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
-    meter = next((meter for meter in suite.meters if meter.name == source), None)
-    return read_terms({} if meter is None else meter.accuracy)
-
-
-Mean = tuple[float, float]  # joules and seconds
-
-
-def joules_budget(terms: Iterable[ErrorTerm], mean: Mean, error: float | None, df: float) -> Budget:
-    """Of a mean over blocks with its standard error and degrees of freedom."""
-    rows = scatter(error, df, "J"), *of_terms(terms, [Reading(*mean, 1.0)])
-    return Budget("joules of a run", "J", mean[0], rows)
-
-
 def ratio_budget(
     terms: Iterable[ErrorTerm], c: Comparison, pairs: Sequence[tuple[Mean | None, ...]]
 ) -> Budget:
@@ -130,18 +113,8 @@ def ratio_budget(
     known = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
     rows: tuple[Row, ...] = of_terms(terms, ratio_readings(known))
     first = scatter(c.error, c.df, "1", c.any_look)
-    return Budget("ratio", "1", c.ratio, (first, *rows), log=True, any_look=c.any_look)
-
-
-def _means(energy: pl.DataFrame) -> dict[tuple[str, ...], Mean]:
-    """Mean joules and seconds of whole runs by workload, configuration, source and component."""
-    keys = ("workload", "configuration", "source", "component")
-    rows = (
-        energy.filter(pl.col("workload") != DRIFT_CHECK, pl.col("energy_j") > 0, phase=ALL)
-        .group_by(*keys)
-        .agg(pl.col("energy_j").mean(), pl.col("duration_s").mean())
-    )
-    return {tuple(row[:4]): (float(row[4]), float(row[5])) for row in rows.iter_rows()}
+    whole = (first, *rows)
+    return Budget("ratio", "1", c.ratio, whole, True, c.any_look, carried=c.interval())
 
 
 Column = tuple[pl.DataType, Callable[[Budgeted, Row], object]]

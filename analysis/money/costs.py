@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import polars as pl
 
-from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
+from analysis.money.payback import (
+    PROFILE,
+    SECONDS_PER_HOUR,
+    Payback,
+    battery_runs,
+    payback,
+)
 from analysis.stats.budget import Reading, of_terms
 from analysis.stats.contrasts import IDLE as AT_REST
 from analysis.stats.contrasts import working
@@ -17,6 +24,8 @@ from analysis.suite import records
 from analysis.suite.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Meter, Suite
 from instrumentation.accuracy import ErrorTerm, read_terms
+
+HOURS_PER_DAY = 24
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Side:
-    """Block values of one workload on one configuration; a block may lack the bytes.
+    """Block values of one workload on one configuration.
 
     `tail_j` is part of `energy_j`: what was taken after the last mark, while delayed writes went to
     the disk. `parts` are the readings of the meter that the joules are made of.
@@ -58,7 +67,6 @@ class Side:
     energy_j: BlockValues
     tail_j: BlockValues
     seconds: BlockValues
-    gigabytes: BlockValues
     origins: frozenset[str]
     sources: frozenset[str]
     parts: tuple[Part, ...]
@@ -70,7 +78,8 @@ Sides = Mapping[tuple[str, str], Side]
 def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
     """The self-encrypting disk against each software that spares it, in each working workload.
 
-    Empty where the plan has no assumptions, or no meter saw the whole system.
+    Empty where the plan has no assumptions, or no meter saw the whole system; without what takes
+    longer than the day in which it is to be done.
     """
     sides = _sides(energy)
     found = [
@@ -121,7 +130,8 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
             side = sides.get((workload, configuration))
             if side is None or sum(side.energy_j.values()) <= 0:
                 continue
-            mean = estimate([side.energy_j[b] - side.tail_j[b] for b in side.energy_j])
+            joules = [side.energy_j[b] - side.tail_j[b] for b in side.energy_j]
+            mean = estimate(joules, suite.any_look)
             held = battery_runs(assumptions.battery_wh * 3600, mean)
             found.append(Battery(workload, configuration, mean, held, records.joint(side.origins)))
     return found
@@ -152,7 +162,7 @@ def _payback(
         references = [_together(sides, name, weights) for name in between]
         other = _without_the_disks(other, *references)
     blocks = sorted(base.energy_j.keys() & other.energy_j.keys())
-    if not blocks:
+    if not blocks or hours_a_day(suite, runs, daily) > HOURS_PER_DAY:
         return None
     base_j, sed_j = ([side.energy_j[b] for b in blocks] for side in (base, other))
     sooner_s = [base.seconds[b] - other.seconds[b] for b in blocks]
@@ -170,27 +180,39 @@ def _payback(
 
     terms = _terms(suite.meters, base.sources | other.sources)
 
-    def computed(after_work: str, otherwise: Payback | None) -> Payback:
-        return payback(
-            one or PROFILE,
-            against,
-            base_j,
-            whole_j[after_work],
-            sed_s=[other.seconds[b] for b in blocks],
-            assumptions=a,
-            origin=records.joint(base.origins | other.origins),
-            runs_per_day=each_day,
-            saving_per_gb_j=_per_gb(base, other, whole_j[after_work], blocks),
-            meter=of_terms(terms, by_rule[after_work]),
-            after_work=after_work,
-            otherwise=otherwise,
-            tail_j=tail_j,
-        )
-
-    tail_j = estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean
     rule = a.after_work if a.after_work in whole_j else SLEEP
-    others = [computed(name, None) for name in whole_j if name != rule]
-    return computed(rule, next(iter(others), None))
+    return payback(
+        one or PROFILE,
+        against,
+        base_j,
+        whole_j[rule],
+        sed_s=[other.seconds[b] for b in blocks],
+        assumptions=a,
+        origin=records.joint(base.origins | other.origins),
+        runs_per_day=each_day,
+        meter=of_terms(terms, by_rule[rule]),
+        after_work=rule,
+        tail_j=estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean,
+        any_look=suite.any_look,
+    )
+
+
+def hours_a_day(suite: Suite, runs: Mapping[str, float], daily: bool = True) -> float:
+    """How long so many runs of each workload take, on the configuration that takes longest."""
+    times: dict[tuple[str, str], list[float]] = {}
+    for run in suite.compared_runs:
+        seconds = sum(phase.duration_s for phase in run.measured_phases)
+        times.setdefault((run.configuration, run.workload), []).append(seconds)
+    each_day = 1.0 if daily or suite.assumptions is None else suite.assumptions.runs_per_day
+    return max(
+        (
+            each_day
+            * sum(n * fmean(times.get((name, workload), [0.0])) for workload, n in runs.items())
+            / SECONDS_PER_HOUR
+            for name in suite.configurations
+        ),
+        default=0.0,
+    )
 
 
 def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | None:
@@ -266,7 +288,6 @@ def _together(sides: Sides, configuration: str, weights: Mapping[str, float]) ->
         energy_j=summed([side.energy_j for side in parts]),
         tail_j=summed([side.tail_j for side in parts]),
         seconds=summed([side.seconds for side in parts]),
-        gigabytes=summed([side.gigabytes for side in parts]),
         origins=frozenset().union(*(side.origins for side in parts)),
         sources=frozenset().union(*(side.sources for side in parts)),
         parts=tuple(
@@ -279,21 +300,6 @@ def _together(sides: Sides, configuration: str, weights: Mapping[str, float]) ->
 
 def _weighted(parts: Sequence[Part], weight: float) -> tuple[Part, ...]:
     return tuple(replace(part, weight=weight * part.weight) for part in parts)
-
-
-def _per_gb(
-    base: Side, other: Side, other_j: Sequence[float], blocks: Sequence[int]
-) -> list[float]:
-    """J/GB saved, by block, each side by the bytes that it did itself; empty where not counted.
-
-    `other_j` are the other's joules, with what follows its work by the rule that is declared.
-    """
-    if not all(block in side.gigabytes for side in (base, other) for block in blocks):
-        return []
-    return [
-        base.energy_j[b] / base.gigabytes[b] - joules / other.gigabytes[b]
-        for b, joules in zip(blocks, other_j, strict=True)
-    ]
 
 
 def _terms(meters: Sequence[Meter], sources: frozenset[str]) -> tuple[ErrorTerm, ...]:
@@ -317,7 +323,6 @@ def _sides(energy: pl.DataFrame) -> Sides:
             pl.col("tail_j").mean(),
             pl.col("duration_s").mean(),
             (pl.col("duration_s") + pl.col("tail_s")).mean().alias("metered_s"),
-            pl.col("bytes").mean() / BYTES_PER_GB,
             pl.col("origin").unique(),
             pl.col("source").unique(),
         )
@@ -341,7 +346,6 @@ def _side(means: pl.DataFrame) -> Side:
         energy_j=energy_j,
         tail_j=by_block("tail_j"),
         seconds=by_block("duration_s"),
-        gigabytes={block: done for block, done in by_block("bytes").items() if done},
         origins=frozenset(name for names in means["origin"] for name in names),
         sources=frozenset(name for names in means["source"] for name in names),
         parts=(Part(1.0, energy_j, by_block("metered_s")),),

@@ -1,13 +1,13 @@
-"""Does the dearer disk pay for itself? Runs, hours, years, present value, with their intervals.
+"""Does the dearer disk pay for itself? Runs, years, present value, with their intervals.
 
 The saving is bounded first, in joules, paired within blocks. Prices are exact, so what follows from
 the saving is monotone in it and takes its limits over: swapped where it falls with the saving, and
-only where the saving's interval stays above 0 if it is divided by it. Hours of work divide one
-random thing by another: Fieller. What the meter's limits of error may add to or take from the
+only where the saving's interval stays above 0 if it is divided by it. What the meter's limits of
+error may add to or take from the
 saving belongs to its interval here (`analysis.stats.budget`). Where that holds 0 there is no
 demonstrated payback, and the break-even price says what could be paid at most.
 
-Runs and hours are without interest, as in the paper; years, break-even prices, the present
+Runs are without interest, as in the paper; years, break-even prices, the present
 value and its probability are with the interest that is declared, so that they say the same.
 """
 
@@ -22,13 +22,12 @@ from scipy import special
 
 from analysis.stats import budget as budgets
 from analysis.stats.budget import Budget, Row
-from analysis.stats.stats import Estimate, Span, estimate, ratio_of_means
-from analysis.suite.assumptions import SLEEP, Assumptions
+from analysis.stats.stats import Estimate, Floats, Span, estimate
+from analysis.suite.assumptions import RANGED, SLEEP, Assumptions
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25
 SECONDS_PER_HOUR = 3600
-BYTES_PER_GB = 1e9
 PROFILE = "profile"  # stands for a workload where the unit is a day of the duty profile
 
 
@@ -37,21 +36,22 @@ class Payback:
     """The saving of one configuration over another, and what follows from it.
 
     The unit is a run of `workload`, done `runs_per_day` times a day, which takes `hours_per_day` on
-    the self-encrypting disk; for `PROFILE` it is a day of the duty profile. `runs`, `hours`,
+    the self-encrypting disk; for `PROFILE` it is a day of the duty profile. `runs`,
     `years` and `break_even_electricity` (a price per kWh at which the disk is repaid within its
-    life) are None unless the payback is demonstrated, i.e. the saving's 95 % interval, the meter's
-    error included, lies above 0; `years` also where interest takes more than is saved.
+    life) are None unless it `saves`, i.e. the saving's 95 % interval, the meter's error included,
+    lies above 0; `years` also where interest takes more than is saved.
     `break_even_price` is what may be paid extra for the disk to be repaid within its life; it is
     never below 0.
 
-    `probability` of payback within the disk's life holds what the scatter between blocks leaves
-    open, and nothing else: the assumptions are taken as they are, the meter as exact. None for one
-    block. `budget` is that of the saving, with the scatter and the meter's error; its interval is
+    `probability` of payback within the disk's life holds what the scatter between blocks and the
+    meter's error leave open, and the declared `ranges` of the assumptions, each uniform; an
+    assumption without a range is taken as it is. None where the saving has no interval. A payback
+    is `demonstrated` where it is at least `DEMONSTRATED`. `budget` is that of the saving, with the
+    scatter and the meter's error; its interval is
     carried on to all that follows. `meter_j` is the half width of the 95 % interval of what the
     meter's limits of error alone may add to or take from the saving; None where none is stated.
-    Carbon is None without a grid's intensity. `otherwise` is the same for a machine that does the
-    other thing than `after_work`; None where the suite does not tell the power at rest. `tail_j` is
-    the part of the saving that lies after the work's end, in delayed writes.
+    Carbon is None without a grid's intensity. `tail_j` is the part of the saving that lies
+    after the work's end, in delayed writes.
     """
 
     workload: str
@@ -59,11 +59,9 @@ class Payback:
     runs_per_day: float
     hours_per_day: float
     saving_j: Estimate
-    demonstrated: bool
+    saves: bool
     runs: Span | None
-    hours: Span | None
     years: Span | None
-    saving_per_gb_j: Estimate | None
     kwh_per_year: Span
     saving_per_year: Span
     break_even_price: Span
@@ -75,8 +73,11 @@ class Payback:
     budget: Budget
     origin: str
     after_work: str = SLEEP
-    otherwise: Payback | None = None
     tail_j: float = 0.0
+
+    @property
+    def demonstrated(self) -> bool:
+        return self.probability is not None and self.probability >= DEMONSTRATED
 
     @property
     def whole_saving_j(self) -> Estimate:
@@ -139,38 +140,35 @@ def payback(
     assumptions: Assumptions,
     origin: str,
     runs_per_day: float | None = None,
-    saving_per_gb_j: Sequence[float] = (),
     meter: Sequence[Row] = (),
     after_work: str = SLEEP,
-    otherwise: Payback | None = None,
     tail_j: float = 0.0,
+    any_look: bool = False,
 ) -> Payback:
     """Payback of the self-encrypting disk against one software configuration.
 
     `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block, `sed_s[i]`
-    the seconds that it took on the self-encrypting disk; `saving_per_gb_j` is one value a block
-    too, where bytes were counted. `meter` are the terms of the meter's error in the saving.
-    `runs_per_day` is the assumptions' where it is not given.
+    the seconds that it took on the self-encrypting disk. `meter` are the terms of the meter's
+    error in the saving.
+    `runs_per_day` is the assumptions' where it is not given. With `any_look` all intervals, and the
+    probability with them, hold at any number of looks.
     """
     a = assumptions
     savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
-    saving = estimate(savings_j)
+    saving = estimate(savings_j, any_look)
     each_day = a.runs_per_day if runs_per_day is None else runs_per_day
-    budget = _budget(savings_j, meter)
+    budget = _budget(savings_j, meter, any_look)
     span = budget.interval
     yearly = span.scaled(each_day * money_per_joule_a_day(a))
     in_life = annuity(a.discount_rate, a.life_years)
-    scatter = Span(saving.mean, saving.low, saving.high).scaled(each_day * money_per_joule_a_day(a))
     kwh = span.scaled(each_day * DAYS_PER_YEAR / JOULES_PER_KWH)
     carbon = a.grid_g_co2_per_kwh
     co2_kg = None if carbon is None else kwh.scaled(carbon / 1000)
-    demonstrated = span.low is not None and span.low > 0
-    runs = hours = years = electricity = None
-    if demonstrated:
+    saves = span.low is not None and span.low > 0
+    runs = years = electricity = None
+    if saves:
         cost_j = a.sed_extra_price / a.electricity_price_per_kwh * JOULES_PER_KWH
         runs = span.dividing(cost_j)
-        worked_h = [cost_j * seconds / SECONDS_PER_HOUR for seconds in sed_s]
-        hours = _by_meter(ratio_of_means(worked_h, savings_j), saving, span).not_below(0.0)
         years = repaid_after_years(yearly, a)
         electricity = kwh.scaled(in_life).dividing(a.sed_extra_price)
     return Payback(
@@ -179,44 +177,30 @@ def payback(
         runs_per_day=each_day,
         hours_per_day=each_day * estimate(sed_s).mean / SECONDS_PER_HOUR,
         saving_j=saving,
-        demonstrated=demonstrated,
+        saves=saves,
         runs=runs,
-        hours=hours,
         years=years,
-        saving_per_gb_j=estimate(saving_per_gb_j) if saving_per_gb_j else None,
         kwh_per_year=kwh,
         saving_per_year=yearly,
         break_even_price=yearly.scaled(in_life).not_below(0.0),
         break_even_electricity=electricity,
         net_present_value=yearly.scaled(in_life).shifted(-a.sed_extra_price),
-        probability=_probability(scatter.scaled(in_life), a.sed_extra_price, saving.n),
+        probability=_probability(span, saving.n, each_day, a),
         co2_kg_per_year=co2_kg,
         co2_kg_in_life=None if co2_kg is None else co2_kg.scaled(a.life_years),
         budget=budget,
         origin=origin,
         after_work=after_work,
-        otherwise=otherwise,
         tail_j=tail_j,
     )
 
 
-def _budget(savings_j: Sequence[float], meter: Sequence[Row]) -> Budget:
+def _budget(savings_j: Sequence[float], meter: Sequence[Row], any_look: bool) -> Budget:
     """Of the saving: its scatter over blocks, and the meter's terms."""
     n = len(savings_j)
     error = float(np.std(savings_j, ddof=1)) / math.sqrt(n) if n > 1 else None
-    rows = (budgets.scatter(error, n - 1, "J"), *meter)
-    return Budget("saving", "J", float(np.mean(savings_j)), rows)
-
-
-def _by_meter(hours: Span, saving: Estimate, span: Span) -> Span:
-    """What is divided by the saving, its limits moved on by as much as the meter widens that."""
-    if saving.low is None or saving.high is None or not span.low or not span.high:
-        return hours
-    return Span(
-        hours.mid,
-        None if hours.low is None else hours.low * saving.high / span.high,
-        None if hours.high is None else hours.high * saving.low / span.low,
-    )
+    rows = (budgets.scatter(error, n - 1, "J", any_look), *meter)
+    return Budget("saving", "J", float(np.mean(savings_j)), rows, any_look=any_look)
 
 
 def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span | None:
@@ -253,14 +237,30 @@ def years_by_saving(saved_per_year: float, assumptions: Assumptions) -> float | 
     return -price / saved_per_year / saved_per_year / left * interest
 
 
-def _probability(saved: Span, price: float, n: int) -> float | None:
-    """Share of Student's t distribution of what is saved in the disk's life that lies above price.
+DEMONSTRATED = 0.975
+DRAWS, SEED = 4_096, 20_261_126
+
+
+def _probability(saving_j: Span, n: int, each_day: float, assumptions: Assumptions) -> float | None:
+    """Share of Student's t distribution of the saving that repays the disk within its life, in the
+    mean over the declared ranges of the assumptions.
 
     The error of the mean is found back from the 95 % interval.
     """
-    if saved.low is None or saved.high is None:
+    if saving_j.low is None or saving_j.high is None:
         return None
-    error = (saved.high - saved.low) / 2 / float(special.stdtrit(n - 1, 0.975))
-    if error <= 0 or not math.isfinite(error):
-        return 1.0 if saved.mid >= price else 0.0
-    return float(special.stdtr(n - 1, (saved.mid - price) / error))
+    a, generator = assumptions, np.random.default_rng(SEED)
+
+    def drawn(name: str) -> Floats:
+        low, high = a.ranges.get(name, (getattr(a, name), getattr(a, name)))
+        return np.asarray(generator.uniform(low, high, DRAWS if a.ranges else 1))
+
+    price, electricity, life, runs, rate = map(drawn, RANGED)
+    yearly = np.where(rate > 0, rate, 1.0)
+    worth = np.where(rate > 0, -np.expm1(-life * np.log1p(rate)) / yearly, life)
+    each_day_j = each_day * runs / a.runs_per_day * DAYS_PER_YEAR / JOULES_PER_KWH
+    needed_j = price / np.maximum(electricity * worth * each_day_j, np.finfo(float).tiny)
+    error = (saving_j.high - saving_j.low) / 2 / float(special.stdtrit(n - 1, 0.975))
+    if error <= 0:
+        return float(np.mean(saving_j.mid >= needed_j))
+    return float(np.mean(special.stdtr(n - 1, (saving_j.mid - needed_j) / error)))

@@ -93,13 +93,12 @@ def judged(row: Beside) -> Word | None:
 @dataclass(frozen=True)
 class Agreement:
     """Over rows: how many of each word, how many would agree by chance if nothing differed here,
-    pairs in the same order of all, and the furthest apart."""
+    and pairs in the same order of all."""
 
     words: dict[Word, int]
     by_chance: float
     same_order: int
     pairs: int
-    furthest: Beside | None
 
     @property
     def ratios(self) -> int:
@@ -117,12 +116,7 @@ def agreement(rows: Sequence[Beside]) -> Agreement:
         for row in known
         if (both := row.cost_ratios) is not None
     ]
-    return Agreement(counts, sum(chances), same, pairs, max(known, key=_distance, default=None))
-
-
-def _distance(row: Beside) -> float:
-    both = row.cost_ratios
-    return abs(math.log(both[1].ratio / both[0])) if both else 0.0
+    return Agreement(counts, sum(chances), same, pairs)
 
 
 def _order(rows: Iterable[Beside]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks
 from analysis.report.words import count, listed
 from analysis.stats import disks
-from analysis.stats.comparison import Comparison, verdict
+from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Span
@@ -112,9 +112,7 @@ def judgement(c: Comparison) -> str:
         return f"a significant {_way(c)}"
     if c.verdict == "equivalent":
         change = f" (significant {_way(c)})" if c.both else ""
-        return f"equivalent within {margin}{change}"
-    if c.atypical and verdict(*c.deciding) == "equivalent":
-        return f"inconclusive, for the typical block is not shown to be within {margin}"
+        return f"equivalent within {margin}{change}; {words.unseen(c.n)}"
     text = f"inconclusive, neither a difference nor equivalence within {margin} is shown"
     if c.contradicted:
         decides, percent = deciding(c)

@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.report import answer, render, view, words
 from analysis.report.figures import history
 from analysis.report.view import Blocks, Fields, Page, Section
-from analysis.stats.compare import Compared
+from analysis.stats.compare import LEAST_NIGHTS, NIGHT_SD, Compared
 from analysis.suite.records import joint
 from contract import files
 from contract.command_results import Difference, Ratio
@@ -18,11 +18,11 @@ MOST = 20  # differences that are shown; the whole plans stand in the reports
 NAMED = 5  # increases that a sentence names
 LONGEST = 60  # characters of one
 CAUTION = (
-    "One suite each: what else was different between the two times (temperature, updates, the "
-    "state of the disks) is in B / A as well, and cannot be told from what was changed. The cost "
-    "of encryption is a ratio within each suite, in which much of that cancels. Each interval "
-    "stands for itself; an increase is called significant by Holm's correction over all ratios of "
-    "a pair."
+    "The night is the unit: nights of one machine on which nothing was changed are taken to differ "
+    f"by {100 * NIGHT_SD:g} % (standard deviation), or by what {LEAST_NIGHTS} suites or more show "
+    "if that is more. What else was different between two nights (updates, the disks' state) is in "
+    "B / A as well. The cost of encryption is a ratio within each suite, in which much of that "
+    "cancels. An increase is significant by Holm's correction over all ratios of all pairs."
 )
 
 
@@ -43,6 +43,11 @@ def text(found: Sequence[Compared]) -> str:
     return render.text(
         shown.head + view.join(view.heading(s.title, 2) + s.blocks for s in shown.sections)
     )
+
+
+def tested(found: Sequence[Compared]) -> int:
+    """How many ratios of joules were tested, in all pairs."""
+    return sum(len(pair.tested) for pair in found)
 
 
 def failures(found: Sequence[Compared], percent: float) -> str:

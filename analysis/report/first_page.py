@@ -15,16 +15,15 @@ from typing import Any
 from analysis.energy.watermarks import DISAGREES
 from analysis.report import view, words
 from analysis.report.answer import against, close, deciding, line, void
-from analysis.report.figures import forest
 from analysis.report.payback_text import money_line
-from analysis.report.tables import energy_of, judged_component
+from analysis.report.tables import energy_of
 from analysis.report.texts import say
 from analysis.report.trust_section import twice
 from analysis.report.view import Blocks, Link
 from analysis.report.words import count, listed
 from analysis.stats import disks, planning
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import counted
+from analysis.stats.contrasts import counted, scatter_shares
 from analysis.stats.results import Results
 from analysis.suite.incidents import IncidentLog
 from analysis.suite.records import SYSTEM, Suite
@@ -36,7 +35,6 @@ from contract.plan import scale_of
 LINES = 4  # so many configurations have a line each, more of them one together
 NAMED = 3  # so many are named in one line, of more their number
 RUN_AGAIN = ("no-runs", "no-pairs")
-MOST_BLOCKS = 100  # where a verdict takes more, blocks are not the remedy
 
 
 def lines(found: Results, folder: Path) -> tuple[AnswerLine, ...]:
@@ -61,6 +59,14 @@ def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
         shown += view.answer(one, label, details if linked and one.question == "trust" else None)
         before = one.question
     return shown
+
+
+def sentence(answers: Sequence[AnswerLine]) -> Blocks:
+    """The first screen's one sentence: what encryption costs, and whether it pays."""
+    costs = [one.verdict for one in answers if one.question == "cost"]
+    pays = [one.verdict for one in answers if one.question == "payback"]
+    said = [text.rstrip(". ") for text in (*costs, *pays)]
+    return (view.Answer("", f"{'; '.join(said)}.", ""),)
 
 
 @dataclass(frozen=True)
@@ -198,7 +204,7 @@ def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
     interval, confidence = deciding(c)
     assert interval.low is not None and interval.high is not None
     margin = f"{c.margin * 100:g} %"
-    open_ = say("answer.cost.atypical", margin=margin) if way and c.atypical else ""
+    unseen = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
     return line(
         "cost",
         code,
@@ -211,7 +217,7 @@ def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
         margin=margin,
         interval=words.interval_of(interval.low, interval.high),
         confidence=f"{confidence} % interval",
-        rest=f"{one.scope}{open_}",
+        rest=f"{one.scope}{unseen}",
     )
 
 
@@ -243,37 +249,43 @@ def _together(compared: Sequence[_Compared]) -> AnswerLine:
 
 def _most(found: Results) -> AnswerLine:
     """The largest settled increase of a workload; of one configuration the most joules a run."""
-    suite, component = found.suite, judged_component(found.summary)
+    suite, component = found.suite, found.family.component
     if len(suite.configurations) == 1:
         return _most_joules(found, component)
-    rows = forest.compared(found.summary, suite, component).rows(named=True)
+    rows = [(key, c) for key, c in found.family.versus.items() if key[3] == component]
     if not rows:
         return line("most", "unknown")
-    more = [row for row in rows if row["verdict"] == "differs" and row["ratio"] > 1]
+    more = [(key, c) for key, c in rows if c.verdict == "differs" and c.ratio > 1]
 
-    def two_disks(row: Mapping[str, Any]) -> bool:
-        return disks.across(suite, suite.base_of(row["configuration"]), row["configuration"])
+    def two_disks(name: str) -> bool:
+        return disks.across(suite, suite.base_of(name), name)
 
     # What encryption costs comes before what another disk does.
-    worst = max(more, key=lambda row: (not two_disks(row), row["ratio"]), default=None)
+    worst = max(more, key=lambda row: (not two_disks(row[0][1]), row[1].ratio), default=None)
     if worst is None:
-        shown = [row for row in rows if row["verdict"] != "inconclusive"]
+        shown = [c for _, c in rows if c.verdict != "inconclusive"]
         code = "nothing" if len(shown) == len(rows) else "unsettled"
         margin = f"{suite.margin * 100:g} %"
         return line("most", code, {"compared": len(rows)}, margin=margin, base=suite.base_label)
-    facts = {name: worst[name] for name in ("configuration", "workload", "component", "ratio")}
-    name = worst["configuration"]
-    low, high = worst["ratio_low"], worst["ratio_high"]
+    (workload, name, *_), c = worst
+    low, high = c.low or c.ratio, c.high or c.ratio
     return line(
         "most",
         "found",
-        {**facts, "low": low, "high": high},
+        {
+            "configuration": name,
+            "workload": workload,
+            "component": component,
+            "ratio": c.ratio,
+            "low": low,
+            "high": high,
+        },
         name=suite.label(name),
-        workload=words.name_of(worst["workload"]),
-        distance=words.change_of(worst["ratio"], low, high).partition(" [")[0][1:],
+        workload=words.name_of(workload),
+        distance=words.distance(c),
         part="" if component == SYSTEM else say("answer.most.part", part=words.name_of(component)),
         base=say("answer.other-disk", base=suite.label(suite.base_of(name) or ""))
-        if two_disks(worst)
+        if two_disks(name)
         else say("answer.no-encryption"),
         interval=f"95 % interval {words.interval_of(low, high)}",
     )
@@ -337,15 +349,51 @@ def _next(found: Results, compared: Sequence[_Compared], folder: Path) -> Answer
     if not unsettled:
         return line("next", "nothing-open", _command("verify", folder))
     needed = [(planning.blocks_to_settle(c) or planning.PILOT, one) for one, c in unsettled]
-    hopeless = [one for number, one in needed if number > MOST_BLOCKS]
+    hopeless = [one for number, one in needed if number > planning.MOST_BLOCKS]
     if hopeless:
-        named = {"configurations": [one.name for one in hopeless]}
-        return line("next", "quieter", named, names=_names(hopeless))
+        return _quieter(found, [one for one, _ in unsettled if one in hopeless])
     most = max(planning.PILOT, *(number for number, _ in needed))
     facts: dict[str, Any] = {"blocks": most, "command": _again(found, most)}
     made = min(c.n for _, c in unsettled)
     way = "pilot" if made < 2 else ""
     return line("next", "blocks", facts, way, blocks=str(most), made=str(made))
+
+
+def _quieter(found: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
+    """Which workload makes the scatter, and what blocks would reach, in hours."""
+    first = hopeless[0]
+    contrast = against(found, found.suite.reference(first.name), first.name) or against(
+        found, found.suite.baseline, first.name
+    )
+    scatter = scatter_shares(contrast) if contrast else {}
+    facts: dict[str, Any] = {"configurations": [one.name for one in hopeless]}
+    worst = max(scatter, key=lambda name: scatter[name], default="")
+    said = ""
+    if worst:
+        facts |= {"workload": worst, "share": scatter[worst]}
+        said = say(
+            "answer.next.quieter.worst",
+            workload=words.name_of(worst),
+            share=f"{100 * scatter[worst]:.0f} %",
+        )
+    reach = planning.within_reach(first.comparison) if first.comparison else None
+    if reach is not None and (hours := _hours_a_block(found.suite)):
+        width, blocks = reach
+        facts |= {"half_width": width, "blocks": blocks, "hours": blocks * hours}
+        said += say(
+            "answer.next.quieter.reach",
+            width=f"{100 * width:g} %",
+            blocks=str(blocks),
+            hours=words.rounded(blocks * hours),
+        )
+    return line("next", "quieter", facts, names=_names(hopeless), said=said)
+
+
+def _hours_a_block(suite: Suite) -> float:
+    """How long a block took, rests and switches with it; 0 where that is unknown."""
+    wall_s = suite.timing.get("wall_s") if isinstance(suite.timing, Mapping) else None
+    blocks = len({run.block for run in suite.compared_runs})
+    return wall_s / 3600 / blocks if isinstance(wall_s, int | float) and blocks else 0.0
 
 
 def without_report(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine:

@@ -1,11 +1,10 @@
-"""What was left out or skipped, and our own share of the CPU time."""
+"""What was left out or skipped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.energy.trust import LIMIT, OwnShare, own_shares
 from analysis.report import view, words
 from analysis.report.view import Blocks, Fields
 from analysis.stats.results import Results
@@ -71,24 +70,3 @@ def left_out(found: Results) -> Blocks:
     caption = "Left out or skipped, and why: nothing is said about these"
     table = view.table_of(caption, missing(found.suite), columns, words=4, group=True)
     return table or view.paragraph("Nothing that was planned was left out or skipped.")
-
-
-def own_share(found: Results) -> Blocks:
-    """A row an entry: our share of the CPU seconds, the worst phase and the mean."""
-    shares = own_shares(found.suite)
-    if not shares:
-        return view.paragraph("No run says how much CPU time was ours.")
-    columns: Fields[OwnShare] = {
-        "Workload": lambda one: words.name_of(one.workload),
-        "Done by": lambda one: one.program or words.NOTHING,
-        "Worst phase": lambda one: f"{one.worst[0]}{', of its time' * one.worst[2]}",
-        "Worst": lambda one: f"{one.worst[1] * 100:.2f} %",
-        "Mean of phases": lambda one: f"{one.mean * 100:.2f} %",
-        "Within the target": lambda one: "ok" if one.ok else "over",
-    }
-    what = f"Our own share of the busy CPU time (the target of the suite paper: ≤ {LIMIT:.0%})"
-    return view.table_of(what, shares, columns, words=3) + view.paragraph(
-        "The agent's CPU seconds in a phase over those of all programs, all runs together; of a "
-        "phase that keeps no processor busy, over its time.",
-        "key",
-    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analysis.money import costs, sensitivity
+from analysis.money import costs
 from analysis.money.costs import Battery
 from analysis.money.payback import Payback
 from analysis.report import payback_text, view, words
-from analysis.report.figures import payback_curve, tornado
+from analysis.report.figures import payback_curve
 from analysis.report.payback_text import chance, name_of, price, saved, span
 from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
@@ -17,14 +17,14 @@ from analysis.stats.results import Results
 from analysis.suite import records
 from analysis.suite.assumptions import Assumptions
 
-NOT_SHOWN = "no demonstrated payback"
+NOT_SHOWN = "no saving is shown"
 NOTES = (
-    "A payback is demonstrated where the 95 % interval of the saving lies above 0; elsewhere no "
-    "time is named. Each line stands for itself: of 40 lines where nothing is saved, about one "
-    "shows a payback by chance. Meter: half width of the 95 % interval of what its limits of error "
-    "(type B) may add to or take from the saving, as a share of it. Together with the scatter "
-    "between blocks it makes the interval of the saving, by the uncertainty budget below; that of "
-    "a GB holds the scatter alone. GB: 10⁹ bytes that the workload's phases counted."
+    "Times are named where the 95 % interval of the saving lies above 0. A payback is demonstrated "
+    "where its probability within the drive's life is at least 97.5 %. Each line stands for "
+    "itself: of 40 lines where nothing is saved, about one shows a saving by chance. Meter: half "
+    "width of the 95 % interval of what its limits of error (type B) may add to or take from the "
+    "saving, as a share of it. Together with the scatter "
+    "between blocks it makes the interval of the saving, by the uncertainty budget below."
 )
 ON_THE_DRIVE = (
     "The software is that on the self-encrypting drive itself, which stands for the same drive "
@@ -45,12 +45,10 @@ def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Block
         "What the self-encrypting drive saves beside software encryption": {
             "Saving a run (J)": lambda p: saved(p.whole_saving_j),
             f"A year ({unit})": lambda p: span(p.saving_per_year),
-            "A GB of work (J)": lambda p: saved(p.saving_per_gb_j),
             "Meter may be off by": _meter,
         },
         "Until the drive is repaid (95 % intervals)": {
             f"Years, with {words.given(a.discount_rate * 100)} % interest": _years,
-            "Hours of work, without": lambda p: words.span(p.hours),
             "Runs, without": lambda p: words.span(p.runs),
         },
         f"What the drive is worth in its {life} years (95 % intervals)": {
@@ -78,7 +76,7 @@ def _meter(p: Payback) -> str:
 
 
 def _years(p: Payback) -> str:
-    if not p.demonstrated:
+    if not p.saves:
         return NOT_SHOWN
     return "never" if p.years is None else words.span(p.years)
 
@@ -92,7 +90,7 @@ def money_section(found: Results) -> Blocks:
     if a is None:
         return view.paragraph(
             "The plan lacks its assumptions (price of the drive and of electricity, battery, life, "
-            "runs a day), or one of them is not a positive number: no payback is computed."
+            "runs a day), or one of them is unknown or no positive number: no payback is computed."
         )
     page = _declared(a)
     profiles = costs.profiles(found.suite, found.energy)
@@ -160,7 +158,7 @@ def _lines(
 
 
 def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """When the drive is repaid, and what that hangs on, for the line that is named first."""
+    """When the drive is repaid, for the line that is named first."""
     headline = costs.headline_payback(paybacks)
     if headline is None:
         return ()
@@ -169,22 +167,12 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Bl
     worst = records.joint(p.origin for p in shown)
     labels = {p.against: label(p.against) for p in shown}
     work = payback_text.work(headline, a)
-    page = view.picture(
+    return view.picture(
         payback_curve.draw(shown, a, labels, worst),
         f"Electricity saved so far, with {words.given(a.discount_rate * 100)} % interest a year, "
         f"less the drive's extra price, at {work}. The drive is repaid where the line crosses 0.",
         worst,
     )
-    swings = sensitivity.swings(headline, a)
-    page += view.picture(
-        tornado.draw(swings, headline, a, label(headline.against), headline.origin),
-        "Net present value if one thing at a time is moved from its declared value to its low and "
-        f"its high end, at {work}. Ends are as declared, else half and double; the "
-        "saving's are the 95 % of its scatter between blocks, and apart from it those of the "
-        "meter's limits of error.",
-        headline.origin,
-    )
-    return page
 
 
 def _batteries(found: Results, a: Assumptions) -> Blocks:

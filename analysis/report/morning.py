@@ -9,25 +9,21 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.energy.energy import energy_table, of_references
 from analysis.energy.watermarks import disagreements, watermarks
 from analysis.report import first_page, missing_section, render, words
 from analysis.report.provenance import TIMES, duration, interruptions, times
 from analysis.report.steadiness_section import FEW_READINGS, SCATTERS, where
-from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, drift_check, given
+from analysis.stats.drift_check import CANNOT_TELL, MOVED, drift_check
 from analysis.stats.results import Results, energy_of, uncovered
-from analysis.stats.summary import summarise
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.manifest import MANIFEST, check
-from analysis.suite.records import DRIFT_CHECK, MEASURED, Run, Suite
+from analysis.suite.records import DRIFT_CHECK, MEASURED, Suite
 from analysis.suite.suite_folder import read
 from contract.command_results import SuiteSummary
 
 WIDTH = 80
-# Beside the drift check's runs, so that the meter's own clock can be placed.
-AROUND_NS = 60_000_000_000
 
 
 def summary(folder: Path, derive: bool = False) -> SuiteSummary:
@@ -64,7 +60,7 @@ def _results(suite: Suite, energy: pl.DataFrame) -> Results:
     clock = TargetClock.fit(suite.clock)
     marks = tuple(watermarks(suite, clock))
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
-    return Results(suite, clock, energy, summarise(suite, of_references(suite, energy)), marks)
+    return Results(suite, clock, energy, marks)
 
 
 def fitted(line: str, width: int = WIDTH) -> str:
@@ -151,7 +147,9 @@ def _waits(told: IncidentLog) -> str:
 
 
 def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
-    found = _judged(suite, energy)
+    if energy is None:
+        return ""
+    found = drift_check(suite, energy, TargetClock.fit(suite.clock))
     if found is None:
         return "drift check: nothing to say, it did not finish twice"
     if found.verdict == CANNOT_TELL:
@@ -160,31 +158,6 @@ def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
     worst = f"{where(found.worst)} {words.percent(1 + found.worst.change, 2)}"
     most = "" if found.verdict == MOVED else "at most "
     return f"drift check {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
-
-
-def _judged(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:
-    """From the report's joules, else from those of the drift check's runs alone."""
-    clock = TargetClock.fit(suite.clock)
-    if energy is None:
-        workload, configuration, _ = given(suite)
-        own = [r for r in suite.runs if (r.workload, r.configuration) == (workload, configuration)]
-        energy = pl.concat(
-            [energy_table(_alone(suite, run, clock), clock) for run in own]
-            if len(own) > 1
-            else [energy_table(replace(suite, runs=(), meters=()), clock)]
-        )
-    return drift_check(suite, energy, clock)
-
-
-def _alone(suite: Suite, run: Run, clock: TargetClock) -> Suite:
-    """The suite with this run alone, and the meters' records around it."""
-    ends = [clock.to_controller_ns(run.boot_id, t) for t in (run.t_start_ns, run.t_end_ns)]
-    begin, end = (0, 0) if None in ends else (ends[0] or 0, ends[1] or 0)
-    near = [
-        replace(meter, samples=meter.samples.during(begin - AROUND_NS, end + AROUND_NS))
-        for meter in suite.meters
-    ]
-    return replace(suite, runs=(run,), meters=tuple(near))
 
 
 def _time(suite: Suite) -> str:

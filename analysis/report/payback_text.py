@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from analysis.money import costs
-from analysis.money.payback import PROFILE, Payback
+from analysis.money.payback import DEMONSTRATED, PROFILE, Payback
 from analysis.report import words
 from analysis.report.answer import line
 from analysis.report.texts import say
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate, Span
-from analysis.suite.assumptions import IDLE, SLEEP, Assumptions
+from analysis.suite.assumptions import IDLE, RANGED, SLEEP, Assumptions
 from contract.command_results import AnswerLine
 
 Label = Callable[[str], str]
-HOURS_PER_DAY = 24
+RANGES = {
+    "sed_extra_price": "the drive's price",
+    "electricity_price_per_kwh": "the price of electricity",
+    "life_years": "its life",
+    "runs_per_day": "the work",
+    "discount_rate": "interest",
+}
 
 
 def money_line(found: Results) -> AnswerLine:
@@ -50,8 +56,8 @@ def payback_line(
     }
     at = work(payback, a) if payback.workload != PROFILE else say("answer.payback.duty")
     code, way = "unsettled", "saving"
-    if payback.demonstrated:
-        code, way = _judged(years, a.life_years)
+    if payback.saves:
+        code, way = _judged(payback)
     elif top == 0:
         code, way = "does-not-pay", "saving"
     elif top is not None and top < a.sed_extra_price:
@@ -85,22 +91,17 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
     ]
     said += [_after_work(payback), _tail(payback)]
     if payback.probability is not None:
+        ranged = [RANGES[name] for name in RANGED if name in a.ranges]
+        counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else " alone"
         said.append(
-            f"The probability that it is repaid within {life} is "
-            f"{chance(payback.probability)}. "
-            "That counts the scatter of the measurement alone: it takes the declared assumptions "
-            "as true and the meter as exact."
+            f"The probability that it is repaid within {life} is {chance(payback.probability)}, "
+            f"from the scatter of the measurement and the meter's error{counts}."
         )
     if payback.co2_kg_per_year is not None and payback.co2_kg_in_life is not None:
         said.append(
             f"On a grid of {words.given(a.grid_g_co2_per_kwh or 0.0)} g CO₂/kWh it avoids "
             f"{span(payback.co2_kg_per_year, 'kg')} of CO₂ a year, "
             f"{span(payback.co2_kg_in_life, 'kg')} in {life}; making the drive is not counted."
-        )
-    if payback.hours_per_day > HOURS_PER_DAY:
-        said.append(
-            f"This work takes {words.rounded(payback.hours_per_day)} hours a day, more than there "
-            "are: one machine cannot do it, and a smaller duty saves less."
         )
     return said
 
@@ -110,18 +111,9 @@ AFTER_WORK = {SLEEP: "sleeps", IDLE: "stays on, at rest,"}
 
 
 def _after_work(payback: Payback) -> str:
-    """What the time that is saved is worth, by the declared rule and by the other."""
-    rule = (
-        f"All of this is for a machine that {AFTER_WORK[payback.after_work]} once its work is done"
-    )
-    other = payback.otherwise
-    if other is None:
-        return f"{rule}; the suite did not measure it at rest, so that nothing is said of another."
-    saves = f"{_each(payback)} saves {saved(other.whole_saving_j)} J"
-    repaid = "is not demonstrated"
-    if other.demonstrated:
-        repaid = "never comes" if other.years is None else f"takes {words.span(other.years)} years"
-    return f"{rule}. For one that {AFTER_WORK[other.after_work]} {saves}, and payback {repaid}."
+    """What the time that is saved is worth, by the rule that applies."""
+    what = AFTER_WORK[payback.after_work]
+    return f"All of this is for a machine that {what} once its work is done."
 
 
 def _each(payback: Payback) -> str:
@@ -140,27 +132,38 @@ def _tail(payback: Payback) -> str:
 
 
 def profile_lacking(found: Results) -> str:
-    """Why there is no line for a declared duty profile; empty where there is one."""
+    """Why there is no line for the duty profile; empty where there is one."""
     suite = found.suite
     a = suite.assumptions
-    if a is None or not a.duty or costs.profiles(suite, found.energy):
+    if a is None or costs.profiles(suite, found.energy):
         return ""
     missing = [name for name in a.profile if name not in suite.workloads]
-    if missing:
+    if missing and a.duty:
         names = " and ".join(f"“{words.name_of(name)}”" for name in missing)
         return (
             f"There is no line for the duty profile: it counts runs of {names}, which this suite "
             "did not do."
         )
-    return "There is no line for the duty profile: no block has all of it on both sides."
+    if (hours := costs.hours_a_day(suite, a.profile)) > costs.HOURS_PER_DAY:
+        return (
+            f"No payback is computed for {work_of(a.profile)} a day: that takes "
+            f"{words.rounded(hours)} hours. Declare a duty that one machine can do in a day."
+        )
+    return "There is no line for the duty profile: no block has all of it on both sides." * bool(
+        a.duty
+    )
 
 
 def work(payback: Payback, assumptions: Assumptions) -> str:
     """The work that a payback rests on: `24 runs of “Kernel tree” a day`."""
     if payback.workload != PROFILE:
         return f"{_runs(payback.runs_per_day, payback.workload)} a day"
-    each = [_runs(count, name) for name, count in assumptions.profile.items()]
-    return f"{words.listed(each)} a day"
+    return f"{work_of(assumptions.profile)} a day"
+
+
+def work_of(runs: Mapping[str, float]) -> str:
+    """So many runs of each workload."""
+    return words.listed([_runs(count, name) for name, count in runs.items()])
 
 
 def name_of(payback: Payback, assumptions: Assumptions) -> str:
@@ -228,7 +231,7 @@ def _saves(payback: Payback) -> str:
     saving = payback.saving_j
     if saving.high is not None and saving.high < 0:
         return "the self-encrypting drive needs more; it saves"
-    if not payback.demonstrated:
+    if not payback.saves:
         return "whether the self-encrypting drive saves anything is inconclusive; here it saves"
     return "the self-encrypting drive saves"
 
@@ -238,18 +241,21 @@ def _runs(count: float, workload: str) -> str:
     return f"{times(count)} {runs} of “{words.name_of(workload)}”"
 
 
-def _judged(years: Span | None, life_years: float) -> tuple[str, str]:
+def _judged(payback: Payback) -> tuple[str, str]:
     """Whether a drive that saves something is repaid in its life: the code, and how it is said."""
-    if years is None:
-        return "does-not-pay", "never"
-    if years.high is not None and years.high <= life_years:
+    if payback.demonstrated:
         return "pays", ""
-    if years.low is None or years.low > life_years:
+    if payback.years is None:
+        return "does-not-pay", "never"
+    if payback.probability is not None and payback.probability <= 1 - DEMONSTRATED:
         return "does-not-pay", ""
     return "unsettled", ""
 
 
 def _lacking(found: Results) -> str:
+    a = found.suite.assumptions
+    if a is not None and costs.hours_a_day(found.suite, a.profile) > costs.HOURS_PER_DAY:
+        return f"the declared work ({work_of(a.profile)}) takes more than a day a day"
     if found.suite.sed is None:
         return "the plan has no self-encrypting drive with Opal"
     if not costs.alternatives(found.suite):

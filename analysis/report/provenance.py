@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis.energy import trust
 from analysis.report import view, words
-from analysis.report.view import Blocks, Preformatted
+from analysis.report.view import Blocks
 from analysis.report.words import count
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results
@@ -186,34 +186,16 @@ def provenance_section(found: Results) -> Blocks:
     if shares := trust.stolen_shares(found.energy):
         mean, most = (words.number(100 * of, 1) for of in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
-    short = [[key, text] for key, text in before.items() if len(text) <= 120]
-    after = dict(_flat(suite.after))
-    changed = [
-        [key, before.get(key, words.NOTHING), after.get(key, words.NOTHING)]
-        for key in sorted(before.keys() | after.keys())
-        if after and before.get(key) != after.get(key) and not key.startswith("locked_reads")
-    ]
     page = _time(suite.timing)
     page += view.table("Plan and machine", ["What", "Value"], facts, words=2)
     if disks := specimens.table(suite):
         heads, *differing = disks
         caption = "What the disks differ in besides their encryption"
         page += view.table(caption, heads, differing, words=3)
-    page += view.folded(
-        f"Machine and packages before the first run ({_entries(len(before))})",
-        view.table("Before the first run", ["What", "Value"], short, words=2),
+    return page + view.paragraph(
+        "The whole plan is in plan.json, the machine before and after in the folder provenance.",
+        "key",
     )
-    page += view.folded(
-        f"What was different after the last run ({_entries(len(changed))})",
-        view.table("Before and after", ["What", "Before", "After"], changed, words=3)
-        or view.paragraph("Nothing, or no record of it."),
-    )
-    text = Preformatted(json.dumps(dict(plan), indent=1, ensure_ascii=False))
-    return page + view.folded("The whole plan (on the screen only)", (text,), screen_only=True)
-
-
-def _entries(number: int) -> str:
-    return f"{number} entr{'y' if number == 1 else 'ies'}"
 
 
 def _time(timing: Mapping[str, Any]) -> Blocks:

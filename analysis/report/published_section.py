@@ -1,15 +1,13 @@
-"""The section on what was published: beside ours where both exist, and the rest folded."""
+"""The section on what was published: beside ours where both exist."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.published import paper, reference
+from analysis.published import reference
 from analysis.published.beside import CLOSE, Agreement, Beside, Word, agreement, beside, judged
-from analysis.published.places import places
-from analysis.published.reasons import reasons
 from analysis.published.reference import Citation, Published, citations, published
-from analysis.report import published_tables, view, words
+from analysis.report import view, words
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import count
 from analysis.report.workload_section import joules
@@ -17,6 +15,7 @@ from analysis.stats.results import Results
 from analysis.stats.summary import joint_origin
 from analysis.suite.records import MEASURED
 
+DOUBT = "*"
 FEW = 24  # so many rows are shown at once, more only folded
 
 
@@ -53,7 +52,7 @@ def tables(found: Results, rows: Sequence[Beside]) -> Blocks:
 
 def conditions(figure: Published) -> str:
     """What a figure was taken under, but for what is compared."""
-    size = published_tables.size_of(figure.block_bytes or figure.size_bytes)
+    size = size_of(figure.block_bytes or figure.size_bytes)
     parts = [figure.operation, figure.pattern, figure.file_type, size, figure.device]
     return ", ".join(part for part in parts if part)
 
@@ -78,7 +77,7 @@ def _table(found: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
         "Ratio, published": _published_ratio,
         "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
         "Agreement": lambda row: "" if row.is_baseline else judged(row) or words.NOTHING,
-        "Published": lambda row: published_tables.value(row.published),
+        "Published": lambda row: value(row.published),
         "Here": lambda row: words.plus_minus(row.measured),
         f"Joules here{mark}": lambda row: (
             joules(row.joules, row.joules_per)
@@ -90,7 +89,7 @@ def _table(found: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
 
 
 def _published_ratio(row: Beside) -> str:
-    mark = published_tables.DOUBT if row.published.doubtful else ""
+    mark = DOUBT if row.published.doubtful else ""
     return "1" if row.is_baseline else words.number(row.published_ratio, 3) + mark
 
 
@@ -110,7 +109,7 @@ def _numbers(row: Beside) -> list[str]:
     """What stands in, with its unit: derivations are of iterations, all else is of bytes."""
     if any(part.unit == "derivations" for part in row.here.parts):
         return [f"{words.grouped(number)} iterations" for number in row.stands_in]
-    return [published_tables.size_of(number) for number in row.stands_in]
+    return [size_of(number) for number in row.stands_in]
 
 
 def _titled(figure: Published) -> str:
@@ -120,7 +119,6 @@ def _titled(figure: Published) -> str:
     return conditions(figure) or figure.quantity.replace("_", " ")
 
 
-FEW_PLACES = 3  # more of one reason are told as from the first to the last
 MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
     "agrees": ("agrees with the published one", "agree with the published one"),
     "same direction": ("has the same direction", "have the same direction"),
@@ -130,47 +128,32 @@ MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
 
 
 def published_section(found: Results) -> Blocks:
-    """Every paper that this suite touches, then the other papers."""
+    """Every paper that this suite touches; a line for the others."""
     touched: Blocks = ()
-    others: Blocks = ()
+    others = []
     for citation in citations():
         rows = beside(found.suite, found.energy, published(citation.paper))
         if rows:
             touched += _touched(found, citation, rows)
         else:
-            others += _folded(citation)
-    page = touched
-    if others:
-        page += view.heading("The other papers" if touched else "The papers", 3)
-        page += view.paragraph(
-            "This suite measured nothing of them. Their figures are folded here as printed, in the "
-            f"HTML page only; one with {published_tables.DOUBT} is doubtful, and the reason stands "
-            "below its table.",
-            "key",
-        )
-    return page + others
+            others.append(citation.short)
+    if not others:
+        return touched
+    return touched + view.paragraph(
+        f"This suite measured nothing of {words.listed(others)}: docs/papers.md says what would."
+    )
 
 
 def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Blocks:
-    figures = published(citation.paper)
     page = view.heading(citation.short, 3, f"paper-{citation.paper}")
     page += view.paragraph(
         f"{citation.text}. Sizes, drive and machine may differ, so only ratios within one table "
         "can be compared. Nothing was read off the paper's pictures. A figure with "
-        f"{published_tables.DOUBT} is doubtful.",
+        f"{DOUBT} is doubtful.",
         "key",
     )
-    page += view.paragraph(" ".join([*said(rows), *reasons(found.suite, rows)]))
-    page += tables(found, rows)
-    page += _arithmetic(citation)
-    page += _unsafe(rows)
-    page += _elsewhere(citation)
-    page += published_tables.doubts(figures)
-    return page + view.folded(
-        f"All {len(figures)} figures of {citation.short}",
-        published_tables.tables(figures),
-        screen_only=True,
-    )
+    page += view.paragraph(" ".join(said(rows)))
+    return page + tables(found, rows) + _unsafe(rows)
 
 
 def said(rows: list[Beside]) -> list[str]:
@@ -191,26 +174,7 @@ def said(rows: list[Beside]) -> list[str]:
             f"Of {count(found.pairs, 'pair')} that are apart in both, {found.same_order} stand in "
             "the same order."
         )
-    if found.furthest is not None and found.words["agrees"] < found.ratios:
-        text.append(_furthest(found.furthest))
     return text
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _furthest(row: Beside) -> str:
-    both = row.cost_ratios
-    if both is None:
-        return ""
-    spent = "joules" if row.here.column == "energy_j" else "time"
-    where = ", ".join(filter(None, [row.published.place, conditions(row.published)]))
-    return (
-        f"Furthest apart: {row.here.member} against {row.against} ({where}): "
-        f"{words.rounded(both[0])} times the {spent} there, {words.rounded(both[1].ratio)} times "
-        "here."
-    )
 
 
 def _unsafe(rows: list[Beside]) -> Blocks:
@@ -219,49 +183,13 @@ def _unsafe(rows: list[Beside]) -> Blocks:
     return view.bullets(reference.reasons(texts))
 
 
-def _elsewhere(citation: Citation) -> Blocks:
-    """What of the paper has nothing of ours beside it or is done otherwise here, and why."""
-    by: dict[str, list[str]] = {}
-    for place in places(citation.paper):
-        if place.why:
-            by.setdefault(place.why, []).append(place.place)
-    return view.folded(
-        f"What of {citation.short} is not here or done otherwise, and why",
-        view.bullets(f"{_places(names)}: {why}" for why, names in by.items()),
-    )
+def value(figure: Published) -> str:
+    """The figure as printed, with its ±, the mark of doubt, and what it must have read."""
+    half = f" ± {figure.printed_half}" if figure.printed_half else ""
+    read = "" if figure.fitting is None else f" (read as {figure.fitting:g})"
+    return f"{figure.printed}{half}{DOUBT if figure.doubtful else ''}{read}"
 
 
-def _places(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= FEW_PLACES else f"{names[0]} to {names[-1]}"
-
-
-def _arithmetic(citation: Citation) -> Blocks:
-    """The sums of the paper that has some."""
-    if citation.paper != paper.PAPER:
-        return ()
-    columns: Fields[paper.Arithmetic] = {
-        "What, and from what": _sum_of,
-        "Published": lambda one: one.published,
-        "Made again": lambda one: f"{words.rounded(one.computed)} {one.unit}",
-    }
-    what = f"The sums of {citation.short}, made again from its numbers by the code of this report"
-    return view.table_of(what, paper.arithmetic(), columns)
-
-
-def _sum_of(one: paper.Arithmetic) -> str:
-    name = published_tables.configuration_name(one.configuration)
-    return f"{', '.join(filter(None, [one.what, name]))} ({one.inputs})"
-
-
-def _folded(citation: Citation) -> Blocks:
-    figures: list[Published] = published(citation.paper)
-    doubtful = sum(p.doubtful for p in figures)
-    remark = f" {citation.note}." if citation.note else ""
-    body = view.paragraph(f"{citation.text}.{remark}", "key")
-    body += published_tables.tables(figures) + published_tables.doubts(figures)
-    body += _arithmetic(citation)
-    title = citation.title
-    if not title.startswith(citation.short):
-        title = f"{citation.short}: {title}"
-    summary = f"{title} ({len(figures)} figures, {doubtful} doubtful)"
-    return view.folded(summary, body, screen_only=True)
+def size_of(size: int | None) -> str:
+    """A size as the papers write it; empty where there is none."""
+    return words.size(size) if size else ""

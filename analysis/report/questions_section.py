@@ -2,106 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from analysis.flags import doubt
 from analysis.report import answer, view, words
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import parse
-from analysis.stats import planning
-from analysis.stats.between_disks import BetweenDisks, between_disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import (
     Answer,
     Contrast,
-    InWorkload,
     Question,
     Side,
-    by_workload,
+    passes,
     questions,
 )
-from analysis.stats.results import Results
+from analysis.stats.results import Results, whole_joules
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS
 from analysis.suite.records import TAIL
 
+MOST_DOUBTED = 4  # comparisons that a doubt names
+
 
 def contrasts_section(found: Results) -> Blocks:
-    """One table of the family, its terms in one line each, and the next suite."""
+    """The contrasts of the family, what they are, doubts, and the next suite."""
     compared = found.contrasts
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
     columns: Fields[Contrast] = {
-        "Contrast": lambda one: _pair(found, one),
-        "Declared": lambda one: "yes" if one.declared else "no",
+        "Contrast": lambda one: _pair(found, one.base, one.other),
         "Change [95 % interval]": lambda one: words.change_in(one.comparison),
         "n": lambda one: _of(one, lambda c: str(c.n), "0"),
-        "Workloads": lambda one: str(len(one.workloads)),
-        "Typical block [95 %]": lambda one: _of(one, _typical),
-        "p, adjusted": lambda one: _of(one, lambda c: words.p_value(c.p_adjusted)),
-        "p, equivalence, adjusted": lambda one: _of(
-            one, lambda c: words.p_value(c.p_equivalence_adjusted)
-        ),
-        "p, permutation": lambda one: words.p_value(one.permutation_p),
-        "Detectable": lambda one: _of(one, _detectable),
+        "p, adjusted": lambda one: _of(one, lambda c: words.p_value(c.p_of_verdict)),
         "Verdict": lambda one: _of(one, words.verdict_of, "inconclusive"),
     }
-    over = f"over “{answer.over_all(found.suite)}” (geometric mean within a block)"
-    caption = f"Contrasts: system energy {over}"
-    page = view.table_of(caption, compared, columns, words=2, origin=found.origin)
-    tested = [c.comparison for c in compared if c.comparison and c.comparison.p_value is not None]
-    page += view.bullets(_terms(found, len(tested), max((c.n for c in tested), default=0)))
+    caption = f"Contrasts: system energy over “{answer.over_all(found.suite)}”"
+    page = view.table_of(caption, compared, columns, words=1, origin=found.origin)
+    page += view.bullets([_kind_of_interval(found), *_whole(found), *doubts(found)])
     page += view.folded("The same in each workload alone", _by_workload(found))
-    page += _between_disks(found)
     return page + view.paragraph(str(found.next_suite["sentence"]))
 
 
-def _between_disks(found: Results) -> Blocks:
-    """What each encryption costs on one disk beside another; nothing where there is one disk."""
-    rows = between_disks(found.suite, found.energy)
-    if not rows:
-        return ()
-
-    def cost(name: str) -> str:
-        contrast = answer.against(found, found.suite.reference(name), name)
-        return words.change_in(contrast.comparison) if contrast else words.NOTHING
-
-    columns: Fields[BetweenDisks] = {
-        "Encryption": lambda one: one.stack,
-        "Disks": lambda one: " and ".join(map(found.suite.disk_of, (one.first, one.second))),
-        "Change on the first": lambda one: cost(one.first),
-        "On the second": lambda one: cost(one.second),
-        "Second / first [95 %]": lambda one: words.change_in(one.comparison),
-        "n": lambda one: str(one.comparison.n),
-        "p, adjusted": lambda one: words.p_value(one.comparison.p_adjusted),
-        "Verdict": lambda one: words.verdict_of(one.comparison),
-    }
-    what = "Does an encryption cost as much on one disk as on another? System energy; one family"
-    table = view.table_of(what, rows, columns, words=2, origin=found.origin)
-    return table + view.paragraph(
-        "Each change is against the same disk without encryption, in the same block. Every disk of "
-        "the machine draws its power in every run, whichever is used: with more of it a change is "
-        "a smaller share. Joules of two disks without encryption are among the contrasts above.",
-        "key",
+def _whole(found: Results) -> Iterator[str]:
+    """What the figure over all workloads is, and what one pass of the suite takes beside it."""
+    yield (
+        f"“{answer.over_all(found.suite)}” is the geometric mean of the workloads' ratios: each "
+        "weighs the same, however many joules it takes."
     )
+    for title, weights in passes(found.suite):
+        ratios = [
+            f"{_pair(found, base, other)} {words.change_in(one)}"
+            for base, other, one in whole_joules(found, weights)
+        ]
+        if ratios:
+            yield f"In joules of {title}: {'; '.join(ratios)}. No verdict rests on these."
+
+
+def doubts(found: Results) -> Iterator[str]:
+    """A sentence for each doubt, with what it concerns."""
+    cells: dict[str, dict[str, None]] = {}
+    for one in found.contrasts:
+        for code in one.comparison.doubts if one.comparison else ():
+            name = f"{_pair(found, one.base, one.other)} over all"
+            cells.setdefault(code, {})[name] = None
+    for (workload, name, _, component), c in found.family.versus.items():
+        if component == found.family.component:
+            for code in c.doubts:
+                label = f"{found.suite.label(name)} in {words.name_of(workload)}"
+                cells.setdefault(code, {})[label] = None
+    for code, names in cells.items():
+        shown = list(names)[:MOST_DOUBTED]
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+        yield f"{', '.join(shown)}{more}: {doubt(code)}"
 
 
 def _by_workload(found: Results) -> Blocks:
     """Declared contrasts of two kinds of encryption, with the extra blocks that each has."""
-    columns: Fields[InWorkload] = {
-        "Contrast": lambda one: _pair(found, one),
-        "Workload": lambda one: words.name_of(one.workload),
-        "Change [95 % interval]": lambda one: words.change_in(one.comparison),
-        "n": lambda one: str(one.comparison.n),
-        "p, adjusted": lambda one: words.p_value(one.comparison.p_adjusted),
-        "Verdict": lambda one: words.verdict_of(one.comparison),
+    rows = [
+        (one, workload, c)
+        for one in found.contrasts
+        if one.declared and found.suite.baseline not in (one.base, one.other)
+        for workload, c in one.by_workload.items()
+    ]
+    columns: Fields[tuple[Contrast, str, Comparison]] = {
+        "Contrast": lambda of: _pair(found, of[0].base, of[0].other),
+        "Workload": lambda of: words.name_of(of[1]),
+        "Change [95 % interval]": lambda of: words.change_in(of[2]),
+        "n": lambda of: str(of[2].n),
     }
-    what = "Declared contrasts of two encryptions in each workload: system energy; one family"
-    rows = by_workload(found.suite, found.energy)
+    what = "Declared contrasts of two encryptions in each workload: system energy, no verdicts"
     return view.table_of(what, rows, columns, words=2, origin=found.origin, group=True)
 
 
-def _pair(found: Results, one: Contrast | InWorkload) -> str:
-    return f"{found.suite.label(one.other)} against {found.suite.label(one.base)}"
+def _pair(found: Results, base: str, other: str) -> str:
+    return f"{found.suite.label(other)} against {found.suite.label(base)}"
 
 
 def _of(
@@ -110,66 +105,17 @@ def _of(
     return without if one.comparison is None else text(one.comparison)
 
 
-def _typical(c: Comparison) -> str:
-    if c.typical is None:
-        return words.NOTHING
-    ratio = c.typical.ratio
-    return words.change_of(ratio.mid, ratio.low, ratio.high)
-
-
-def _detectable(c: Comparison) -> str:
-    smallest = planning.detectable(c)
-    return words.NOTHING if smallest is None else words.percent(smallest)
-
-
-def _terms(found: Results, tests: int, blocks: int) -> list[str]:
-    if not tests:
-        return [_kind_of_interval(found)]
-    least = 2 / 2 ** min(blocks, 99)
-    floor = f"; {blocks} blocks cannot take it below {words.p_value(least)}"
-    return [
-        _kind_of_interval(found),
-        f"Adjusted: these {tests} rows are one family, with at most 5 % for any false verdict "
-        "among them. Each test has 5 % divided by the rows that are still open; a row no longer "
-        "counts once it is shown to be beyond the margin, or both of its tests reject.",
-        _families(found),
-        "p, equivalence: of the two one-sided tests against the margin (TOST), the larger one.",
-        "p, permutation: the same question without the normal distribution, by changing sides "
-        f"within blocks{floor if least >= 0.001 else ''}.",
-        "Typical block: the median of all pairs' means (Hodges and Lehmann), which a rare stall "
-        "does not move, from six blocks on. Where it is not within the margin as well, nothing is "
-        "called equivalent.",
-        "Detectable: a true change as large as this would have been found with 80 % power, at the "
-        "level that its row was tested at.",
-    ]
-
-
 def _kind_of_interval(found: Results) -> str:
-    """For one look, or for any number of them."""
-    if found.suite.any_look:
-        return (
-            "Each interval and each p-value holds for any number of looks: the suite was declared "
-            "to be looked at, ended and extended after any block (looks: any). They are wider than "
-            "those of a suite with a number of blocks fixed beforehand."
-        )
-    return (
-        "Each interval is its own row's, plain 95 %, for the number of blocks that was planned; "
-        "the verdict counts all rows together."
+    """For one look, or for any number of them, and what the family is."""
+    looks = (
+        "Intervals hold for any number of looks (looks: any), those of joules and money included"
+        if found.suite.any_look
+        else "Intervals are plain 95 %, for one look at the planned number of blocks"
     )
-
-
-def _families(found: Results) -> str:
-    """How many tables of verdicts there are, each with its own 5 %."""
-    tables = {
-        "this one": len(found.contrasts),
-        "workload by workload against the baseline": len(found.summary["ratio"].drop_nulls()),
-        "the declared contrasts in each workload": len(by_workload(found.suite, found.energy)),
-        "the questions": len(found.answers),
-    }
-    there = [name for name, rows in tables.items() if rows]
     return (
-        f"Families of verdicts on this page: {len(there)} ({', '.join(there)}), each with its own "
-        "5 %; the first is the answer."
+        f"{looks}. Verdicts are those of all {found.family.tested} comparisons that have one on "
+        "this page, with at most 5 % for any false one; other figures have an interval and no "
+        "verdict."
     )
 
 
@@ -180,7 +126,7 @@ def questions_section(found: Results) -> Blocks:
         return ()
     page = view.paragraph(
         "Declared before the first run. The system's joules of one part of the suite against "
-        "another on the same configuration, paired within blocks; all of them are one family.",
+        "another on the same configuration, paired within blocks.",
         "key",
     )
     for question in asked:

@@ -25,7 +25,7 @@ from analysis.report import (
     workload_section,
 )
 from analysis.report.figures import forest
-from analysis.report.tables import columns, headline_rows, judged_component
+from analysis.report.tables import columns, headline_rows
 from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Link, Page, Section, Terms
 from analysis.stats.results import Results
@@ -49,7 +49,7 @@ class Report:
     @cached_property
     def component(self) -> str:
         """What the verdicts are of: the system where a meter saw it."""
-        return judged_component(self.found.summary)
+        return self.found.family.component
 
     @cached_property
     def steady(self) -> Sequence[Steadiness]:
@@ -95,14 +95,14 @@ class Report:
         return view.paragraph(text, "facts") + answer.banner(self.found.origin)
 
     def answer(self) -> Blocks:
-        """The lines, what was tested, a picture, the matrix, the box of trust: the first screen."""
+        """The first screen: a sentence, a picture, the table, how far to trust it; then lines."""
         found = self.found
         lines = first_page.lines(found, _address(found.suite.folder))
+        picture, table = tables.overall_picture(found), tables.matrix(found)
+        trust = trust_section.trust_box(found, self.twice, found.drift_check)
+        shown = view.columns(first_page.sentence(lines) + table, picture, trust)
         said = first_page.blocks(lines, linked=True)
-        tested = view.paragraph(answer.measured(found), "key")
-        box = trust_section.trust_box(self.found, self.twice, self.steady, self.found.drift_check)
-        shown = tables.overall_picture(self.found) + tables.matrix(self.found)
-        return view.columns(said, shown, tested + box)
+        return shown + said + view.paragraph(answer.measured(found), "key")
 
     def figures(self) -> Blocks:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
@@ -110,18 +110,19 @@ class Report:
         what = words.name_of(self.component)
         caption = (
             f"Change of the {what}'s energy against the baseline, paired within blocks, with 95 % "
-            "intervals. Filled: a verdict (significant change or equivalent). Hollow: "
-            "inconclusive. Arrow: the interval continues. Each interval stands for itself, not "
-            "for all of them at once."
+            "intervals; what is equivalent with the 90 % interval that decides it. Filled: a "
+            "verdict. Hollow: inconclusive. Arrow: the interval continues."
         )
         page = view.join(
             view.picture(drawn, caption, found.origin, wide=True)
-            for drawn in forest.draw(found.summary, found.suite, self.component)
+            for drawn in forest.draw(found.family.versus, found.suite, self.component, found.origin)
         )
         page += questions_section.contrasts_section(found)
         shown = columns(found.summary)
         by_pyrapl = [f"{words.name_of(name)} (J)" for name in shown[len(HEADLINE) - 2 :]]
-        caption = "Energy of one run without its tail: mean ± 95 % interval (Student t over blocks)"
+        caption = (
+            "Energy of one run without its tail: mean ± 95 % interval, with the meter's own error"
+        )
         heads = [*HEADLINE, *by_pyrapl, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
         rows = headline_rows(found, shown)
         page += view.table(caption, heads, rows, words=2, origin=found.origin, group=True)
@@ -138,9 +139,7 @@ class Report:
             else f"{not_counted(there)} "
         )
         return page + view.paragraph(
-            f"{sources}{PYRAPL_KEY * bool(by_pyrapl)}Verdicts are those of all rows as one family: "
-            "an interval is its row's own, and may leave out 1 where the row is not settled among "
-            "so many. "
+            f"{sources}{PYRAPL_KEY * bool(by_pyrapl)}"
             f"Ratios are against {baseline}{of_disks}. {single}",
             "key",
         )
@@ -157,7 +156,7 @@ class Report:
         index = (Link(words.name_of(name), f"#workload-{name}") for name in names)
         parts = (
             workload_section.workload_section(
-                self.found, name, steadiness_section.flagged(self.steady, name)
+                self.found, name, steadiness_section.flagged(self.found, name)
             )
             for name in names
         )

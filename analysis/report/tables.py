@@ -15,11 +15,9 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Estimate
-from analysis.stats.summary import first_component
+from analysis.stats.summary import COMPONENTS
 from analysis.suite.records import SYSTEM
 
-# Most telling first; the sum of several packages comes before the first of them.
-COMPONENTS = (SYSTEM, "drive", "package", "package-0", "dram")
 PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 
 
@@ -57,7 +55,7 @@ def _headline(
         why = "skipped" if skipped else "no finished run"
         return [*names, *[words.NOTHING] * (len(components) + 1), "0", why, ""]
     by = {row["component"]: row for row in rows}
-    judged = by.get(judged_component(found.summary, components))
+    judged = by.get(found.family.component)
     lead = judged or rows[0]
     return [
         *names,
@@ -79,11 +77,6 @@ def headline(found: Results) -> Table:
     rows = headline_rows(found, components)
     base = "own disk" if found.suite.by_disk else "plain"
     return Table("", [*headers, f"system / {base}", "verdict"], rows, words=2)
-
-
-def judged_component(summary: pl.DataFrame, components: Sequence[str] = COMPONENTS) -> str:
-    """What the verdicts are of: the whole system where a meter saw it, else the next there is."""
-    return first_component(components, set(summary["component"]))
 
 
 def energy_of(row: Mapping[str, Any] | None) -> Estimate | None:
@@ -108,7 +101,7 @@ def yet(row: Mapping[str, Any]) -> bool:
 
 def verdict_of(row: Mapping[str, Any] | None) -> str:
     """The verdict of a row of the summary in words."""
-    return "" if row is None else words.verdict(row["verdict"], row["ratio"], yet(row))
+    return "" if row is None else words.verdict(row["verdict"], row["ratio"], yet(row), row["n"])
 
 
 NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
@@ -116,7 +109,7 @@ NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
 
 def matrix(found: Results) -> Blocks:
     """The table and its legend; the longer side stands in rows, so that a phone can show it."""
-    component = judged_component(found.summary)
+    component = found.family.component
     others = [name for name in found.suite.configurations if name != found.suite.baseline]
     cells = _cells(found, component)
     rows = [w for w in found.suite.workloads if any((w, o) in cells for o in others)]
@@ -151,7 +144,7 @@ def matrix(found: Results) -> Blocks:
 
 def overall_picture(found: Results) -> Blocks:
     """The change over all workloads of each configuration, with its interval."""
-    component, suite = judged_component(found.summary), found.suite
+    component, suite = found.family.component, found.suite
     contrasts = {name: answer.against_baseline(found, name) for name in suite.configurations}
     compared = {name: c.comparison for name, c in contrasts.items() if c and c.comparison}
     drawn = forest.draw_overall(suite, component, compared, found.origin)
@@ -165,40 +158,24 @@ def overall_picture(found: Results) -> Blocks:
 
 
 def _cells(found: Results, component: str) -> dict[tuple[str, str], MatrixCell]:
-    return {
-        (r["workload"], r["configuration"]): _cell(
-            (r["ratio"], r["ratio_low"], r["ratio_high"]), str(r["verdict"]), yet(r), r["n"]
-        )
-        for r in forest.compared(found.summary, found.suite, component).iter_rows(named=True)
-    }
+    return {key[:2]: cell_of(c) for key, c in found.family.versus.items() if key[3] == component}
 
 
 def cell_of(c: Comparison | None) -> MatrixCell:
     """A comparison as a cell of a table."""
-    return NOTHING if c is None else _cell((c.ratio, c.low, c.high), c.verdict, c.both, c.n)
-
-
-def _cell(
-    change: tuple[float, float | None, float | None], verdict: str, both: bool, n: int
-) -> MatrixCell:
-    hint = f"{words.change_of(*change)}, {words.verdict(verdict, change[0], both)}, n = {n}"
-    if verdict == "inconclusive" and not answer.near(*change[1:]):
-        return MatrixCell("not settled", verdict, hint)
-    sign = words.sign(verdict, change[0], both)
-    word = {"differs": "increase" if sign == "▲" else "decrease", "inconclusive": "not settled"}
-    below = f"{sign} {word.get(verdict, verdict)}" if verdict else ""
-    return MatrixCell(words.change_alone(*change), verdict, hint, below)
+    if c is None:
+        return NOTHING
+    sign = words.sign(c.verdict, c.ratio, c.both)
+    text, _, interval = words.change_in(c).partition(" [")
+    hint = f"{words.change_in(c)}, {words.verdict_of(c)}, n = {c.n}"
+    return MatrixCell(text, c.verdict, hint, f"[{interval} {sign}" if interval else sign)
 
 
 def _legend(found: Results, over: str) -> Blocks:
     margin = f"±{found.suite.margin * 100:g} %"
     return view.paragraph(
-        "▲ significant increase, ▼ significant decrease. ≈ equivalent: within "
-        f"{margin}, the margin declared too small to matter; ≈▲ or ≈▼: equivalent, with a "
-        "significant change. ? not settled: neither is shown. Corrected for all of them: at "
-        "most 5 % risk of any false sign among them"
-        f"{f'; “{over}” is a family of its own' if over else ''}."
-        f"{_aside(found, over) if over else ''}",
+        f"▲ significant increase, ▼ decrease, ≈ equivalent within {margin}, ? not settled; in "
+        f"brackets 95 % intervals. At most 5 % for any false sign.{_aside(found, over)}",
         "key",
     )
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import polars as pl
 
 from analysis.energy import trust
 from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES
@@ -16,8 +13,7 @@ from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import count
 from analysis.stats.drift_check import DriftCheck
-from analysis.stats.results import COVERED, Results, uncovered_phases
-from analysis.stats.steadiness import Steadiness
+from analysis.stats.results import Results
 from analysis.suite import readers
 from analysis.suite.records import Meter, Suite
 from instrumentation.accuracy import read_terms
@@ -25,27 +21,31 @@ from instrumentation.accuracy import read_terms
 TITLE = "How far to trust it"
 
 
+MOST_LINES = 5
+
+
 def trust_box(
-    found: Results,
-    twice: Sequence[Sequence[str]],
-    steady: Sequence[Steadiness],
-    drift_check: DriftCheck | None,
+    found: Results, twice: Sequence[Sequence[str]], drift_check: DriftCheck | None
 ) -> Blocks:
-    """One line each; then what this suite cannot say."""
-    lines = [_blocks(found), *_sources(found, twice), drift_check_sentence(found, drift_check)]
-    lines.append(provenance.sentence(found.incidents))
-    stray = sum(len(s.outliers) for s in steady)
-    if stray:
-        lines.append(f"{count(stray, 'run')} flagged as standing out; they count like all others.")
-    page = view.note(TITLE, view.bullets(line for line in lines if line), "plain")
-    if left := missing_section.sentence(found.suite):
-        said = f"{left[0].upper()}{left[1:]}. The reasons stand below, at Trust."
-        page += view.note("Not measured: ", view.paragraph(said), "warning")
-    if found.reservations:
-        page += view.note("Reservations", view.bullets(found.reservations), "warning")
-    if problems := found.suite.problems:
-        page += view.note("What this suite cannot say", view.bullets(problems), "warning")
-    return page
+    """Five lines at most: what was measured, how it agrees, and what limits it."""
+    steady = [*_agreement(twice), drift_check_sentence(found, drift_check)]
+    lines = [
+        " ".join([_blocks(found), *_seen(found), provenance.sentence(found.incidents)]).strip(),
+        " ".join(steady),
+    ]
+    left = missing_section.sentence(found.suite)
+    limits = [f"Not measured: {left}."] * bool(left)
+    limits += [_first_sentence(text) for text in (*found.reservations, *found.suite.problems)]
+    room = MOST_LINES - len(lines)
+    if len(limits) > room:
+        limits = [*limits[: room - 1], " ".join(limits[room - 1 :])]
+    kind = "warning" if limits else "plain"
+    return view.note(TITLE, view.bullets([*limits, *lines]), kind)
+
+
+def _first_sentence(text: str) -> str:
+    """Up to its first full stop; the whole text stands at Trust."""
+    return f"{text.partition('. ')[0].rstrip('.')}."
 
 
 def _blocks(found: Results) -> str:
@@ -60,15 +60,16 @@ def _blocks(found: Results) -> str:
     )
 
 
-def _sources(found: Results, twice: Sequence[Sequence[str]]) -> Iterator[str]:
+def _seen(found: Results) -> Iterator[str]:
     for meter in trust.meters(found.suite, found.energy):
-        if meter.component != "system" or meter.mean_coverage is None:
-            continue
-        mean, worst = meter.mean_coverage, meter.worst_coverage or 0.0
-        yield (
-            f"The meter saw {_part(mean)} of the measured time, {_part(worst)} of the worst "
-            f"phase; {count(len(meter.gaps), 'run')} with gaps."
-        )
+        if meter.component == "system" and meter.mean_coverage is not None:
+            yield (
+                f"The meter saw {_part(meter.mean_coverage)} of the measured time, "
+                f"{_part(meter.worst_coverage or 0.0)} of the worst phase."
+            )
+
+
+def _agreement(twice: Sequence[Sequence[str]]) -> Iterator[str]:
     verdicts = [row[-1] for row in twice if row[-1]]
     if verdicts:
         agree = verdicts.count(AGREES)
@@ -92,16 +93,15 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Block
     """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
     suite = found.suite
     heads = ["What", "Held against", "Found", "Verdict"]
-    page = view.table("Cross-checks, and whether they agree", heads, known_twice, words=4)
+    page = view.bullets([*found.reservations, *suite.problems])
+    page += view.table("Cross-checks, and whether they agree", heads, known_twice, words=4)
     proof = f"{len(suite.runs)} runs finished; {trust.proof(suite, found.origin)}."
     page += view.bullets([proof, _seal(suite), *map(_accuracy, suite.meters)])
     page += missing_section.left_out(found)
-    page += missing_section.own_share(found)
+    page += view.bullets(_own_share(suite))
     page += provenance.incident_table(found.incidents)
     page += disks_section.disk_table(found)
-    page += _uncertainty(found)
     page += _coverage(found)
-    page += _uncovered(found)
     flags = [[flag, meaning(flag), str(n)] for flag, n in trust.flagged(found.energy)]
     page += view.table("Flags on phases", ["Flag", "Meaning", "Rows"], flags, words=2)
     failed = [[name, message, str(n)] for name, message, n in trust.warnings(suite)]
@@ -190,28 +190,6 @@ def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:
     yield [*what, text, DISAGREES]
 
 
-def _uncertainty(found: Results) -> Blocks:
-    """What the uncertainty of a run's joules consists of, without what differs between blocks."""
-    runs = found.energy.filter((pl.col("phase") == "all") & (pl.col("energy_j") > 0))
-    share = [
-        (pl.col(column) / pl.col("energy_j")).median().alias(column)
-        for column in ("energy_statistical_j", "energy_type_b_j", "energy_u95_j")
-    ]
-    rows = runs.group_by("source", "component", maintain_order=True).agg(pl.len(), *share)
-    columns: Fields[dict[str, Any]] = {
-        "Component (source)": lambda row: f"{words.name_of(row['component'])} ({row['source']})",
-        "Runs": lambda row: str(row["len"]),
-        "Reading and timing": lambda row: _share(row["energy_statistical_j"]),
-        "Accuracy (type B)": lambda row: _share(row["energy_type_b_j"]),
-        "95 %, together": lambda row: (
-            f"± {_share(row['energy_u95_j'])}" if row["energy_u95_j"] is not None else ""
-        ),
-    }
-    what = "Uncertainty of one run's joules from instruments"
-    caption = f"{what} (medians over runs, share of the energy)"
-    return view.table_of(caption, rows.iter_rows(named=True), columns)
-
-
 def _coverage(found: Results) -> Blocks:
     columns: Fields[trust.MeterTrust] = {
         "Meter": lambda m: m.source,
@@ -225,28 +203,18 @@ def _coverage(found: Results) -> Blocks:
     return view.table_of("The meter's coverage of the measured phases", rows, columns, words=2)
 
 
-def _uncovered(found: Results) -> Blocks:
-    """The runs that count although a meter did not see them whole, one by one."""
-    rows = (
-        uncovered_phases(found.energy)
-        .sort("coverage", maintain_order=True)
-        .group_by("run_id", "source", maintain_order=True)
-        .agg(pl.col("phase").unique(maintain_order=True), pl.col("coverage").min(), "flags")
-        .sort("run_id", maintain_order=True)
-    )
-    columns: Fields[dict[str, Any]] = {
-        "Run": lambda row: row["run_id"],
-        "Meter": lambda row: row["source"],
-        "Phases, the worst first": lambda row: ", ".join(row["phase"]),
-        "Worst coverage": lambda row: _share(row["coverage"]),
-        "Flags": lambda row: ", ".join(sorted(set(" ".join(row["flags"]).split()))),
-    }
-    caption = f"Finished runs of which a meter saw less than {COVERED * 100:g} % of a phase"
-    return view.table_of(caption, rows.iter_rows(named=True), columns, words=3)
-
-
 def _share(value: float | None) -> str:
     return words.NOTHING if value is None else f"{value * 100:.2f} %"
+
+
+def _own_share(suite: Suite) -> Iterator[str]:
+    """How much of the CPU time was ours, where most of it was."""
+    worst = max(trust.own_shares(suite), key=lambda one: one.worst[1], default=None)
+    if worst is not None:
+        yield (
+            f"Our own share of the busy CPU time was {worst.worst[1] * 100:.2f} % at most, in "
+            f"{words.name_of(worst.workload)}, {worst.worst[0]} (target: {trust.LIMIT:.0%})."
+        )
 
 
 def _seal(suite: Suite) -> str:

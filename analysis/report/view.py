@@ -115,13 +115,6 @@ class Folded(Block):
     screen_only: bool
 
 
-@dataclass(frozen=True)
-class Preformatted(Block):
-    """Text as it stands."""
-
-    text: str
-
-
 class Cell(NamedTuple):
     """A cell of a table's body: its text, its CSS class, and how many rows a row's head spans."""
 

@@ -194,21 +194,28 @@ def change_alone(mid: float | None, low: float | None, high: float | None) -> st
     return percent(mid, None if low is None or high is None else min(1, _places(low, high)))
 
 
-def verdict(word: str, ratio: float | None, both: bool = False) -> Verdict:
-    """With its direction: `significant increase`, `equivalent (significant increase)` …"""
+def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> Verdict:
+    """With its direction: `significant increase`, `equivalent (significant increase)` …; what is
+    equivalent in `n` blocks with the share of runs in another mode that they miss."""
     from analysis.report.view import Verdict
 
-    if ratio is None or word not in SIGNS or word == "inconclusive" or ratio == 1:
+    if ratio is None or word not in SIGNS or word == "inconclusive":
         return Verdict(word, word)
     change = f"significant {'increase' if ratio > 1 else 'decrease'}"
     if word == "differs":
         return Verdict(change, word)
-    return Verdict(f"{word} ({change})" if both else word, word)
+    said = ([change] if both else []) + ([unseen(n)] if n else [])
+    return Verdict(f"{word} ({'; '.join(said)})" if said else word, word)
+
+
+def unseen(n: int) -> str:
+    """`a mode in up to 26 % of runs would be missed`."""
+    return f"a mode in up to {100 * (1 - 0.05 ** (1 / n)):.0f} % of runs would be missed"
 
 
 def verdict_of(value: Comparison) -> Verdict:
     """As `verdict`, of a comparison."""
-    return verdict(value.verdict, value.ratio, value.both)
+    return verdict(value.verdict, value.ratio, value.both, value.n)
 
 
 def sign(word: str, ratio: float | None, both: bool = False) -> str:

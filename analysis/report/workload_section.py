@@ -8,17 +8,19 @@ from typing import Any
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
-from analysis.report import decomposition_tables, view, words
+from analysis.report import view, words
 from analysis.report.figures import bars, blocks, by_phase, by_size, timeline
-from analysis.report.tables import COMPONENTS, energy_of, judged_component, verdict_of
+from analysis.report.tables import energy_of
 from analysis.report.view import Blocks, Fields
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
+    COMPONENTS,
     PerUnit,
     block_values,
     compare_pairs,
     estimate_of,
+    first_component,
     joint_origin,
     per_unit,
 )
@@ -32,20 +34,14 @@ PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 def units_section(found: Results) -> Blocks:
     """Workload × configuration × unit, then the phases of each workload that has several."""
-    component = judged_component(found.summary)
+    component = found.family.component
     whole: list[list[str]] = []
-    folded: Blocks = ()
     for name in found.suite.workloads:
         rows = per_unit(found.suite, found.energy, name, component)
         of_all = [row for row in rows if row.phase == ALL]
         first = [row for row in of_all if row.unit == of_all[0].unit]
         whole += [[words.name_of(name), *cells] for cells in _cells(found, first)]
-        if len(rows) > len(first):
-            folded += view.folded(
-                f"{words.name_of(name)}: every phase, every unit of work",
-                _unit_phases(found, name, rows, component),
-            )
-    if not whole and not folded:
+    if not whole:
         return view.paragraph("No run counted the work that it did.")
     what = f"Energy of the {words.name_of(component)} per unit of work, and how fast it went"
     origin = joint_origin(found.energy.filter(pl.col("component") == component))
@@ -60,19 +56,7 @@ def units_section(found: Results) -> Blocks:
         "workload's; what a phase leaves to be written later is in a later one.",
         "key",
     )
-    return page + folded
-
-
-def _unit_phases(found: Results, name: str, rows: Sequence[PerUnit], component: str) -> Blocks:
-    cells = [
-        [phase, *line]
-        for phase in dict.fromkeys(row.phase for row in rows)
-        for line in _cells(found, [row for row in rows if row.phase == phase])
-    ]
-    own = found.energy.filter((pl.col("workload") == name) & (pl.col("component") == component))
-    caption = f"{words.name_of(name)}: energy of the {words.name_of(component)} by phase"
-    heads = ["Phase", *HEADERS]
-    return view.table(caption, heads, cells, words=3, origin=joint_origin(own), group=True)
+    return page
 
 
 def _cells(found: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
@@ -109,8 +93,7 @@ def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -
         reasons = list(dict.fromkeys(r.reason for r in found.suite.skipped if r.workload == name))
         why = f"Skipped: {' '.join(reasons)}" if reasons else "No run of this workload finished."
         return page + view.paragraph(why)
-    component = judged_component(found.summary.filter(pl.col("workload") == name))
-    page += decomposition_tables.tables(found, energy, name, component)
+    component = first_component(COMPONENTS, set(energy["component"]))
     page += _pictures(found, energy, name, component)
     page += _over_time(found, energy, name)
     page += _blocks(found, energy, name, component, flagged)
@@ -130,11 +113,6 @@ def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -
         by = f"by {axis.lower()}"
         curve = by_size.draw(phases, found.suite, f"{per} {by}", drawn, unit)
         caption = f"{what} per unit of work {by}, with 95 % intervals."
-        if unit != "B":
-            caption += (
-                " Where joules fall with the seconds, the machine races to sleep; where they rise "
-                "while the seconds stay, what is added only waits for the disk or for a core."
-            )
         page += view.picture(curve, caption, drawn, wide=True)
     as_published = bars.plots_of(name)[0].paper > 0
     if as_published or len({row.configuration for row in phases}) > 1:
@@ -204,7 +182,6 @@ def _components(found: Results, name: str) -> Blocks:
             if row["configuration"] == found.suite.baseline
             else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"])
         ),
-        "Verdict": verdict_of,
     }
     caption = f"{words.name_of(name)}: every component"
     return view.table_of(caption, rows, columns, words=2, origin=found.origin, group=True)
@@ -231,7 +208,9 @@ def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> 
             c = compare_pairs(suite, base, own)
             plain = configuration == suite.baseline or c is None
             change = "" if plain else words.change_in(c)
-            means = (words.plus_minus(estimate_of(values)) for values in (own, took))
+            means = (
+                words.plus_minus(estimate_of(values, suite.any_look)) for values in (own, took)
+            )
             rows.append([label, suite.label(configuration), *means, change])
     caption = f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}"
     heads = ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"]

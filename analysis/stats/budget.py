@@ -18,8 +18,7 @@ import numpy as np
 from scipy import special
 
 from analysis.energy.uncertainty import half_width
-from analysis.stats.comparison import critical
-from analysis.stats.stats import LEVEL, Span, exp
+from analysis.stats.stats import LEVEL, Span, critical, exp
 from instrumentation.accuracy import ErrorTerm
 
 Distribution = Literal["Student t", "normal", "rectangular", "triangular"]
@@ -267,3 +266,27 @@ def ratio_readings(
         for pair in pairs
         for sign, (energy_j, seconds) in zip((-1, 1), pair, strict=True)
     ]
+
+
+Mean = tuple[float, float]  # joules and seconds
+
+
+def joules_budget(
+    terms: Iterable[ErrorTerm],
+    mean: Mean,
+    error: float | None,
+    df: float,
+    any_look: bool = False,
+) -> Budget:
+    """Of a mean over blocks with its standard error and degrees of freedom."""
+    rows = scatter(error, df, "J", any_look), *of_terms(terms, [Reading(*mean, 1.0)])
+    return Budget("joules of a run", "J", mean[0], rows, any_look=any_look)
+
+
+def instrument_error(terms: Iterable[ErrorTerm], pairs: Sequence[tuple[Mean, Mean]]) -> float:
+    """Standard uncertainty of the logarithm of a ratio from what does not cancel in it; 0 where
+    nothing is stated."""
+    if not pairs or any(joules <= 0 for pair in pairs for joules, _ in pair):
+        return 0.0
+    rows = of_terms(terms, ratio_readings(pairs))
+    return math.hypot(*(row.contribution or 0.0 for row in rows))

@@ -1,7 +1,8 @@
 """Suites beside each other: what differs between them, and what that did to the joules.
 
-The suites share no blocks, so nothing can be paired across them: two-sided 95 % intervals by Welch
-(Biometrika 34, 1947), of the logarithms of block values. What is compared of encryption is its cost
+The suites share no blocks, so nothing can be paired across them: two-sided 95 % intervals of the
+logarithms of block values, by their scatter (Welch, Biometrika 34, 1947) and by how much one
+night differs from another although nothing was changed. What is compared of encryption is its cost
 within each suite, the log-ratio to the baseline in the same block; what all of a night has in
 common cancels there.
 """
@@ -17,12 +18,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import stats
+from scipy import special, stats
 
-from analysis.stats.comparison import holm_of_known
+from analysis.energy.energy import of_references
+from analysis.stats.comparison import holm
 from analysis.stats.contrasts import by_block, counted
 from analysis.stats.results import energy_of
-from analysis.stats.stats import LEVEL
+from analysis.stats.stats import LEVEL, exp
 from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
@@ -41,6 +43,8 @@ MACHINE = (
     "packages",
     "disks",
 )
+NIGHT_SD = 0.01  # of the logarithm of joules, from night to night of one machine, at least
+LEAST_NIGHTS = 5  # whose own differences say more
 PASSING = re.compile(r"cpu\.(mhz|vulnerabilities|flags)|disks\.[^.]+\.by_id")
 
 
@@ -60,12 +64,16 @@ class Compared:
 
     @property
     def increases(self) -> list[Ratio]:
-        """Joules that rose significantly, the largest first; one family (Holm) of all ratios."""
-        same = [r for r in self.joules if r.workload not in self.other_work]
-        rose = [
-            r for r in same if r.ratio > 1 and r.p_adjusted is not None and r.p_adjusted < LEVEL
-        ]
+        """Joules that rose significantly, the largest first; Holm over all pairs' ratios."""
+        rose = [r for r in self.tested if r.ratio > 1 and (r.p_adjusted or 0.0) < LEVEL]
         return sorted(rose, key=lambda ratio: -ratio.ratio)
+
+    @property
+    def tested(self) -> list[Ratio]:
+        """The ratios of joules that have a test: of the same work, from two blocks on each side."""
+        return [
+            r for r in self.joules if r.p_value is not None and r.workload not in self.other_work
+        ]
 
     @property
     def other_work(self) -> list[str]:
@@ -89,18 +97,64 @@ def compare_all(folders: Sequence[Path]) -> list[Compared]:
     SuiteError where one has nothing in common with the first, or is named twice."""
     if len(folders) < 2:
         raise SuiteError("Name two suites or more: there is nothing to compare one with.")
-    first, *others = [(read(folder), energy_of(folder)) for folder in folders]
+    return compare_read([(read(folder), energy_of(folder)) for folder in folders])
+
+
+def compare_read(suites: Sequence[Read]) -> list[Compared]:
+    """The same of suites and energy tables that are read already."""
+    first, *others = suites
     ids = [suite.suite_id for suite, _ in (first, *others)]
     twice = [suite_id for i, suite_id in enumerate(ids) if suite_id in ids[:i]]
     if twice:
         raise SuiteError(f"Two of the folders are the same suite, {twice[0]}: name it once.")
     others.sort(key=lambda other: str(other[0].plan.get("created_wall", "")))
-    return [_compared(first, other) for other in others]
+    night_sds = _night_sds([_component_blocks(*each) for each in (first, *others)])
+    return _adjusted([_compared(first, other, night_sds) for other in others])
 
 
-def _compared(first: Read, second: Read) -> Compared:
+def _adjusted(found: Sequence[Compared]) -> list[Compared]:
+    """With Holm's p-values over the tested ratios of all pairs."""
+    tested = [(id(pair), r) for pair in found for r in pair.tested]
+    p_values = holm(np.array([r.p_value for _, r in tested])).tolist()
+    adjusted = {(i, id(r)): p for (i, r), p in zip(tested, p_values, strict=True)}
+    return [
+        replace(
+            pair,
+            joules=tuple(
+                replace(r, p_adjusted=adjusted.get((id(pair), id(r)))) for r in pair.joules
+            ),
+        )
+        for pair in found
+    ]
+
+
+def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
+    """By workload and configuration, how much nights in the order of time differ: the root mean
+    square of successive differences, which a lasting change moves once only."""
+    means: dict[tuple[str, str], list[float]] = {}
+    for blocks in nights:
+        for key, values in blocks.items():
+            if values and min(values.values()) > 0:
+                means.setdefault(key, []).append(float(np.mean(np.log(list(values.values())))))
+    return {
+        key: math.sqrt(float(np.mean(np.diff(logs) ** 2)) / 2)
+        for key, logs in means.items()
+        if len(logs) >= LEAST_NIGHTS
+    }
+
+
+def _component_blocks(suite: Suite, energy: pl.DataFrame) -> Blocks:
+    known = of_references(suite, energy).filter(pl.col("energy_j").is_not_null())
+    return by_block(known, first_component(COMPONENTS, set(known["component"])))
+
+
+def _compared(
+    first: Read, second: Read, night_sds: Mapping[tuple[str, str], float] | None = None
+) -> Compared:
+    """One suite beside another, of each channel by its reference meter alone."""
     (a, energy_a), (b, energy_b) = first, second
-    energies = energy_a, energy_b
+    energies = of_references(a, energy_a), of_references(b, energy_b)
+    sds = night_sds or {}
     known = (energy.filter(pl.col("energy_j").is_not_null()) for energy in energies)
     component = first_component(COMPONENTS, *(set(energy["component"]) for energy in known))
     blocks_a, blocks_b = (by_block(energy, component) for energy in energies)
@@ -112,7 +166,8 @@ def _compared(first: Read, second: Read) -> Compared:
     if not shared:
         raise SuiteError(_nothing_shared(a, b))
     joules = [
-        _of(key, list(blocks_a[key].values()), list(blocks_b[key].values())) for key in shared
+        _of(key, list(blocks_a[key].values()), list(blocks_b[key].values()), sds.get(key, 0.0))
+        for key in shared
     ]
     origins = [name for energy in energies for name in energy["origin"].unique()]
     found = Compared(
@@ -121,12 +176,12 @@ def _compared(first: Read, second: Read) -> Compared:
         component,
         joint([*origins, str(a.plan.get("origin")), str(b.plan.get("origin"))]),
         tuple(differences(a, b)),
-        tuple(_family([ratio for ratio in joules if ratio is not None])),
+        tuple(ratio for ratio in joules if ratio is not None),
         tuple(_costs(a, b, blocks_a, blocks_b, shared)),
     )
     same = {w for w in counted(a) if w in counted(b) and w not in found.other_work}
     keys = [key for key in shared if key[0] in same]
-    return replace(found, overall=tuple(_overall(blocks_a, blocks_b, keys)))
+    return _adjusted([replace(found, overall=tuple(_overall(blocks_a, blocks_b, keys)))])[0]
 
 
 def _overall(
@@ -139,29 +194,40 @@ def _overall(
             own = [blocks[key] for key in keys if key[1] == name]
             whole = sorted(set.intersection(*(set(each) for each in own)))
             sides.append([stats.gmean([each[n] for each in own]) for n in whole])
-        if all(sides) and (ratio := _of(("all", name), *sides)):
+        if all(sides) and (ratio := _of(("all", name), sides[0], sides[1], 0.0)):
             yield ratio
 
 
-def _family(ratios: Sequence[Ratio]) -> list[Ratio]:
-    """With Holm's p-values over all that have one."""
-    adjusted = holm_of_known([ratio.p_value for ratio in ratios])
-    return [replace(one, p_adjusted=p) for one, p in zip(ratios, adjusted, strict=True)]
+def p_of(a: Sequence[float], b: Sequence[float], night_sd: float = NIGHT_SD) -> float | None:
+    """Two-sided p-value that both logarithms have the same mean on another night; None as
+    `between_nights`."""
+    found = between_nights(a, b, night_sd)
+    return None if found is None else found[1]
 
 
-def p_of(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Two-sided p-value of Welch's test that both means are the same; None as `welch`."""
+def between_nights(
+    a: Sequence[float], b: Sequence[float], night_sd: float = NIGHT_SD
+) -> tuple[float, float] | None:
+    """Half width of the 95 % interval of mean b − mean a, and the p-value of no difference; None
+    where one side has no scatter to tell, for want of a second value.
+
+    Each night has an effect of its own with this deviation, `NIGHT_SD` at least, beside the scatter
+    of its blocks; degrees of freedom by Welch and Satterthwaite.
+    """
     if len(a) < 2 or len(b) < 2:
         return None
-    if max(np.ptp(a), np.ptp(b)) < 1e-15:
-        return float(math.isclose(a[0], b[0]))
-    return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
+    blocks = [float(np.var(side, ddof=1)) / len(side) for side in (a, b)]
+    variance = sum(blocks) + 2 * max(night_sd, NIGHT_SD) ** 2
+    weights = sum(v**2 / (len(side) - 1) for v, side in zip(blocks, (a, b), strict=True))
+    df = min(variance**2 / weights if weights else math.inf, 1e9)
+    error = math.sqrt(variance)
+    t = float(np.mean(b) - np.mean(a)) / error
+    return float(special.stdtrit(df, 0.975)) * error, 2 * float(special.stdtr(df, -abs(t)))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """exp(mean b − mean a) of logarithms, with its interval; None where one side has no scatter
-    to tell, for want of a second value.
-    """
+    """exp(mean b − mean a) of logarithms, with its interval by the scatter of blocks alone; None
+    for want of a second value."""
     mean = float(np.mean(b) - np.mean(a))
     if len(a) < 2 or len(b) < 2:
         return math.exp(mean), None, None
@@ -209,12 +275,19 @@ def _text(value: Any) -> str | None:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _of(key: tuple[str, str], a: Sequence[float], b: Sequence[float]) -> Ratio | None:
+def _of(
+    key: tuple[str, str], a: Sequence[float], b: Sequence[float], night_sd: float
+) -> Ratio | None:
     if min(*a, *b) <= 0:  # no logarithm: then there is no ratio
         return None
-    logs = np.log(a).tolist(), np.log(b).tolist()
-    ratio, low, high = welch(*logs)
-    return Ratio(*key, len(a), len(b), ratio, low, high, p_value=p_of(*logs))
+    logs_a, logs_b = np.log(a), np.log(b)
+    mean = float(np.mean(logs_b) - np.mean(logs_a))
+    found = between_nights(logs_a.tolist(), logs_b.tolist(), night_sd)
+    if found is None:
+        return Ratio(*key, len(a), len(b), exp(mean), None, None)
+    half, p_value = found
+    low, high = exp(mean - half), exp(mean + half)
+    return Ratio(*key, len(a), len(b), exp(mean), low, high, p_value=p_value)
 
 
 def _costs(

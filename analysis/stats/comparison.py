@@ -15,29 +15,44 @@ from typing import Literal, TypeVar
 import numpy as np
 from scipy import special
 
-from analysis.stats import typical
-from analysis.stats.stats import LEVEL, Floats, Span, exp
+from analysis.stats.stats import LEVEL, PRIOR, Floats, Span, critical, exp
 
 Verdict = Literal["differs", "equivalent", "inconclusive"]
 
 # Logarithms of the same ratio differ by their rounding; joules never agree as well as this.
 NO_SCATTER = 1e-13
-# Variance of the prior on effects, in units of the scatter's: about the narrowest for 5 to 20
-# blocks.
-PRIOR = 4.0
+LEAST_EQUIVALENT = 6  # blocks; fewer miss what happens in 4 of 10 runs
+LEAST_SHAPE = 4  # blocks; fewer tell nothing of a skewness
+# How far the skewness of blocks may be off before the interval follows it: what 99 % of normal
+# samples keep within; where all workloads of a pair of configurations agree, 95 %.
+ALONE, TOGETHER = float(special.ndtri(0.995)), float(special.ndtri(0.975))
+# A sample that lacks the tail shows too little of its skewness (`make bench-analysis`).
+UNDERSTATED, POOLED_TOO = 1.5, 1.3
+NORMAL = float(special.ndtri(1 - LEVEL / 2))
 
 
-def critical(df: Floats, level: float, any_look: bool = False) -> Floats:
-    """Standard errors to either side of an interval that misses with probability `level`; see
-    `LogRatio`. Infinite where so few blocks bound nothing."""
-    if not any_look:
-        return np.asarray(special.stdtrit(df, 1 - level / 2))
-    n = df + 1
-    spread = 1 + n * PRIOR
-    bound = np.exp((np.log(spread) - 2 * math.log(level)) / n)
-    within = bound < spread
-    square = df * (bound - 1) / np.where(within, 1 - bound / spread, 1.0)
-    return np.sqrt(np.where(within, square, np.inf))
+def sample_skewness(values: Floats) -> Floats:
+    """Fisher's unbiased skewness along the last axis; 0 for too few values or without scatter."""
+    n = values.shape[-1]
+    if n < LEAST_SHAPE:
+        return np.zeros(values.shape[:-1])
+    off = values - np.mean(values, axis=-1, keepdims=True)
+    square = np.mean(off**2, axis=-1)
+    known = square > NO_SCATTER**2
+    cubed = np.mean(off**3, axis=-1) / np.where(known, square, 1.0) ** 1.5
+    return np.where(known, cubed * math.sqrt(n * (n - 1)) / (n - 2), 0.0)
+
+
+def skewness_error(n: Floats) -> Floats:
+    """Standard deviation of `sample_skewness` of `n` normal values."""
+    n = np.maximum(n, LEAST_SHAPE)
+    return np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
+
+
+def skewness_used(seen: Floats, n: Floats) -> Floats:
+    """The skewness that an interval follows: 0 where a normal sample would show as much."""
+    beyond = np.abs(seen) > ALONE * skewness_error(n)
+    return np.where(beyond, UNDERSTATED * seen, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +64,19 @@ class LogRatio:
     normal effects relative to the scatter, a martingale where there is none (T. L. Lai, Annals of
     Statistics 4, 1976; H. Wang and A. Ramdas, Anytime-valid t-tests and confidence sequences for
     Gaussian means with unknown variance, 2023).
+
+    `skewness` is that of the blocks, 0 where nothing asks for it. Where it is not 0, nothing is
+    excluded that either Student's t or its transformation for skewed values holds (P. Hall, Journal
+    of the Royal Statistical Society B 54, 1992). `systematic` is the standard uncertainty of the
+    instrument's error in the logarithm; its degrees of freedom are Welch and Satterthwaite's.
     """
 
     mean: Floats
     error: Floats
     df: Floats
     any_look: bool = False
+    skewness: Floats | float = 0.0
+    systematic: Floats | float = 0.0
 
     @classmethod
     def of(cls, logs: Floats, any_look: bool = False) -> LogRatio:
@@ -63,51 +85,94 @@ class LogRatio:
         mean, sd = np.mean(logs, axis=-1), np.std(logs, axis=-1, ddof=1)
         sd = np.where(sd < NO_SCATTER, 0.0, sd)
         mean = np.where((sd == 0) & (np.abs(mean) < NO_SCATTER), 0.0, mean)
-        return cls(mean, sd / math.sqrt(n), np.full(np.shape(mean), n - 1.0), any_look)
+        skewness = skewness_used(sample_skewness(logs), np.asarray(float(n)))
+        return cls(mean, sd / math.sqrt(n), np.full(np.shape(mean), n - 1.0), any_look, skewness)
+
+    @property
+    def _combined(self) -> tuple[Floats, Floats]:
+        """Standard error and degrees of freedom with the instrument's error."""
+        if self.any_look or np.all(np.asarray(self.systematic) == 0):
+            return self.error, self.df
+        whole = np.hypot(self.error, self.systematic)
+        share = np.where(self.error > 0, self.error, 0.0) / np.where(whole > 0, whole, 1.0)
+        return whole, np.minimum(self.df / np.maximum(share, 1e-3) ** 4, 1e9)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Limits of the mean."""
+        error, df = self._combined
+        bound = critical(df, 1 - confidence, self.any_look)
         with np.errstate(invalid="ignore"):
-            half = critical(self.df, 1 - confidence, self.any_look) * self.error
-        half = np.where(self.error > 0, half, 0.0)
-        return self.mean - half, self.mean + half
+            half = np.where(error > 0, bound * error, 0.0)
+        if self.any_look:
+            half = half + NORMAL * np.asarray(self.systematic)
+            return self.mean - half, self.mean + half
+        low = np.minimum(-bound, self._unskewed(-bound))
+        high = np.maximum(bound, self._unskewed(bound))
+        low, high = (np.where(error > 0, t * error, 0.0) for t in (low, high))
+        return np.asarray(self.mean + low), np.asarray(self.mean + high)
 
     def p_value(self) -> Floats:
         """Two-sided, of a mean of 0."""
-        return self._two_sided(self._t(0.0))
+        t = self._t(0.0)
+        if self.any_look:
+            return self._at_any_look(t)
+        return np.asarray(np.minimum(1.0, 2 * np.minimum(self._below(t), self._below(-t, -1))))
 
     def p_equivalence(self, margin: float) -> Floats:
         """TOST: the larger p of the tests against 1/(1 + margin) and 1 + margin (Schuirmann)."""
         limit = math.log1p(margin)
-        return np.maximum(self._below(-self._t(-limit)), self._below(self._t(limit)))
+        return np.maximum(self._below(-self._t(-limit), -1), self._below(self._t(limit)))
 
     def p_beyond(self, margin: float) -> Floats:
         """Of a ratio within the margin, against one beyond it; never below `p_value`."""
         limit = math.log1p(margin)
-        beyond = np.minimum(self._below(-self._t(limit)), self._below(self._t(-limit)))
-        return np.maximum(beyond, self.p_value())
+        beyond = np.minimum(self._below(-self._t(limit), -1), self._below(self._t(-limit)))
+        return np.asarray(np.maximum(beyond, self.p_value()))
 
-    def _two_sided(self, t: Floats) -> Floats:
-        if not self.any_look:
-            return np.asarray(2 * special.stdtr(self.df, -np.abs(t)))
+    @property
+    def _curve(self) -> Floats:
+        """How strongly Hall's transformation bends: skewness / 3√n."""
+        return np.asarray(self.skewness / (3 * np.sqrt(self.df + 1)))
+
+    def _skewed(self, t: Floats) -> Floats:
+        """Hall's transformation of t; what it gives follows Student's t nearly."""
+        a = self._curve
+        bent = t + a * t**2 + a**2 * t**3 / 3 + a / 2
+        return np.where((a == 0) | ~np.isfinite(t), t, bent)
+
+    def _unskewed(self, bound: Floats) -> Floats:
+        """By how many standard errors the mean may be off where `_skewed` is at `bound`."""
+        a = self._curve
+        safe = np.where(a == 0, 1.0, a)
+        t = (np.cbrt(1 + 3 * safe * (-bound - safe / 2)) - 1) / safe
+        return np.where(a == 0, bound, -t)
+
+    def _at_any_look(self, t: Floats) -> Floats:
         n = self.df + 1
         spread = 1 + n * PRIOR
         square = np.minimum(t**2, 1e200) / self.df
         evidence = n / 2 * (np.log1p(square) - np.log1p(square / spread)) - np.log(spread) / 2
         return np.asarray(np.exp(-np.maximum(evidence, 0.0)))
 
-    def _below(self, t: Floats) -> Floats:
-        """One-sided, against a mean that is smaller; of any look, the two-sided one."""
-        if not self.any_look:
-            return np.asarray(special.stdtr(self.df, t))
-        return np.where(t < 0, self._two_sided(t), 1.0)
+    def _below(self, t: Floats, sign: int = 1) -> Floats:
+        """One-sided, against a mean that is smaller (`sign` −1: larger, with t turned round); of
+        any look, the two-sided one."""
+        if self.any_look:
+            return np.where(t < 0, self._at_any_look(t), 1.0)
+        df = self._combined[1]
+        plain = np.asarray(special.stdtr(df, t))
+        return np.asarray(np.maximum(plain, special.stdtr(df, sign * self._skewed(sign * t))))
 
     def _t(self, log_ratio: float) -> Floats:
         """Distance from `log_ratio` in standard errors; ±∞ without any scatter."""
         distance = self.mean - log_ratio
+        known = self._combined[0]
+        if self.any_look:  # what the instrument may be off by shows nothing
+            room = np.maximum(np.abs(distance) - NORMAL * np.asarray(self.systematic), 0.0)
+            distance = np.copysign(room, distance)
         certain = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))
-        error = np.where(self.error > 0, self.error, 1.0)
-        return np.where(self.error > 0, distance / error, certain)
+        error = np.where(known > 0, known, 1.0)
+        return np.where(known > 0, distance / error, certain)
 
 
 @dataclass(frozen=True)
@@ -115,10 +180,12 @@ class Comparison:
     """Ratio of one configuration to another within `n` blocks.
 
     `error` is the standard error of its logarithm with `df` degrees of freedom, both None where
-    n < 2: then there is no interval and no test. `any_look`: see `LogRatio`. `typical` is the ratio
-    of a typical block (`analysis.stats.typical`), from six blocks on. The adjusted p-values are set
-    where the comparison belongs to a family (`judged`), with the `level` at which its tests decide
-    there.
+    n < 2: then there is no interval and no test. `skewness`, `systematic` and `any_look`: see
+    `LogRatio`; `skewness_seen` is the blocks' own. `withheld`: runs of either side have more than
+    one level, or were selected by what was void, so that nothing is called equivalent. `doubts`
+    are codes of
+    `analysis.flags.DOUBTS`. The adjusted p-values are set where the comparison belongs to a family
+    (`judged`), with the `level` at which its tests decide there.
     """
 
     n: int
@@ -127,7 +194,11 @@ class Comparison:
     error: float | None = None
     df: float | None = None
     any_look: bool = False
-    typical: typical.Typical | None = None
+    skewness_seen: float = 0.0
+    skewness: float = 0.0
+    systematic: float = 0.0
+    withheld: bool = False
+    doubts: tuple[str, ...] = ()
     p_adjusted: float | None = None
     p_equivalence_adjusted: float | None = None
     level: float = LEVEL
@@ -143,7 +214,7 @@ class Comparison:
             return None
         parts = math.log(self.ratio), self.error, self.df
         mean, error, df = (np.asarray(part, dtype=float) for part in parts)
-        return LogRatio(mean, error, df, self.any_look)
+        return LogRatio(mean, error, df, self.any_look, self.skewness, self.systematic)
 
     def interval(self, confidence: float = 0.95) -> Span:
         """Of the ratio; without limits where so few blocks bound nothing."""
@@ -179,8 +250,12 @@ class Comparison:
 
     @cached_property
     def p_equivalence(self) -> float | None:
-        """Of a ratio beyond the margin (TOST)."""
-        return None if self._log is None else float(self._log.p_equivalence(self.margin))
+        """Of a ratio beyond the margin (TOST); 1 where blocks or levels allow no such verdict."""
+        if self._log is None:
+            return None
+        if self.n < LEAST_EQUIVALENT or self.withheld:
+            return 1.0
+        return float(self._log.p_equivalence(self.margin))
 
     @cached_property
     def p_beyond(self) -> float | None:
@@ -190,8 +265,8 @@ class Comparison:
     @property
     def turned(self) -> Comparison:
         """The same comparison the other way round."""
-        turned = None if self.typical is None else self.typical.turned
-        return replace(self, ratio=1 / self.ratio, typical=turned)
+        seen, used = -self.skewness_seen, -self.skewness
+        return replace(self, ratio=1 / self.ratio, skewness_seen=seen, skewness=used)
 
     @property
     def deciding(self) -> tuple[float | None, float | None]:
@@ -201,15 +276,19 @@ class Comparison:
         return self.p_adjusted, self.p_equivalence_adjusted
 
     @property
-    def verdict(self) -> Verdict:
-        """*equivalent* only where a typical block says nothing else."""
-        found = verdict(*self.deciding)
-        return "inconclusive" if found == "equivalent" and self.atypical else found
+    def p_of_verdict(self) -> float | None:
+        """The adjusted p of the test that the verdict rests on; of the difference where it rests on
+        neither."""
+        return self.deciding[self.verdict == "equivalent"]
 
     @property
-    def atypical(self) -> bool:
-        """Whether the typical block is not shown to be within the margin, where there is one."""
-        return self.typical is not None and not self.typical.within(self.margin)
+    def verdict(self) -> Verdict:
+        return verdict(*self.deciding)
+
+    @property
+    def unseen_share(self) -> float:
+        """The share of runs in another mode that so many blocks miss with 5 % probability."""
+        return unseen_share(self.n)
 
     @property
     def contradicted(self) -> bool:
@@ -229,10 +308,7 @@ class Comparison:
             "ratio": self.ratio,
             "ratio_low": self.low,
             "ratio_high": self.high,
-            "ratio_typical": None if self.typical is None else self.typical.ratio.mid,
-            "p_value": self.p_value,
             "p_adjusted": self.p_adjusted,
-            "p_equivalence": self.p_equivalence,
             "p_equivalence_adjusted": self.p_equivalence_adjusted,
         }
 
@@ -241,6 +317,43 @@ class Comparison:
         """Equivalent, with a significant change: both tests reject."""
         p = self.deciding[0]
         return self.verdict == "equivalent" and p is not None and p < LEVEL
+
+
+def unseen_share(n: int) -> float:
+    """The share of runs in another mode that `n` runs miss with 5 % probability: 1 − 0.05^(1/n)."""
+    return float(1 - LEVEL ** (1 / n))
+
+
+SKEWED, FOLLOWING = "skewed", "blocks-follow"
+LEAST_SERIAL = 8  # blocks; fewer have too few neighbours
+SURE = float(special.ndtri(0.995))  # each assumption is doubted in 1 % of what keeps it
+
+
+def doubts_of(logs: Floats) -> tuple[str, ...]:
+    """Which assumptions the log-ratios of blocks in the order of time (rows of one dimension)
+    contradict: that they are no more skewed than normal ones, and that none follows its neighbour
+    (its correlation with the next one, by its normal approximation)."""
+    n = len(logs)
+    off = logs - np.mean(logs)
+    square = float(np.sum(off**2))
+    if n < LEAST_SHAPE or square <= n * NO_SCATTER**2:
+        return ()
+    skewed = abs(float(sample_skewness(logs))) > SURE * float(skewness_error(np.asarray(n)))
+    following = float(np.sum(off[1:] * off[:-1])) / square + 1 / n
+    serial = n >= LEAST_SERIAL and following > SURE * math.sqrt((n - 2) / (n * n - 1))
+    return (SKEWED,) * skewed + (FOLLOWING,) * serial
+
+
+def pooled_skewness(alike: Sequence[Comparison]) -> float:
+    """The skewness that the same pair of configurations shows in all of its workloads together, to
+    be followed where it is larger than a workload's own; 0 where normal blocks may show as much."""
+    known = [c for c in alike if c.error is not None and c.n >= LEAST_SHAPE]
+    if len(known) < 2:
+        return 0.0
+    n = np.array([c.n for c in known], dtype=float)
+    seen = float(np.mean([c.skewness_seen for c in known]))
+    limit = TOGETHER * float(np.sqrt(np.sum(skewness_error(n) ** 2))) / len(known)
+    return UNDERSTATED * POOLED_TOO * seen if abs(seen) > limit else 0.0
 
 
 def compare(
@@ -265,20 +378,19 @@ def compared(logs: Floats, margin: float, any_look: bool = False) -> Comparison:
     n = len(logs)
     if n < 2:
         return Comparison(n, exp(logs[0]), margin)
-    mean = LogRatio.of(logs)
-    return of_mean(mean, n, margin, any_look, typical.of(logs))
+    return of_mean(LogRatio.of(logs, any_look), n, margin, logs)
 
 
-def of_mean(
-    mean: LogRatio,
-    n: int,
-    margin: float,
-    any_look: bool = False,
-    beside: typical.Typical | None = None,
-) -> Comparison:
-    """From a single mean over `n` blocks."""
+def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -> Comparison:
+    """From a single mean over `n` blocks, whose log-ratios are `logs` where they are known."""
     error, df = float(mean.error), float(mean.df)
-    return Comparison(n, exp(mean.mean), margin, error, df, any_look, beside)
+    if logs is None:
+        return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look)
+    seen = float(sample_skewness(logs))
+    used = 0.0 if mean.any_look else float(skewness_used(np.asarray(seen), np.asarray(float(n))))
+    return Comparison(
+        n, exp(mean.mean), margin, error, df, mean.any_look, seen, used, doubts=doubts_of(logs)
+    )
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL, WORK
-from analysis.stats.comparison import Comparison, judged
-from analysis.stats.stats import Estimate, Floats
+from analysis.stats.comparison import Comparison
+from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
     BlockValues,
     block_means,
@@ -24,15 +23,14 @@ from analysis.suite.documents import mapping, mappings
 from analysis.suite.records import SYSTEM, Suite
 
 IDLE = "idle"
-RESAMPLES, SEED = 9_999, 20_260_301
 
 
 @dataclass(frozen=True)
 class Contrast:
     """`other` against `base` over `workloads`: the geometric mean, within blocks.
 
-    `comparison` is None where no block has both sides. `permutation_p` is the p-value of a paired
-    permutation test of the same log-ratios: beside the t test's, a check of robustness.
+    Every workload weighs the same. `comparison` is None where no block has both sides;
+    `by_workload` is the same in each workload alone, over all blocks that have both.
     """
 
     base: str
@@ -40,46 +38,26 @@ class Contrast:
     declared: bool
     comparison: Comparison | None
     workloads: tuple[str, ...]
-    permutation_p: float | None
+    by_workload: Mapping[str, Comparison] = field(default_factory=dict)
 
 
 def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
-    """The declared contrasts, then each other configuration against the baseline; one family."""
+    """The declared contrasts, then each other configuration against the baseline; not yet judged
+    (`analysis.stats.family`)."""
     joules = by_block(energy, SYSTEM)
-    found = [_contrast(suite, joules, *pair) for pair in pairs(suite)]
-    family = judged([c.comparison for c in found])
-    return [replace(c, comparison=one) for c, one in zip(found, family, strict=True)]
+    return [_contrast(suite, joules, *pair) for pair in pairs(suite)]
 
 
-@dataclass(frozen=True)
-class InWorkload:
-    """`other` against `base` in one workload alone, over all blocks that have both."""
-
-    workload: str
-    base: str
-    other: str
-    comparison: Comparison
-
-
-def by_workload(suite: Suite, energy: pl.DataFrame) -> list[InWorkload]:
-    """The declared contrasts without the baseline, in each working workload; one family.
-
-    Extra blocks that run a part of the suite count here, where they cannot in the contrasts over
-    all workloads; against the baseline it is the summary that has them.
-    """
-    joules = by_block(energy, SYSTEM)
-    found = []
-    for base, other, declared in pairs(suite):
-        if not declared or suite.baseline in (base, other):
-            continue
-        for workload in working(suite):
-            sides = joules.get((workload, base), {}), joules.get((workload, other), {})
-            rest = _rest(suite, joules, workload, base, other)
-            one = compare_in_blocks(suite, [[*sides, *rest]])
-            if one is not None:
-                found.append(InWorkload(workload, base, other, one.comparison))
-    family = judged([one.comparison for one in found])
-    return [replace(one, comparison=c) for one, c in zip(found, family, strict=True)]
+def scatter_shares(one: Contrast) -> dict[str, float]:
+    """By workload, its share of the variance of blocks, as far as workloads scatter by
+    themselves."""
+    squares = {
+        name: c.sd_log**2
+        for name, c in one.by_workload.items()
+        if name in one.workloads and c.sd_log is not None
+    }
+    whole = sum(squares.values())
+    return {name: square / whole for name, square in squares.items()} if whole else {}
 
 
 def working(suite: Suite) -> list[str]:
@@ -90,6 +68,18 @@ def working(suite: Suite) -> list[str]:
 def counted(suite: Suite) -> list[str]:
     """The working workloads that the figure over all of them counts."""
     return [name for name in working(suite) if suite.counts_overall(name)]
+
+
+def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
+    """What joules may be summed over, by its name: one run of each counted workload, and the
+    declared duty of a day where it has workloads of the suite. Weights by workload."""
+    found: list[tuple[str, Mapping[str, float]]] = [
+        ("one pass of the suite", dict.fromkeys(counted(suite), 1.0))
+    ]
+    duty = {} if suite.assumptions is None else suite.assumptions.duty
+    if duty and set(duty) <= set(suite.workloads):
+        found.append(("a day of the declared duty", duty))
+    return found
 
 
 def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:
@@ -104,30 +94,6 @@ def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict
     for workload, configuration, block, energy_j in rows.iter_rows():
         found.setdefault((workload, configuration), {})[int(block)] = float(energy_j)
     return found
-
-
-def permutation_p(log_ratios: Sequence[float]) -> float | None:
-    """Two-sided p-value of a mean of 0 by swapping the sides of pairs; None for fewer than two.
-
-    Exact for up to 13 blocks, else from 9 999 seeded draws.
-    """
-    from scipy import stats  # slow to import, and seldom needed
-
-    if len(log_ratios) < 2:
-        return None
-    test = stats.permutation_test(
-        (np.asarray(log_ratios),),
-        _mean,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        rng=np.random.default_rng(SEED),
-    )
-    return float(test.pvalue)
-
-
-def _mean(values: Floats, axis: int) -> Floats:
-    return np.asarray(np.mean(values, axis=axis))
 
 
 def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
@@ -154,15 +120,20 @@ def _contrast(
 ) -> Contrast:
     """Every workload counts as much, however many of its runs there are; those that only one side
     has are left out."""
+    alone = {}
+    for workload in working(suite):
+        sides = joules.get((workload, base), {}), joules.get((workload, other), {})
+        rest = _rest(suite, joules, workload, base, other)
+        if (one := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
+            alone[workload] = one.comparison
     both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
     found = compare_in_blocks(
         suite,
         [[joules[w, base], joules[w, other], *_rest(suite, joules, w, base, other)] for w in both],
     )
     if found is None:
-        return Contrast(base, other, declared, None, (), None)
-    by_permutation = permutation_p(found.log_ratios.tolist())
-    return Contrast(base, other, declared, found.comparison, tuple(both), by_permutation)
+        return Contrast(base, other, declared, None, ())
+    return Contrast(base, other, declared, found.comparison, tuple(both), alone)
 
 
 def _rest(
@@ -213,15 +184,13 @@ def questions(suite: Suite) -> list[Question]:
 
 
 def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
-    """Each question on each of its configurations; all of them are one family."""
-    found = [
+    """Each question on each of its configurations; not yet judged."""
+    return [
         _answer(suite, energy, question, configuration)
         for question in questions(suite)
         if not question.fault
         for configuration in question.configurations
     ]
-    family = judged([a.comparison for a in found])
-    return [replace(a, comparison=one) for a, one in zip(found, family, strict=True)]
 
 
 def _question(suite: Suite, entry: Mapping[str, Any]) -> Question:
@@ -263,7 +232,8 @@ def _answer(suite: Suite, energy: pl.DataFrame, question: Question, configuratio
     first = _values(on, question.first, question.per)
     second = _values(on, question.second, question.per)
     compared = compare_pairs(suite, second, first)
-    return Answer(question, configuration, estimate_of(first), estimate_of(second), compared)
+    one, other = (estimate_of(values, suite.any_look) for values in (first, second))
+    return Answer(question, configuration, one, other, compared)
 
 
 def _values(energy: pl.DataFrame, side: Side, per: str) -> BlockValues:

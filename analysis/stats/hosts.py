@@ -14,13 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.energy.energy import of_references
 from analysis.stats import host_effects as factor
 from analysis.stats.comparison import Comparison, compare, holm_of_known, judged, of_mean
 from analysis.stats.contrasts import by_block, counted, pairs
 from analysis.stats.results import Results, energy_of
 from analysis.stats.stats import Floats, exp
-from analysis.stats.summary import first_component, summarise
+from analysis.stats.summary import first_component
 from analysis.suite.clocks import TargetClock
 from analysis.suite.group import Shared, shared
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
@@ -123,13 +122,7 @@ def hosts(folders: Sequence[Path]) -> Hosts:
     in_common = shared(suites)
     energies = [energy_of(folder) for folder in folders]
     found = [
-        Results(
-            suite,
-            TargetClock.fit(suite.clock),
-            energy,
-            summarise(suite, of_references(suite, energy)),
-            (),
-        )
+        Results(suite, TargetClock.fit(suite.clock), energy, ())
         for suite, energy in zip(suites, energies, strict=True)
     ]
     component = first_component(COMPONENTS, *(set(one.summary["component"]) for one in found))

@@ -13,7 +13,6 @@ import numpy as np
 
 from analysis.stats.comparison import Comparison, LogRatio, compared, of_mean
 from analysis.stats.stats import Floats, exp
-from analysis.stats.typical import of as typical_of
 
 ROUNDING = 1e-9
 
@@ -69,8 +68,8 @@ def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks |
     covariance = np.sum([part.freedom for part in found], axis=0)
     variance = float(np.sum(np.sum([part.scores for part in found], axis=0) ** 2))
     df = np.trace(covariance) ** 2 / np.sum(covariance**2)
-    mean = LogRatio(ratio, np.asarray(np.sqrt(variance) / len(found)), np.asarray(df))
-    comparison = of_mean(mean, n, margin, any_look, typical_of(by_block))
+    mean = LogRatio(ratio, np.asarray(np.sqrt(variance) / len(found)), np.asarray(df), any_look)
+    comparison = of_mean(mean, n, margin, by_block)
     return InBlocks(comparison, by_block)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
-from analysis.stats.comparison import Comparison, critical
-from analysis.stats.stats import LEVEL, Estimate, Floats, half_width
+from analysis.stats.comparison import Comparison
+from analysis.stats.stats import LEVEL, Estimate, Floats, critical, half_width
 from analysis.suite.records import Suite
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT = "fde-next/1"
 HALF_WIDTH = 0.005  # of a ratio; the plan's analysis.half_width goes before it
+MOST_BLOCKS = 100  # more of them are no advice
 PILOT = (
     10  # a deviation from fewer blocks says little, and Stein's second stage is then far too long
 )
@@ -96,6 +97,23 @@ def blocks_to_settle(compared: Comparison) -> int | None:
         within = min(within, margin)
     n, any_look = compared.n + 1, compared.any_look
     return blocks_if_scatter_stays(compared.sd_log, n, within, compared.level, any_look)
+
+
+WIDTHS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+def within_reach(compared: Comparison) -> tuple[float, int] | None:
+    """The narrowest of `WIDTHS` that `MOST_BLOCKS` blocks reach if the scatter stays, and how many
+    it takes; None where none does."""
+    if compared.sd_log is None or compared.n < 2:
+        return None
+    for width in WIDTHS:
+        blocks = blocks_if_scatter_stays(
+            compared.sd_log, compared.n, math.log1p(width), LEVEL, compared.any_look
+        )
+        if blocks <= MOST_BLOCKS:
+            return width, blocks
+    return None
 
 
 def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
@@ -177,6 +195,11 @@ def _sentence(document: dict[str, Any], asked: int) -> str:
             "system's energy."
         )
     which = "every declared contrast" if of == asked else f"{of} of {asked} contrasts"
+    if more > MOST_BLOCKS:
+        return (
+            f"{percent} on {which} is out of reach with this scatter: a quieter machine or longer "
+            "workloads do more than blocks."
+        )
     lacking = PILOT - document["from_blocks"]
     if more > 0 and lacking > 0:
         have = document["from_blocks"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,18 +23,22 @@ from analysis.energy.energy import (
     of_references,
 )
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
-from analysis.flags import flag_note, reserves
+from analysis.flags import doubt, flag_note, reserves
 from analysis.stats.alike import ROUNDING, column_distances
-from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
+from analysis.stats.comparison import Comparison
+from analysis.stats.contrasts import Answer, Contrast, by_block
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
+from analysis.stats.family import Family, judge, summarise
 from analysis.stats.planning import next_suite
-from analysis.stats.summary import summarise
+from analysis.stats.stats import LEVEL
+from analysis.stats.summary import compare_pairs
+from analysis.stats.voids import void_tries, with_void_tries
 from analysis.suite import manifest, samples
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.manifest import Findings, trail
-from analysis.suite.records import TAIL, Suite, SuiteError, joint
+from analysis.suite.records import SYSTEM, TAIL, Suite, SuiteError, joint
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
 from contract import derived, files
@@ -150,7 +154,6 @@ class Results:
     suite: Suite
     clock: TargetClock
     all_energy: pl.DataFrame
-    summary: pl.DataFrame
     watermarks: tuple[WatermarkTrust, ...]
 
     @cached_property
@@ -164,14 +167,24 @@ class Results:
         return joint([*self.energy["origin"].unique(), str(self.suite.plan.get("origin", ""))])
 
     @cached_property
-    def contrasts(self) -> tuple[Contrast, ...]:
-        """Configurations over all working workloads at once, the declared ones first."""
-        return tuple(contrasts(self.suite, self.energy))
+    def family(self) -> Family:
+        """All comparisons, those with a verdict as one family."""
+        return judge(self.suite, self.energy)
 
     @cached_property
+    def summary(self) -> pl.DataFrame:
+        """Joules, ratio and verdict by workload × configuration × source × component."""
+        return summarise(self.suite, self.energy, self.family)
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """Configurations over all working workloads at once, the declared ones first."""
+        return self.family.contrasts
+
+    @property
     def answers(self) -> tuple[Answer, ...]:
         """The declared comparisons within a configuration."""
-        return tuple(comparisons(self.suite, self.energy))
+        return self.family.answers
 
     @cached_property
     def incidents(self) -> IncidentLog:
@@ -198,7 +211,40 @@ class Results:
         """What the suite went through that its figures bear, as sentences; empty where nothing."""
         of_disks = findings(self.suite, self.disks)
         still = stood_still(self.all_energy)
-        return [*still, *reservations(self.suite, self.energy, self.drift_check), *of_disks]
+        own = [*self._of_levels(), *self._of_voids()]
+        return [*still, *own, *reservations(self.suite, self.energy, self.drift_check), *of_disks]
+
+    def _of_levels(self) -> Iterator[str]:
+        """A sentence for each workload and configuration whose runs have more than one level."""
+        for one in self.family.levels:
+            if one.levels:
+                parts = " and ".join(
+                    f"{level.runs} of {one.runs} runs at {level.mean_j:.4g} J"
+                    for level in one.levels
+                )
+                name = f"{one.workload} on {self.suite.label(one.configuration)}"
+                yield f"Two levels in {name}: {parts}. There, {doubt('two-levels')}"
+
+    def _of_voids(self) -> Iterator[str]:
+        """A sentence for each configuration under which tries were void more often."""
+        base = self.suite.baseline
+        for one in void_tries(self.suite):
+            others = one.others_void / one.others if one.others else 0.0
+            if one.p_adjusted >= LEVEL or one.void / one.tries <= others:
+                continue
+            label = self.suite.label(one.configuration)
+            said = (
+                f"{one.void} of {one.tries} tries of {label} were void, of all others "
+                f"{one.others_void} of {one.others}. For {label}, {doubt('voids')}"
+            )
+            c = None
+            if base not in (None, one.configuration):
+                pair = base or "", one.configuration
+                c = with_void_tries(self.suite, self.energy, *pair)
+            if c is not None:
+                change = f"{100 * (c.ratio - 1):+.1f} %".replace("-", "−")
+                said += f" With the void tries counted it takes {change} against its baseline."
+            yield said
 
     @cached_property
     def next_suite(self) -> dict[str, Any]:
@@ -211,8 +257,7 @@ def results(folder: Path, raw: bool = False) -> Results:
     suite, clock, energy = computed(folder, raw)
     marks = tuple(watermarks(suite, clock))
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
-    summary = summarise(suite, of_references(suite, energy))
-    return Results(suite, clock, energy, summary, marks)
+    return Results(suite, clock, energy, marks)
 
 
 def computed(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
@@ -286,6 +331,27 @@ def energy_of(folder: Path) -> pl.DataFrame:
     """A suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
     table = folder / "energy.parquet"
     return pl.read_parquet(table) if manifest.current(table) else computed(folder)[2]
+
+
+def whole_joules(
+    found: Results, weights: Mapping[str, float]
+) -> Iterator[tuple[str, str, Comparison]]:
+    """Base, other and the ratio of their joules, so many runs of each workload together; over the
+    blocks that have all of them."""
+    joules = by_block(found.energy, SYSTEM)
+    for one in found.contrasts:
+        sides = []
+        for name in (one.base, one.other):
+            each = [joules.get((workload, name), {}) for workload in weights]
+            blocks = set.intersection(*map(set, each)) if each else set()
+            sides.append(
+                {
+                    block: sum(w * v[block] for w, v in zip(weights.values(), each, strict=True))
+                    for block in blocks
+                }
+            )
+        if (ratio := compare_pairs(found.suite, *sides)) is not None:
+            yield one.base, one.other, ratio
 
 
 def verify(folder: Path, again: Results | None = None) -> Findings:

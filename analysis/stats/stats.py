@@ -89,55 +89,39 @@ def half_width(sd: float | Floats, n: int, confidence: float) -> Floats:
     return np.asarray(sd) * (float(special.stdtrit(n - 1, 0.5 + confidence / 2)) / math.sqrt(n))
 
 
-def estimate(values: Sequence[float]) -> Estimate:
-    """Mean of block values with its 95 % interval by Student's t. Raises ValueError for none."""
+def estimate(values: Sequence[float], any_look: bool = False) -> Estimate:
+    """Mean of block values with its 95 % interval: Student's, or with `any_look` one that holds at
+    all numbers of blocks at once (`critical`). Raises ValueError for none."""
     n = len(values)
     if n == 0:
         raise ValueError("no values to estimate from")
     mean = float(np.mean(values))
-    if n < 2:
+    bound = float(critical(np.asarray(n - 1.0), LEVEL, any_look)) if n > 1 else math.inf
+    if not math.isfinite(bound):
         return Estimate(n, mean, None, None)
-    half = float(half_width(float(np.std(values, ddof=1)), n, 0.95))
+    half = bound * float(np.std(values, ddof=1)) / math.sqrt(n)
     return Estimate(n, mean, mean - half, mean + half)
+
+
+# Variance of the prior on effects, in units of the scatter's: about the narrowest for 5 to 20
+# blocks.
+PRIOR = 4.0
+
+
+def critical(df: Floats, level: float, any_look: bool = False) -> Floats:
+    """Standard errors to either side of an interval that misses with probability `level`, for one
+    look or for any number of them (`analysis.stats.comparison.LogRatio`). Infinite where so few
+    blocks bound nothing."""
+    if not any_look:
+        return np.asarray(special.stdtrit(df, 1 - level / 2))
+    n = df + 1
+    spread = 1 + n * PRIOR
+    bound = np.exp((np.log(spread) - 2 * math.log(level)) / n)
+    within = bound < spread
+    square = df * (bound - 1) / np.where(within, 1 - bound / spread, 1.0)
+    return np.sqrt(np.where(within, square, np.inf))
 
 
 def exp(log: float | Floats) -> float:
     """A ratio from its logarithm; one beyond all numbers is the largest there is."""
     return math.exp(max(-LARGEST_LOG, min(LARGEST_LOG, float(log))))
-
-
-def ratio_of_means(
-    numerator: Sequence[float], denominator: Sequence[float], confidence: float = 0.95
-) -> Span:
-    """Ratio of the means of paired block values, numerator[i] and denominator[i] of one block.
-
-    Fieller's theorem (E. C. Fieller, Some Problems in Interval Estimation, Journal of the Royal
-    Statistical Society B 16, 1954): θ belongs to the set if mean(numerator − θ·denominator) does
-    not differ from 0 by Student's t with n − 1 degrees of freedom, a quadratic inequality in θ. For
-    normal values it covers exactly, whatever their correlation.
-
-    Where the denominator's own interval holds 0 that set has no bounds (it is the whole line, or
-    all of it but a gap): then both limits are None. So they are for fewer than two blocks.
-    Raises ValueError for unequal or no values, or where the denominator's mean is 0.
-    """
-    if len(numerator) != len(denominator):
-        raise ValueError("paired values must come in equal numbers")
-    if not numerator:
-        raise ValueError("no values to make a ratio of")
-    n = len(numerator)
-    y, x = float(np.mean(numerator)), float(np.mean(denominator))
-    if x == 0:
-        raise ValueError("a ratio to a mean of 0 is not defined")
-    if n < 2:
-        return Span(y / x, None, None)
-    t2 = float(special.stdtrit(n - 1, 0.5 + confidence / 2)) ** 2
-    yy, xy, xx = (
-        float(np.cov(a, b, ddof=1)[0, 1]) * t2 / n
-        for a, b in ((numerator, numerator), (numerator, denominator), (denominator, denominator))
-    )
-    # x² − xx is positive just where the denominator's interval does not hold 0.
-    square, half = x * x - xx, x * y - xy
-    if square <= 0:
-        return Span(y / x, None, None)
-    root = math.sqrt(max(0.0, half * half - square * (y * y - yy)))
-    return Span(y / x, (half - root) / square, (half + root) / square)

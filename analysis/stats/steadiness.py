@@ -1,49 +1,21 @@
-"""How steady the machine was: scatter, drift, order, and runs that stand out."""
+"""How steady the machine was: scatter, drift, order and carry-over."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from scipy import special
 
 from analysis.energy.energy import ALL
-from analysis.stats.comparison import Comparison, compare
-from analysis.stats.drifting import long_run_half_width
-from analysis.stats.stats import LEVEL, Estimate, Floats
+from analysis.stats.stats import Estimate
 from analysis.stats.two_way import Layout, Slope, percent
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, Run, Suite
 
-FLAGGED = 0.01  # chance of a flag in a workload without outliers
 NS_PER_HOUR = 3.6e12
-
-
-@dataclass(frozen=True)
-class Outlier:
-    """A run apart from what its block and its configuration lead to expect.
-
-    `off_percent` is how far, `deviations` the same in standard errors that the others tell.
-    """
-
-    block: int
-    configuration: str
-    off_percent: float
-    deviations: float
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A configuration's ratio to the baseline with all blocks, and without those flagged in it."""
-
-    configuration: str
-    with_all: Comparison | None
-    without: Comparison | None
-    left_out: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -54,9 +26,8 @@ class Steadiness:
     single runs, the place's effect in it. `drift_percent_per_hour` takes a block as one value, so
     it needs three. `place_percent` is the change from one place in the order within a block to the
     next; a steady drift shows in both. `carry_over_p` is the p-value of no configuration mattering
-    for the one that runs after it. `blocks` are the blocks' own effects, from their mean;
-    `long_run_percent` is how far, by their drift, the workload's mean joules may lie from those in
-    the long run (95 %). `judged` are the configurations of the runs that were looked at.
+    for the one that runs after it, `carry_over_least_percent` the effect of one configuration on
+    the next that this test finds with 80 % power.
     """
 
     workload: str
@@ -66,11 +37,7 @@ class Steadiness:
     drift_percent_per_hour: Estimate | None
     place_percent: Estimate | None
     carry_over_p: float | None
-    blocks: Mapping[int, Estimate]
-    outliers: tuple[Outlier, ...]
-    beside: tuple[Beside, ...]
-    long_run_percent: float | None = None
-    judged: tuple[str, ...] = ()
+    carry_over_least_percent: float | None
 
 
 @dataclass(frozen=True)
@@ -105,7 +72,7 @@ def steadiness(
             cells.setdefault((block, name), []).append(one)
         if cells:
             means = [_mean_cell(cells[key]) for key in sorted(cells)]
-            found.append(_of_workload(suite, workload, means))
+            found.append(_of_workload(workload, means))
     return found
 
 
@@ -155,17 +122,16 @@ def _mean_cell(cells: Sequence[_Cell]) -> _Cell:
     )
 
 
-def _of_workload(suite: Suite, workload: str, cells: list[_Cell]) -> Steadiness:
+def _of_workload(workload: str, cells: list[_Cell]) -> Steadiness:
     blocks = sorted({cell.block for cell in cells})
     layout = _layout(cells)
     if layout is None or layout.freedom < 1:
-        return Steadiness(workload, len(blocks), None, None, None, None, None, {}, (), ())
+        return Steadiness(workload, len(blocks), None, None, None, None, None, None)
     logs = np.array([cell.log for cell in cells])
     places = np.array([cell.place for cell in cells])
     hours = [cell.hours for cell in cells if cell.hours is not None]
     drift = layout.slope_between(logs, np.array(hours)) if len(hours) == len(cells) else None
-    outliers = _outliers(cells)
-    wide = long_run_half_width(layout.block_effects(logs))
+    carry_over_p, least = _carry_over(layout, cells)
     return Steadiness(
         workload=workload,
         n=len(blocks),
@@ -173,12 +139,8 @@ def _of_workload(suite: Suite, workload: str, cells: list[_Cell]) -> Steadiness:
         within_sd_percent=percent(float(layout.within_sd(logs))),
         drift_percent_per_hour=_estimate(drift, len(blocks)),
         place_percent=_estimate(layout.slope_within(logs, places), len(blocks)),
-        carry_over_p=_carry_over_p(layout, cells),
-        blocks=_block_effects(layout, logs, blocks),
-        outliers=tuple(outliers),
-        beside=tuple(_beside(suite, cells, outliers)),
-        long_run_percent=None if wide is None else percent(wide),
-        judged=tuple(cell.configuration for cell in cells),
+        carry_over_p=carry_over_p,
+        carry_over_least_percent=least,
     )
 
 
@@ -193,13 +155,15 @@ def _layout(cells: Sequence[_Cell]) -> Layout | None:
     )
 
 
-def _carry_over_p(layout: Layout, cells: Sequence[_Cell]) -> float | None:
-    """Of what ran just before, the last of the block before included."""
+def _carry_over(layout: Layout, cells: Sequence[_Cell]) -> tuple[float | None, float | None]:
+    """p-value and what is found, of what ran just before, the last of the block before included."""
     logs, places = (np.array([getattr(cell, key) for cell in cells]) for key in ("log", "place"))
     names = sorted({cell.after for cell in cells if cell.after is not None})
     after = np.array([names.index(cell.after) if cell.after else -1 for cell in cells])
-    p_value = float(layout.carry_over_p(logs, after, places))
-    return p_value if np.isfinite(p_value) else None
+    p_value, least = map(float, layout.carry_over(logs, after, places))
+    if not np.isfinite(p_value):
+        return None, None
+    return p_value, percent(least) if np.isfinite(least) else None
 
 
 def _estimate(slope: Slope | None, n: int) -> Estimate | None:
@@ -207,108 +171,3 @@ def _estimate(slope: Slope | None, n: int) -> Estimate | None:
         return None
     low, high = slope.interval()
     return Estimate(n, percent(float(slope.value)), percent(float(low)), percent(float(high)))
-
-
-def _block_effects(layout: Layout, logs: Floats, blocks: Sequence[int]) -> dict[int, Estimate]:
-    effects, halves = layout.block_effects(logs), layout.block_half_widths(logs)
-    return {
-        block: Estimate(
-            len(logs) // len(blocks),
-            percent(float(effect)),
-            percent(float(effect - half)),
-            percent(float(effect + half)),
-        )
-        for block, effect, half in zip(blocks, effects, halves, strict=True)
-    }
-
-
-def _outliers(cells: list[_Cell]) -> list[Outlier]:
-    """The worst first, then the worst of the rest, while it is beyond what chance explains."""
-    left, found = list(cells), []
-    while (layout := _layout(left)) is not None and layout.freedom >= 2:
-        logs = np.array([cell.log for cell in left])
-        distance = layout.deleted_t(logs)
-        worst = int(np.argmax(np.abs(distance)))
-        chance = 2 * float(special.stdtr(layout.freedom - 1, -abs(distance[worst])))
-        if chance * len(left) >= FLAGGED:
-            break
-        own = layout.residual[worst, worst]
-        off = percent(float(layout.residuals(logs)[worst]) / float(own))
-        cell = left.pop(worst)
-        found.append(Outlier(cell.block, cell.configuration, off, float(distance[worst])))
-    return found
-
-
-def _beside(suite: Suite, cells: Sequence[_Cell], outliers: Sequence[Outlier]) -> list[Beside]:
-    """The comparisons that a flagged run takes part in; one of the baseline is part of all."""
-    values = {(cell.configuration, cell.block): float(np.exp(cell.log)) for cell in cells}
-    found = []
-    for name in suite.configurations:
-        flagged = {o.block for o in outliers if o.configuration in (name, suite.baseline)}
-        if name == suite.baseline or suite.baseline is None or not flagged:
-            continue
-        blocks = sorted(
-            b for b in {c.block for c in cells} if {(suite.baseline, b), (name, b)} <= values.keys()
-        )
-        kept = [b for b in blocks if b not in flagged]
-        with_all, without = (
-            compare(
-                [values[suite.baseline, b] for b in which],
-                [values[name, b] for b in which],
-                suite.margin,
-                suite.any_look,
-            )
-            for which in (blocks, kept)
-        )
-        found.append(Beside(name, with_all, without, tuple(sorted(flagged & set(blocks)))))
-    return found
-
-
-# A stall is rare, so that the mean of few blocks is either without any or moved by one: neither
-# tells what the next hundred runs take. Their frequency is a figure of its own.
-@dataclass(frozen=True)
-class Stalls:
-    """How often runs of one configuration took more than they should have: `stalled` of `runs`.
-
-    The true share lies within `low` and `high`; the largest one took `most_percent` more than its
-    block and configuration lead to expect.
-    """
-
-    configuration: str
-    runs: int
-    stalled: int
-    low: float
-    high: float
-    most_percent: float | None
-
-
-def stalls(steady: Iterable[Steadiness], configurations: Sequence[str]) -> list[Stalls]:
-    """By configuration over all workloads, those with runs that could be judged."""
-    runs: Counter[str] = Counter()
-    over: dict[str, list[float]] = {name: [] for name in configurations}
-    for one in steady:
-        runs.update(one.judged)
-        for outlier in one.outliers:
-            if outlier.off_percent > 0:
-                over.setdefault(outlier.configuration, []).append(outlier.off_percent)
-    return [
-        Stalls(
-            name,
-            runs[name],
-            len(over[name]),
-            *share_within(len(over[name]), runs[name]),
-            max(over[name], default=None),
-        )
-        for name in configurations
-        if runs[name]
-    ]
-
-
-def share_within(count: int, total: int) -> tuple[float, float]:
-    """95 % limits of the probability of what came `count` times of `total`, of `total` ≥ 1.
-
-    C. J. Clopper and E. S. Pearson, Biometrika 26, 1934; never too narrow.
-    """
-    low = special.betaincinv(count, total - count + 1, LEVEL / 2) if count else 0.0
-    high = special.betaincinv(count + 1, total - count, 1 - LEVEL / 2) if count < total else 1.0
-    return float(low), float(high)

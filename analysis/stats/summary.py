@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
-from analysis.stats.comparison import Comparison, compare, judged
+from analysis.stats.comparison import Comparison, compare
 from analysis.stats.incomplete import InBlocks, in_blocks
-from analysis.stats.planning import detectable
 from analysis.stats.stats import Estimate, estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
@@ -20,16 +19,17 @@ from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
 BlockValues = Mapping[int, float]
 Key = tuple[str, str, str, str]
 KEYS = ("workload", "configuration", "source", "component")
+# Most telling first; the sum of several packages comes before the first of them. The first that the
+# suite has is judged.
+COMPONENTS = (SYSTEM, "drive", "package", "package-0", "dram")
 
 SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("suite_id", "host", *KEYS), pl.String()),
     "n": pl.Int64(),
     **dict.fromkeys(("mean_j", "ci_low_j", "ci_high_j", "mean_s", "mean_w"), pl.Float64()),
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_typical"), pl.Float64()),
-    **dict.fromkeys(("p_value", "p_adjusted"), pl.Float64()),
-    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), pl.Float64()),
-    "detectable": pl.Float64(),
-    **dict.fromkeys(("verdict", "origin"), pl.String()),
+    **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), pl.Float64()),
+    **dict.fromkeys(("p_adjusted", "p_equivalence_adjusted"), pl.Float64()),
+    **dict.fromkeys(("verdict", "doubts", "origin"), pl.String()),
 }
 
 
@@ -68,9 +68,9 @@ def block_means(rows: pl.DataFrame, value: pl.Expr) -> dict[int, float]:
     return {int(block): float(mean) for block, mean in means.iter_rows()}
 
 
-def estimate_of(values: BlockValues) -> Estimate | None:
+def estimate_of(values: BlockValues, any_look: bool = False) -> Estimate | None:
     """Mean and interval over blocks, None where there is none."""
-    return estimate(list(values.values())) if values else None
+    return estimate(list(values.values()), any_look) if values else None
 
 
 def compare_pairs(suite: Suite, base: BlockValues, other: BlockValues) -> Comparison | None:
@@ -111,7 +111,7 @@ def joint_origin(energy: pl.DataFrame) -> str:
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Block values of whole runs that share `KEYS`, and the origins of their joules."""
 
     energy_j: BlockValues
@@ -119,43 +119,26 @@ class _Group:
     power_w: BlockValues
     origins: frozenset[str]
 
+    @property
+    def mean(self) -> tuple[float, float] | None:
+        """Mean joules and seconds; None where no block has joules."""
+        joules, seconds = _mean(self.energy_j), _mean(self.seconds)
+        return None if joules is None else (joules, seconds or 0.0)
 
-def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
-    """The table of `SUMMARY_SCHEMA`, in the plan's order.
+    @property
+    def error_j(self) -> tuple[float | None, float]:
+        """Standard error of the mean joules and its degrees of freedom."""
+        n = len(self.energy_j)
+        if n < 2:
+            return None, 0.0
+        return float(np.std(list(self.energy_j.values()), ddof=1)) / math.sqrt(n), n - 1.0
 
-    All comparisons with the baseline that share a source and a component are one family, so the
-    verdicts follow from p-values adjusted over them.
-    """
-    groups = _groups(suite, energy)
-    versus = _versus(suite, groups)
-    rows = []
-    for key, group in groups.items():
-        mean = estimate_of(group.energy_j)
-        if mean is None:
-            continue
-        found = versus.get(key)
-        beside = frozenset() if found is None else groups[_base_of(key, suite)].origins
-        rows.append(
-            {
-                "suite_id": suite.suite_id,
-                "host": suite.host,
-                **dict(zip(KEYS, key, strict=True)),
-                "n": mean.n,
-                "mean_j": mean.mean,
-                "ci_low_j": mean.low,
-                "ci_high_j": mean.high,
-                "mean_s": _mean(group.seconds),
-                "mean_w": _mean(group.power_w),
-                **({} if found is None else found.columns),
-                "detectable": None if found is None else detectable(found),
-                "verdict": _word(key[1] == suite.baseline, found),
-                "origin": records.joint(group.origins | beside),
-            }
-        )
-    return pl.DataFrame(rows, schema=dict(SUMMARY_SCHEMA))
+    @property
+    def mean_w(self) -> float | None:
+        return _mean(self.power_w)
 
 
-def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, _Group]:
+def groups_of(suite: Suite, energy: pl.DataFrame) -> dict[Key, Group]:
     """Whole runs by `KEYS`; what the plan does not name comes last."""
     rows = (
         energy.filter(pl.col("workload") != DRIFT_CHECK, phase=ALL)
@@ -179,7 +162,7 @@ def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, _Group]:
     return {key: _group(found[key]) for key in sorted(found, key=place)}
 
 
-def _group(frame: pl.DataFrame) -> _Group:
+def _group(frame: pl.DataFrame) -> Group:
     """From the rows of one group, one a block; a block without a figure is left out of it."""
 
     def by_block(column: str) -> dict[int, float]:
@@ -187,7 +170,7 @@ def _group(frame: pl.DataFrame) -> _Group:
         return {int(block): float(value) for block, value in values if value is not None}
 
     origins = frozenset(str(name) for names in frame["origin"] for name in names)
-    return _Group(by_block("energy_j"), by_block("duration_s"), by_block("power_w"), origins)
+    return Group(by_block("energy_j"), by_block("duration_s"), by_block("power_w"), origins)
 
 
 def _key(values: Sequence[object]) -> Key:
@@ -195,42 +178,13 @@ def _key(values: Sequence[object]) -> Key:
     return workload, configuration, source, component
 
 
-def _base_of(key: Key, suite: Suite) -> Key:
+def base_of(key: Key, suite: Suite) -> Key:
+    """What a group is compared with; itself for the baseline."""
     return key[0], suite.base_of(key[1]) or "", key[2], key[3]
-
-
-def versus_baseline(suite: Suite, energy: pl.DataFrame) -> dict[Key, Comparison]:
-    """By `KEYS`, the comparisons that `summarise` makes rows of."""
-    return _versus(suite, _groups(suite, energy))
-
-
-def _versus(suite: Suite, groups: Mapping[Key, _Group]) -> dict[Key, Comparison]:
-    """Each group against the baseline's, judged by families of one source and component."""
-    alone: dict[Key, Comparison] = {}
-    for key, group in groups.items():
-        base = _base_of(key, suite)
-        if base == key or base not in groups:
-            continue
-        beside = [(key[0], name, *key[2:]) for name in suite.configurations]
-        rest = [groups[k].energy_j for k in beside if k in groups and k not in (key, base)]
-        found = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
-        if found is not None:
-            alone[key] = found.comparison
-    judged_by_key: dict[Key, Comparison] = {}
-    for family in dict.fromkeys(key[2:] for key in alone):
-        members = [key for key in alone if key[2:] == family]
-        judged_by_key |= zip(members, judged([alone[key] for key in members]), strict=True)
-    return judged_by_key
 
 
 def _mean(values: BlockValues) -> float | None:
     return sum(values.values()) / len(values) if values else None
-
-
-def _word(baseline: bool, versus: Comparison | None) -> str:
-    if baseline:
-        return ""
-    return versus.verdict if versus else "inconclusive"
 
 
 MB = 2**20  # as the papers count
@@ -339,11 +293,13 @@ def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blo
         configuration=configuration,
         phase=phase,
         unit=unit,
-        energy_j=estimate_of(own["energy_j"]),
-        rate=estimate_of(own["rate"]),
+        energy_j=estimate_of(own["energy_j"], suite.any_look),
+        rate=estimate_of(own["rate"], suite.any_look),
         ratio=None if is_base else compare_pairs(suite, base, own["energy_j"]),
-        cpu_share=estimate_of(own["cpu_share"]),
-        disk_writes=estimate_of(own["disk_writes"]) if unit.work == "bytes" else None,
+        cpu_share=estimate_of(own["cpu_share"], suite.any_look),
+        disk_writes=estimate_of(own["disk_writes"], suite.any_look)
+        if unit.work == "bytes"
+        else None,
     )
 
 

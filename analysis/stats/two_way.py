@@ -19,6 +19,7 @@ from scipy import special
 from analysis.stats.stats import LEVEL, Floats
 
 Ints = npt.NDArray[np.int64]
+POWER = 0.8
 ROUNDING = 1e-12  # of a logarithm: a residual as small is none
 
 
@@ -51,7 +52,6 @@ class Layout:
     solve: Floats
     residual: Floats
     freedom: int
-    unscaled: Floats
 
     @classmethod
     @lru_cache(maxsize=8)  # the workloads of a suite mostly share one
@@ -67,8 +67,7 @@ class Layout:
         residual = np.eye(len(block)) - design @ inverse
         whole = np.vstack([np.eye(blocks - 1), -np.ones((1, blocks - 1))])
         solve = whole @ inverse[1:blocks]
-        unscaled = np.sum(solve**2, axis=1)
-        return cls(blocks, solve, residual, len(block) - design.shape[1], unscaled)
+        return cls(blocks, solve, residual, len(block) - design.shape[1])
 
     def residuals(self, values: Floats) -> Floats:
         """What neither block nor configuration explains, in the values' shape."""
@@ -82,11 +81,6 @@ class Layout:
         """Standard deviation of what is left; needs `freedom` ≥ 1."""
         return np.asarray(np.sqrt(np.sum(self.residuals(values) ** 2, axis=-1) / self.freedom))
 
-    def block_half_widths(self, values: Floats) -> Floats:
-        """95 % half widths of the blocks' effects, by the scatter within blocks."""
-        critical = float(special.stdtrit(self.freedom, 1 - LEVEL / 2))
-        return critical * self.within_sd(values)[..., None] * np.sqrt(self.unscaled)
-
     def slope_within(self, values: Floats, x: Floats) -> Slope | None:
         """Slope along `x` of what is left, both sets of effects removed from `x` as well."""
         freedom = self.freedom - 1
@@ -98,13 +92,14 @@ class Layout:
         effects, along = self.block_effects(values), self.block_effects(x)
         return _slope(effects, along, freedom) if freedom > 0 else None
 
-    def carry_over_p(self, values: Floats, after: Ints, places: Floats) -> Floats:
-        """p-value of the F test that the configuration that ran just before does not matter.
+    def carry_over(self, values: Floats, after: Ints, places: Floats) -> tuple[Floats, Floats]:
+        """p-value of the F test that the configuration that ran just before does not matter, and
+        the effect of one of them that the test finds with 80 % power.
 
         First-order carry-over: additive effects, tested all at once beside those of block,
         configuration and place (B. Jones and M. G. Kenward, Design and Analysis of Cross-Over
         Trials). All are … × N, `after` counted from 0 and −1 where nothing ran before, which tells
-        nothing; the p-values are …, and not a number where the order cannot tell.
+        nothing; the results are …, and not a number where the order cannot tell.
         """
         kinds = np.arange(-1, int(after.max(initial=0)) + 1)
         columns = np.concatenate([places[..., None], after[..., None] == kinds], axis=-1)
@@ -116,20 +111,16 @@ class Layout:
         told = (tested > 0) & (freedom > 0)
         one, other = np.where(told, tested, 1), np.where(told, freedom, 1)
         p_values = special.fdtrc(one, other, np.maximum(more - less, 0.0) / one / (rest / other))
-        return np.asarray(np.where(told, p_values, np.nan))
-
-    def deleted_t(self, values: Floats) -> Floats:
-        """Each residual in standard errors that the other values alone tell; needs `freedom` ≥ 2.
-
-        Without outliers each follows Student's t with `freedom` − 1 degrees. 0 where a value stands
-        alone in its block or configuration, so that nothing tells what it should be.
-        """
-        left = self.residuals(values)
-        own = np.maximum(np.diag(self.residual), 0.0)
-        told = np.broadcast_to(own > 1e-9, left.shape)
-        squares = np.divide(left**2, own, out=np.zeros_like(left), where=told)
-        rest = np.maximum(np.sum(left**2, axis=-1)[..., None] - squares, ROUNDING**2)
-        return np.asarray(np.sign(left) * np.sqrt(squares / (rest / (self.freedom - 1))))
+        # What one configuration adds shows in the part of its column that place and blocks lack.
+        least = np.full(np.shape(p_values), np.inf)
+        for kind in range(2, columns.shape[-1]):
+            column = along[..., kind]
+            square = np.sum(column**2, axis=-1) - _explained(column, along[..., :2])[0]
+            least = np.minimum(least, np.where(square > ROUNDING, square, np.inf))
+        needed = special.ncfdtrinc(one, other, 1 - POWER, special.fdtri(one, other, 1 - LEVEL))
+        effect = np.sqrt(needed * rest / other / least)
+        told_too = told & np.isfinite(least)
+        return np.where(told, p_values, np.nan), np.where(told_too, effect, np.nan)
 
 
 def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:

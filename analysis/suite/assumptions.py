@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Final, Literal
 
 from contract import schema
@@ -63,10 +63,12 @@ class Assumptions:
 
 
 def assumptions_of(given: Mapping[str, object]) -> Assumptions | None:
-    """The plan's assumptions, or None where one is missing or is not what it must be.
+    """The plan's assumptions, or None where one is missing, unknown or not what it must be.
 
     What is optional may be missing or null.
     """
+    if given.keys() - {each.name for each in fields(Assumptions)}:
+        return None
     told = {key: value for key, value in given.items() if value is not None}
     told["currency"] = str(given.get("currency", ""))
     told["after_work"] = given.get("after_work") or SLEEP

@@ -64,7 +64,7 @@ def test_the_adjusted_p_is_the_least_level_that_rejects(seed: int) -> None:
 def test_what_is_beyond_the_margin_no_longer_counts_in_its_family() -> None:
     """Holm's method over the tests of equivalence would ask 0.05 / 3 of the last one."""
     large = compared(1.20, 1.21, 1.19, 1.20)
-    near = compared(1.011, 0.991, 1.014, 0.998)
+    near = compared(1.012, 0.987, 1.017, 0.992, 1.019, 0.994)
     assert 0.05 / 3 < known(near.p_equivalence) < 0.05
     found = judged([large, near, large])
     assert [one.verdict for one in found] == ["differs", "equivalent", "differs"]
@@ -89,7 +89,7 @@ def test_a_family_takes_back_what_one_test_alone_would_say() -> None:
 
 
 def test_equivalence_is_adjusted_by_itself() -> None:
-    near = compared(1.011, 0.991, 1.014, 0.998)
+    near = compared(1.012, 0.987, 1.017, 0.992, 1.019, 0.994)
     assert near.verdict == "equivalent"
     assert 0.0125 < known(near.p_equivalence) < 0.05
     found = judged([near, near, near, near])
@@ -105,13 +105,13 @@ def test_one_block_is_no_member_of_a_family() -> None:
 
 
 def test_what_is_both_is_called_equivalent_and_says_so() -> None:
-    small = compared(1.010, 1.011, 1.009, 1.010)
+    small = compared(1.010, 1.011, 1.009, 1.010, 1.011, 1.009)
     assert small.verdict == "equivalent"
     assert small.both
-    assert not compared(1.001, 0.999, 1.002, 0.998).both
+    assert not compared(1.001, 0.999, 1.002, 0.998, 1.001, 0.999).both
     assert not compared(1.20, 1.21, 1.19, 1.20).both
     # In a family of many its change is no longer sure, its being small is.
-    many = judged([compared(1.0035, 1.0007, 1.0030, 1.0040)] * 5)[0]
+    many = judged([compared(1.0035, 1.0001, 1.0030, 1.0040, 1.0010, 1.0001)] * 5)[0]
     assert known(many.p_value) < 0.05
     assert many.verdict == "equivalent"
     assert not many.both

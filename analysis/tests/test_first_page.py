@@ -224,11 +224,10 @@ def test_what_this_machine_cannot_run_is_no_reason_to_run_again(shared: Shared) 
     for of, code in (((skipped,), "nothing-open"), ((), "no-pairs")):
         suite = replace(found.suite, runs=rest, skipped=of)
         energy = found.all_energy.filter(pl.col("configuration") != "opal")
-        summary = found.summary.filter(pl.col("configuration") != "opal")
-        lines = answered(Results(suite, found.clock, energy, summary, ()))
+        lines = answered(Results(suite, found.clock, energy, ()))
         assert [line.code for line in lines if line.question == "cost"] == ["more", "unknown"]
         told = replace(found.incidents, never=0, void_to_end=())
-        lines = answered_with(Results(suite, found.clock, energy, summary, ()), told)
+        lines = answered_with(Results(suite, found.clock, energy, ()), told)
         assert lines[-1].code == code
 
 

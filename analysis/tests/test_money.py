@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.money import costs, sensitivity
-from analysis.money.payback import PROFILE, net_present_value, payback, repaid_after_years
+from analysis.money import costs
+from analysis.money.course import course
+from analysis.money.payback import PROFILE, repaid_after_years
 from analysis.report import payback_text
-from analysis.report.figures import payback_curve, tornado
+from analysis.report.figures import payback_curve
 from analysis.report.money_section import money_section
 from analysis.report.view import Folded, Picture, Table
 from analysis.stats.results import Results, results
@@ -78,16 +79,6 @@ def test_paybacks_are_of_every_working_workload_against_every_software(found: Re
     alone = costs.paybacks(found.suite, without)[0]
     assert alone.tail_j == 0 and first.tail_j != 0
     assert alone.saving_j.mean == pytest.approx(first.saving_j.mean - first.tail_j)
-
-
-def test_saving_by_the_gigabyte_is_of_the_bytes_that_the_phases_counted(found: Results) -> None:
-    (first, *_) = costs.paybacks(found.suite, found.energy)
-    run = next(r for r in found.suite.runs if r.workload == "file_io")
-    gigabytes = sum(p.work["bytes"] for p in run.measured_phases) / 1e9
-    assert gigabytes > 0
-    assert known(first.saving_per_gb_j).mean == pytest.approx(first.saving_j.mean / gigabytes)
-    without = found.energy.with_columns(pl.lit(None, pl.Float64).alias("bytes"))
-    assert costs.paybacks(found.suite, without)[0].saving_per_gb_j is None
 
 
 def test_the_meters_limits_are_those_of_a_difference(found: Results) -> None:
@@ -162,65 +153,20 @@ def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
     assert "File write and read, 7 a day" in text_of(money_section(once))
 
 
-def swings(found: Results) -> tuple[list[sensitivity.Swing], Any, Assumptions]:
-    first, _ = costs.profiles(found.suite, found.energy)
-    return (
-        sensitivity.swings(first, known(found.suite.assumptions)),
-        first,
-        known(found.suite.assumptions),
-    )
-
-
-def test_every_assumption_moves_the_present_value_by_itself(found: Results) -> None:
-    ends = {"life_years": [3, 8], "discount_rate": [0, 0.1], "runs_per_day": [25, 150]}
-    given = assuming(found, duty=DUTY, ranges=ends)
-    bars, first, a = swings(given)
-    by = {bar.name: bar for bar in bars}
-    assert set(by) == {
-        *("sed_extra_price", "electricity_price_per_kwh", "life_years"),
-        *("runs_per_day", "discount_rate", "saving_j", "meter_j"),
-    }
-    assert [bar.width for bar in bars] == sorted((bar.width for bar in bars), reverse=True)
-    saving, runs = first.saving_j, first.runs_per_day
-    life = by["life_years"]
-    assert (life.low, life.high) == (3, 8)
-    assert life.at_low == net_present_value(saving.mean, runs, replace(a, life_years=3))
-    assert by["discount_rate"].at_high < by["discount_rate"].at_low
-    price = by["sed_extra_price"]
-    assert (price.low, price.high) == (12.5, 50)
-    assert price.at_low - price.at_high == pytest.approx(37.5)
-    assert by["runs_per_day"].at_high == net_present_value(saving.mean, 3 * runs, a)
-    assert known(first.net_present_value.low) < by["saving_j"].at_low  # and the meter's error
-    assert known(first.net_present_value.high) > by["saving_j"].at_high
-    meter = by["meter_j"]
-    assert meter.at_high == net_present_value(saving.mean + first.meter_j, runs, a)
-    assert meter.low + meter.high == pytest.approx(2 * saving.mean)
-
-
-def test_one_block_has_no_swing_of_its_saving_and_zero_interest_none(found: Results) -> None:
-    given = assuming(found, discount_rate=0)
-    _, _, a = swings(given)
-    single = payback(
-        "kernel_tree", AES128, [9.0], [8.0], sed_s=[1.0], assumptions=a, origin="measured"
-    )
-    names = {bar.name for bar in sensitivity.swings(single, a)}
-    assert "saving_j" not in names
-    assert "discount_rate" not in names
-
-
 def test_the_course_ends_at_the_present_value_and_crosses_zero_when_repaid(
     found: Results,
 ) -> None:
     for rate in (0.0, 0.03):
         given = assuming(found, discount_rate=rate, sed_extra_price=0.001)
-        _, first, a = swings(given)
-        run = sensitivity.course(first, a, [0, a.life_years])
+        first = known(costs.headline_payback(costs.paybacks(given.suite, given.energy)))
+        a = known(given.suite.assumptions)
+        run = course(first, a, [0, a.life_years])
         assert run.mid[0] == -0.001
         assert run.mid[1] == pytest.approx(first.net_present_value.mid)
         assert run.low is not None
         assert run.low[1] == pytest.approx(first.net_present_value.low)
         repaid = known(repaid_after_years(first.saving_per_year, a))
-        assert sensitivity.course(first, a, [repaid.mid]).mid[0] == pytest.approx(0, abs=1e-12)
+        assert course(first, a, [repaid.mid]).mid[0] == pytest.approx(0, abs=1e-12)
         assert repaid.mid == pytest.approx(known(first.years).mid)
 
 
@@ -235,7 +181,7 @@ def test_interest_may_eat_the_saving_for_ever() -> None:
 
 def test_pictures_have_units_and_their_origin_and_are_never_of_nothing(found: Results) -> None:
     given = assuming(found, duty=DUTY)
-    bars, first, a = swings(given)
+    a = known(given.suite.assumptions)
     paybacks = costs.profiles(given.suite, given.energy)
     labels = {p.against: given.suite.label(p.against) for p in paybacks}
     curve = known(payback_curve.draw(paybacks, a, labels, "modelled"))
@@ -251,12 +197,7 @@ def test_pictures_have_units_and_their_origin_and_are_never_of_nothing(found: Re
     whole = known(payback_curve.draw(many, a, labels, "measured"))
     assert len(whole.axes) == 7
     assert all(axis.get_title(loc="left").count("\n") == 1 for axis in whole.axes)
-    drawn = known(tornado.draw(bars, first, a, "dm-crypt AES-128", "synthetic"))
-    assert drawn.get_suptitle().endswith("(synthetic)")
-    assert "(USD)" in drawn.axes[0].get_xlabel()
-    assert len(drawn.axes[0].get_yticklabels()) == len(bars)
     assert payback_curve.draw([], a, {}, "measured") is None
-    assert tornado.draw([], first, a, "", "measured") is None
 
 
 def test_the_section_holds_the_answer_and_every_table(found: Results) -> None:
@@ -327,7 +268,7 @@ def test_many_lines_open_only_when_asked_for() -> None:
         for load in loads
     ]
     energy = energy_of(rows)
-    section = money_section(Results(suite, TargetClock({}), energy, energy, ()))
+    section = money_section(Results(suite, TargetClock({}), energy, ()))
     opened = [block for block in section if isinstance(block, Table)]
     named = [{row[0] for row in table.rows} for table in opened]
     assert sum("Kernel tree" in names for names in named) == 3
@@ -395,8 +336,6 @@ def test_time_that_is_saved_is_worth_what_the_machine_then_does(found: Results) 
     sleeping = costs.paybacks(assuming(found).suite, found.energy)[0]
     idling = costs.paybacks(assuming(found, after_work="idle").suite, found.energy)[0]
     assert (sleeping.after_work, idling.after_work) == ("sleep", "idle")
-    assert known(sleeping.otherwise).saving_j == idling.saving_j
-    assert known(idling.otherwise).saving_j == sleeping.saving_j
     rows = found.energy.filter((pl.col("component") == "system") & (pl.col("phase") == "all"))
     of_rest = rows.filter(workload="idle", configuration=found.suite.sed)
     rest_w = (of_rest["energy_j"] / of_rest["duration_s"]).to_list()
@@ -410,10 +349,3 @@ def test_time_that_is_saved_is_worth_what_the_machine_then_does(found: Results) 
     assert sleeping.saving_j.mean - idling.saving_j.mean == pytest.approx(float(expected))
     told = text_of(money_section(assuming(found, after_work="idle")))
     assert "for a machine that stays on, at rest, once its work is done" in told
-    assert "For one that sleeps a" in told
-
-
-def test_without_a_measured_rest_nothing_is_said_of_it(found: Results) -> None:
-    energy = found.energy.filter(pl.col("workload") != "idle")
-    one = costs.paybacks(assuming(found, after_work="idle").suite, energy)[0]
-    assert (one.after_work, one.otherwise) == ("sleep", None)

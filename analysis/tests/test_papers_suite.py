@@ -25,7 +25,7 @@ from analysis.report import (
     workload_section,
 )
 from analysis.report.sections import Report
-from analysis.stats.contrasts import Question, Side, by_workload, comparisons, contrasts, questions
+from analysis.stats.contrasts import Question, Side, comparisons, contrasts, questions
 from analysis.stats.results import Results, results, write
 from analysis.stats.summary import MB, block_values, per_unit
 from analysis.suite.incidents import incident_log
@@ -91,15 +91,12 @@ def test_extra_blocks_count_where_they_are(found: Results, papers_page: str) -> 
 
 
 def test_a_contrast_in_one_workload_has_its_extra_blocks(found: Results) -> None:
-    alone = {one.workload: one for one in by_workload(found.suite, found.energy)}
-    tree, grep = alone["kernel_tree"].comparison, alone["kernel_grep"].comparison
-    assert (alone["kernel_tree"].base, alone["kernel_tree"].other) == (
-        "dmcrypt-aes128",
-        "dmcrypt-aes256",
-    )
+    pair = ("dmcrypt-aes128", "dmcrypt-aes256")
+    (one,) = (c for c in found.contrasts if (c.base, c.other) == pair)
+    tree, grep = one.by_workload["kernel_tree"], one.by_workload["kernel_grep"]
     assert (tree.n, grep.n) == (BLOCKS + EXTRA_BLOCKS, BLOCKS)
     assert tree.ratio == pytest.approx(1.25 / 1.2, rel=0.02)
-    assert known(tree.p_adjusted) > known(tree.p_value)
+    assert tree.p_adjusted is None
     over_all = known(next(c for c in found.contrasts if c.base == "dmcrypt-aes128").comparison)
     assert over_all.n == BLOCKS + EXTRA_BLOCKS
 
@@ -215,7 +212,7 @@ def test_a_question_that_cannot_be_answered_says_why(
         one = {**COMPARISONS[0], "configurations": ["plain"], **change}
         plan["analysis"] = {"comparisons": [one]}
 
-    other = Results(planned(found.suite, ask), found.clock, found.energy, found.summary, ())
+    other = Results(planned(found.suite, ask), found.clock, found.energy, ())
     assert told in questions_section.sentences(other)[0]
     assert not UNWANTED.search(text_of(questions_section.questions_section(other)))
 
@@ -267,8 +264,6 @@ def test_what_we_do_at_rest_ourselves_keeps_nothing_busy(found: Results) -> None
 def test_over_the_limit_is_over(found: Results) -> None:
     worst = {one.workload: one for one in own_shares(found.suite)}
     assert all(one.ok == (one.worst[1] <= LIMIT) for one in worst.values())
-    text = text_of(missing_section.own_share(found))
-    assert "over" in text
     calm = [
         replace(r, phases=tuple(replace(p, own_cpu_s=1e-4) for p in r.phases))
         for r in found.suite.runs
@@ -280,7 +275,6 @@ def test_over_the_limit_is_over(found: Results) -> None:
 def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> None:
     old = results(whole_suite[0])
     assert own_shares(old.suite) == []
-    assert "No run says how much CPU time was ours." in text_of(missing_section.own_share(old))
     assert text_of(questions_section.questions_section(old)) == ""
     assert missing_section.sentence(old.suite) == ""
     assert old.suite.runs[0].program == ""
@@ -318,7 +312,7 @@ def test_what_is_there_for_a_question_counts_once(found: Results) -> None:
     suite = planned(found.suite, aside)
     whole, some = (contrasts(s, found.energy)[0].workloads for s in (found.suite, suite))
     assert set(whole) - set(some) == {"file_io-warm", "sql-large"}
-    other = Results(suite, found.clock, found.energy, found.summary, ())
+    other = Results(suite, found.clock, found.energy, ())
     text = text_of(Report(other).answer())
     assert "Main workloads" in text
     assert "what is there for a question (File write and read (warm), SQL (large))" in text
@@ -349,7 +343,7 @@ def test_a_suite_of_one_configuration_says_so(found: Results) -> None:
 
     suite = planned(found.suite, alone)
     energy = found.energy.filter(configuration="plain")
-    other = Results(suite, found.clock, energy, found.summary.filter(configuration="plain"), ())
+    other = Results(suite, found.clock, energy, ())
     cost, most, payback, *_ = first_page.lines(other, suite.folder)
     assert (cost.code, most.code, payback.code) == ("nothing-compared", "joules", "unknown")
     rows = other.summary.filter(component="system")

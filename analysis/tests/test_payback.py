@@ -52,18 +52,14 @@ def test_the_papers_arithmetic() -> None:
     assert runs_to_repay(25, 1000, 0.12) == pytest.approx(750_000, rel=1e-12)
     found = reckon([3000.0, 3001.0, 2999.0], [2000.0, 2000.0, 2000.0])
     assert known(found.runs).mid == pytest.approx(750_000)
-    assert known(found.hours).mid == pytest.approx(25_000)
 
 
-def test_interval_of_the_saving_is_carried_to_runs_hours_and_years() -> None:
+def test_interval_of_the_saving_is_carried_to_runs_and_years() -> None:
     found = reckon(*SAVES)
     assert found.runs is not None
     assert found.runs.mid == pytest.approx(runs_to_repay(25, 1010, 0.12))
     assert found.runs.low == pytest.approx(runs_to_repay(25, known(found.saving_j.high), 0.12))
     assert found.runs.high == pytest.approx(runs_to_repay(25, known(found.saving_j.low), 0.12))
-    # All runs took the same time, so hours are runs in another unit.
-    for hours, runs in zip(limits(known(found.hours)), limits(found.runs), strict=True):
-        assert hours == pytest.approx(runs * 120 / 3600)
     free = reckon(*SAVES, replace(PAPER, discount_rate=0.0))
     assert known(free.years).mid == pytest.approx(found.runs.mid / (100 * 365.25))
 
@@ -112,7 +108,7 @@ def test_no_payback_where_the_interval_holds_zero() -> None:
     found = reckon([2000.0, 2500.0, 1800.0], [2000.0, 2000.0, 2000.0])
     assert found.saving_j.contains(0)
     assert not found.demonstrated
-    assert found.runs is found.hours is found.years is found.break_even_electricity is None
+    assert found.runs is found.years is found.break_even_electricity is None
     assert found.break_even_price.low == 0
     top = known(found.break_even_price.high)
     assert 0 < top < PAPER.sed_extra_price
@@ -172,11 +168,10 @@ def test_what_the_meter_may_be_off_by_is_part_of_what_is_demonstrated() -> None:
         )
         for meter_j in (0.0, 50.0, 120.0)
     )  # fmt: skip
-    assert exact.demonstrated and doubtful.demonstrated and not hopeless.demonstrated
-    for name in ("runs", "hours"):
-        narrow, wide = known(getattr(exact, name)), known(getattr(doubtful, name))
-        assert wide.mid == narrow.mid
-        assert known(wide.low) < known(narrow.low) and known(wide.high) > known(narrow.high)
+    assert exact.saves and doubtful.saves and not hopeless.saves
+    narrow, wide = known(exact.runs), known(doubtful.runs)
+    assert wide.mid == narrow.mid
+    assert known(wide.low) < known(narrow.low) and known(wide.high) > known(narrow.high)
     assert hopeless.saving_j == exact.saving_j
 
 
@@ -203,12 +198,7 @@ def test_savings_without_any_scatter_are_sure() -> None:
             [3000.0] * 3, [2000.0] * 3, Assumptions(extra, "USD", 0.12, 50.0, 3.0, 100.0)
         )
         assert found.probability == sure
-        assert found.demonstrated
-
-
-def test_hours_are_never_below_zero() -> None:
-    found = reckon([210.0, 208.0, 212.0], [200.0] * 3, sed_s=[10.0, 300.0, 20.0])
-    assert known(found.hours).low == 0
+        assert found.saves and found.demonstrated == (sure == 1)
 
 
 def test_battery_limits_are_swapped() -> None:
@@ -222,7 +212,6 @@ TRUE_SAVING_J, TRUE_S, RATE = 1000.0, 120.0, 0.01
 TRUE_YEARLY = TRUE_SAVING_J * 100 * 365.25 * 0.12 / 3.6e6
 FIGURES: list[tuple[str, Callable[[Payback], Span | None], float]] = [
     ("runs", lambda p: p.runs, 750_000),
-    ("hours", lambda p: p.hours, 25_000),
     ("years", lambda p: p.years, -math.log(1 - RATE * 750_000 / 36525) / math.log1p(RATE)),
     ("break-even price", lambda p: p.break_even_price, TRUE_YEARLY * annuity(RATE, 3)),
     (
@@ -270,7 +259,7 @@ def test_present_value_covers_even_where_no_payback_is_demonstrated() -> None:
         assert low is not None
         assert high is not None
         held += low <= true <= high
-        undecided += not found.demonstrated
+        undecided += not found.saves
     assert 0.93 <= held / suites <= 0.97
     assert 0.2 < undecided / suites < 0.8
 
@@ -364,3 +353,40 @@ def test_a_chance_is_never_said_to_be_none_or_certain() -> None:
         "above 99.9 %",
         "above 99.9 %",
     ]
+
+
+def test_what_is_demonstrated_follows_from_the_probability() -> None:
+    """Nothing is demonstrated at 97 %, and a declared range of the price lowers the probability."""
+    sure = replace(PAPER, sed_extra_price=1.0, discount_rate=0.0)
+    found = reckon(*SAVES, sure)
+    assert found.demonstrated and known(found.probability) > 0.99
+    ranged = reckon(*SAVES, replace(sure, ranges={"sed_extra_price": (0.5, 100.0)}))
+    assert 0.01 < known(ranged.probability) < 0.975 and not ranged.demonstrated
+    assert ranged.saves and answered(ranged, sure).code == "unsettled"
+    assert (
+        ranged.probability
+        == reckon(*SAVES, replace(sure, ranges={"sed_extra_price": (0.5, 100.0)})).probability
+    )
+
+
+def test_looks_reach_the_saving_and_all_that_follows() -> None:
+    base_j, sed_j = [2100.0, 2110.0, 2090.0, 2105.0], [2000.0] * 4
+    once, ever = (
+        payback(
+            "kernel_tree", "dmcrypt", base_j, sed_j, sed_s=[120.0] * 4, assumptions=PAPER,
+            origin="measured", any_look=any_look,
+        )
+        for any_look in (False, True)
+    )  # fmt: skip
+    for name in ("saving_per_year", "net_present_value", "kwh_per_year"):
+        narrow, wide = getattr(once, name), getattr(ever, name)
+        assert wide.mid == narrow.mid and known(wide.low) < known(narrow.low)
+    assert known(ever.saving_j.low) < known(once.saving_j.low)
+    assert (ever.budget.interval.low, ever.budget.interval.high) == pytest.approx(
+        (ever.saving_j.low, ever.saving_j.high)
+    )
+
+
+def test_an_unknown_assumption_is_none() -> None:
+    assert assumptions_of(ASSUMPTIONS) is not None
+    assert assumptions_of({**ASSUMPTIONS, "electricity": 0.3}) is None

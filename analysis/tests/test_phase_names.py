@@ -99,7 +99,7 @@ def test_a_workload_has_the_pictures_that_tell_of_it(
 
 def test_the_papers_own_figures_are_drawn_of_one_configuration_too(found: Results) -> None:
     energy = found.energy.filter(configuration="plain")
-    alone = Results(found.suite, found.clock, energy, found.summary, ())
+    alone = Results(found.suite, found.clock, energy, ())
     page = text_of(workload_section(alone, "file_io", set()))
     assert "As the paper" in page
     assert "per unit of work by phase" not in page

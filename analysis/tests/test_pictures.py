@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from analysis.report.figures import bars, blocks, forest, style, timeline
+from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results
 from analysis.suite.samples import Samples, of_table
 from analysis.tests.known import known
@@ -24,7 +25,7 @@ from analysis.tests.pages import many
 
 def pictures(found: Results) -> Iterator[Figure]:
     suite, energy = found.suite, found.energy
-    yield from forest.draw(found.summary, suite, "system")
+    yield from forest.draw(found.family.versus, suite, "system", found.origin)
     for workload in suite.workloads:
         for plot in bars.plots_of(workload):
             figure = known(bars.draw(plot, energy, suite))
@@ -135,7 +136,7 @@ def test_an_unknown_workload_is_drawn_and_a_missing_one_is_not(found: Results) -
     (plot,) = bars.plots_of("ciphers")
     assert bars.draw(plot, renamed, found.suite) is not None
     assert bars.draw(plot, found.energy, found.suite) is None
-    assert forest.draw(found.summary.clear(), found.suite, "system") == []
+    assert forest.draw({}, found.suite, "system", "measured") == []
 
 
 def test_eighty_rows_go_on_sheets_that_can_be_read(found: Results) -> None:
@@ -147,16 +148,13 @@ def test_eighty_rows_go_on_sheets_that_can_be_read(found: Results) -> None:
         "workloads": [{"name": name} for name in workloads],
     }
     suite = replace(found.suite, plan=plan)
-    one = found.summary.filter(pl.col("ratio").is_not_null() & (pl.col("component") == "system"))
-    summary = pl.concat(
-        one.head(1).with_columns(
-            workload=pl.lit(w), configuration=pl.lit(c), ratio=pl.lit(1 + 0.05 * i)
-        )
+    versus = {
+        (w, c, "meter0", "system"): Comparison(10, 1 + 0.05 * i, 0.02, 0.01, 9.0)
         for i, c in enumerate(names)
         if i
         for w in workloads
-    )
-    sheets = forest.draw(summary, suite, "system")
+    }
+    sheets = forest.draw(versus, suite, "system", "modelled")
     assert len(sheets) == 3
     shown = [t.get_text() for sheet in sheets for t in named(sheet.axes[0])]
     assert [text for text in shown if text in workloads] == workloads
@@ -168,13 +166,26 @@ def test_eighty_rows_go_on_sheets_that_can_be_read(found: Results) -> None:
 
 
 def test_an_interval_beyond_the_edge_ends_in_an_arrow(found: Results) -> None:
-    rows = found.summary.with_columns(
-        ratio_high=pl.when(pl.col("configuration") == "opal").then(pl.lit(40.0)).otherwise("ratio")
-    )
-    (figure,) = forest.draw(rows, found.suite, "system")
+    versus = {
+        (w, c, "meter0", "system"): Comparison(10, 1.01, 0.02, 1.6 if c == "opal" else 0.01, 9.0)
+        for w in found.suite.workloads
+        for c in found.suite.configurations[1:]
+    }
+    (figure,) = forest.draw(versus, found.suite, "system", "modelled")
     arrows = [line for line in figure.axes[0].lines if line.get_marker() == ">"]
     assert len(arrows) == len(found.suite.workloads)
     assert figure.axes[0].get_xlim()[1] < 1000
+
+
+def test_what_is_equivalent_is_drawn_with_the_interval_that_decides(found: Results) -> None:
+    """Its 95 % interval leaves the margin of 2 %, its 90 % interval does not."""
+    c = Comparison(10, 1.01, 0.02, 0.0047, 9.0)
+    assert c.verdict == "equivalent" and known(c.high) > 1.02
+    key = (found.suite.workloads[0], found.suite.configurations[1], "meter0", "system")
+    (figure,) = forest.draw({key: c}, found.suite, "system", "modelled")
+    drawn = [np.asarray(line.get_xdata(), float) for line in figure.axes[0].lines]
+    (ends,) = [xs for xs in drawn if len(xs) == 2][1:]
+    assert max(ends) == pytest.approx(100 * (known(c.interval(0.9).high) - 1)) and max(ends) < 2
 
 
 def test_a_picture_over_time_reads_only_its_runs_stretch(found: Results) -> None:

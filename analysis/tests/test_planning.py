@@ -9,8 +9,9 @@ import pytest
 from statsmodels.stats.power import TTestPower
 
 from analysis.stats import planning
-from analysis.stats.comparison import Comparison, critical
+from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import contrasts
+from analysis.stats.stats import critical
 from analysis.suite.records import Suite
 from analysis.tests.known import known
 from validation.synthetic.tables import energy_of, suite_of
@@ -139,9 +140,9 @@ def test_next_suite_after_few_blocks_asks_for_a_pilot_first() -> None:
         f"contrast would take {document['more_blocks']} more."
     )
     _, document = planned(3, 0.2)
-    more = int(str(document["more_blocks"]))
-    assert 1000 < more < 1_000_000
-    assert f"would take {more // 1000}\u202f{more % 1000:03d} more." in str(document["sentence"])
+    assert int(str(document["more_blocks"])) > 1000
+    assert "out of reach" in str(document["sentence"])
+    assert not any(letter.isdigit() for letter in str(document["sentence"]).partition("%")[2])
 
 
 def test_next_suite_after_one_block_says_why_it_says_nothing() -> None:

@@ -82,7 +82,7 @@ def test_origin_reaches_every_row_and_figure(tmp_path: Path) -> None:
         assert (say("banner.modelled") in text_of(Report(found).head())) == (origin == "modelled")
         drawn = [draw(plot, found.energy, found.suite) for plot in PLOTS]
         titles = [f.get_suptitle() for f in drawn if f is not None]
-        ratios = forest.draw(found.summary, found.suite, "system")
+        ratios = forest.draw(found.family.versus, found.suite, "system", found.origin)
         titles += [ratio.get_suptitle() for ratio in ratios]
         assert len(titles) == 5
         assert all(("modelled" in title) == (origin == "modelled") for title in titles)

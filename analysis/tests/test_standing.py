@@ -18,8 +18,8 @@ from analysis.energy.standing import still_zones
 from analysis.energy.upsets import Constant
 from analysis.energy.windows import Windows
 from analysis.report import build
+from analysis.stats.family import summarise
 from analysis.stats.results import Results, stood_still
-from analysis.stats.summary import summarise
 from analysis.suite.records import Counter, Phase, Run, Suite
 from analysis.suite.samples import of_table
 from instrumentation.sources.standing import BELOW_PART, STANDS_STILL

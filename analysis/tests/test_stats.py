@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.stats.comparison import compare, verdict
+from analysis.stats.comparison import compare, compared, pooled_skewness, verdict
 from analysis.stats.stats import estimate
 from analysis.tests.known import known
 
@@ -46,14 +47,18 @@ def test_ratio_is_that_of_paired_logarithms() -> None:
     ("other", "word"),
     [
         ([1.20, 1.21, 1.19, 1.20], "differs"),
-        ([1.001, 0.999, 1.002, 0.998], "equivalent"),
-        ([1.010, 1.011, 1.009, 1.010], "equivalent"),  # significant, and too small to matter
+        ([1.001, 0.999, 1.002, 0.998, 1.001, 0.999], "equivalent"),
+        ([1.001, 0.999, 1.002, 0.998, 1.0], "inconclusive"),
+        (
+            [1.010, 1.011, 1.009, 1.010, 1.011, 1.009],
+            "equivalent",
+        ),  # significant, and too small to matter
         ([0.90, 1.10, 1.02, 0.97], "inconclusive"),
         ([1.019, 1.023, 1.016, 1.022], "differs"),  # the 90 % interval reaches beyond the margin
     ],
 )
 def test_verdicts(other: list[float], word: str) -> None:
-    found = known(compare([1.0] * 4, other, 0.02))
+    found = known(compare([1.0] * len(other), other, 0.02))
     assert found.verdict == word
 
 
@@ -93,13 +98,53 @@ def test_margin_is_as_wide_below_as_above() -> None:
 
 
 def test_no_scatter_is_not_a_division_by_zero() -> None:
-    same = compare([2.0, 3.0], [2.0, 3.0], 0.02)
+    same = compare([2.0, 3.0] * 3, [2.0, 3.0] * 3, 0.02)
     twice = compare([2.0, 3.0], [4.0, 6.0], 0.02)
     assert same is not None
     assert twice is not None
     assert (same.ratio, same.low, same.verdict) == (1.0, 1.0, "equivalent")
     assert twice.low == pytest.approx(2.0)
     assert twice.verdict == "differs"
+
+
+def test_skewed_blocks_widen_the_side_on_which_the_mean_may_lie() -> None:
+    """Blocks that lack the tail that others have: the mean may lie further up, never less far."""
+    tail = np.array([0.0, 0.001, 0.002, 0.0, 0.001, 0.003, 0.001, 0.06, 0.002, 0.0])
+    plain = scipy_stats.ttest_1samp(tail, 0).confidence_interval(0.95)
+    found = compared(tail, 0.02)
+    assert "skewed" in found.doubts and found.skewness > 0
+    assert math.log(known(found.low)) == pytest.approx(plain.low, abs=1e-12)
+    assert math.log(known(found.high)) > plain.high + 0.2 * (plain.high - plain.low)
+    turned = compared(-tail, 0.02)
+    assert known(turned.low) == pytest.approx(1 / known(found.high))
+    calm = np.array([0.01, -0.01, 0.02, -0.02, 0.005, -0.005])
+    assert compared(calm, 0.02).skewness == 0 and compared(calm, 0.02).doubts == ()
+
+
+def test_workloads_that_are_skewed_together_share_it() -> None:
+    generator = np.random.default_rng(5)
+    skewed = [compared(generator.exponential(0.01, 10), 0.02) for _ in range(5)]
+    even = [compared(generator.normal(0, 0.01, 10), 0.02) for _ in range(5)]
+    assert pooled_skewness(skewed) > 1 and pooled_skewness(even) == 0
+    assert pooled_skewness(skewed[:1]) == 0  # one alone has its own
+
+
+def test_blocks_that_follow_each_other_are_doubted() -> None:
+    """A correlation of neighbours of 0.95 in 40 blocks; in random order nothing is said."""
+    generator = np.random.default_rng(1)
+    walk = np.cumsum(generator.normal(0, 0.01, 40))
+    assert "blocks-follow" in compared(walk, 0.02).doubts
+    assert "blocks-follow" not in compared(generator.permutation(walk), 0.02).doubts
+
+
+def test_what_the_meter_may_be_off_by_is_in_interval_and_tests() -> None:
+    c = compared(np.zeros(10) + 0.004, 0.02)
+    assert c.verdict == "equivalent" and (c.low, c.high) == (c.ratio, c.ratio)
+    coarse = replace(c, systematic=0.02)
+    assert math.log(known(coarse.high)) == pytest.approx(0.004 + 1.96 * 0.02, rel=1e-3)
+    assert coarse.verdict == "inconclusive"
+    looked = replace(coarse, any_look=True)
+    assert looked.verdict == "inconclusive" and known(looked.high) > 1.04
 
 
 def test_no_ratio_without_positive_pairs() -> None:

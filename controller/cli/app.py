@@ -35,6 +35,7 @@ EXIT_STATUS = {
     "0": "done",
     "1": "refused or failed, with one sentence on standard error",
     "2": "wrong usage",
+    "3": "`compare --fail-on` had nothing to test",
     "130": "interrupted; what was measured is kept",
 }
 ENVIRONMENT = {

@@ -67,7 +67,7 @@ def doctor(
         bool, typer.Option("--udev-rule", help="Print a rule for the ports of meters; no more.")
     ] = False,
     as_json: Json = False,
-) -> bool:
+) -> bool | int:
     """Say what stands in the way of a trustworthy suite, with the way out; nothing is touched."""
     from contract.places import suites_folder
     from controller import doctor as examining
@@ -148,7 +148,7 @@ def init(
         bool, typer.Option("--yes", help="Ask nothing; take what there is one of.")
     ] = False,
     as_json: Json = False,
-) -> bool:
+) -> bool | int:
     """Look at a target and at the meters here, and write an inventory; no disk is touched."""
     from controller import init as writing
 
@@ -177,7 +177,7 @@ def provision(
         typer.Option(metavar="SERIAL", help="A disk that may be written for the first time."),
     ] = None,
     as_json: Json = False,
-) -> bool:
+) -> bool | int:
     """Bring the disks to what the configurations need; asks before a disk is first written."""
     from controller import confirm as confirming
 
@@ -196,7 +196,7 @@ def assets(
     ] = None,
     clip: Annotated[Path | None, typer.Option(exists=True, help="Clip to take.")] = None,
     as_json: Json = False,
-) -> bool:
+) -> bool | int:
     """Make on the target the archives and the clip that the workloads read."""
     given = {"assets_kernel": kernel, "assets_clip": clip}
     variables = {name: str(path.absolute()) for name, path in given.items() if path}
@@ -240,7 +240,7 @@ def teardown(
         bool, typer.Option("--keep", help="Keep the packages and files that provisioning brought.")
     ] = False,
     as_json: Json = False,
-) -> bool:
+) -> bool | int:
     """Put the disks back, and take away what provisioning brought: mappings closed, drive reverted,
     marks, secrets, the agent and its packages removed."""
     variables: dict[str, Any] = {"fde_psid_revert": psid_revert} if psid_revert else {}
@@ -249,7 +249,7 @@ def teardown(
     return _play("teardown.yml", inventory, variables, as_json)
 
 
-def _play(name: str, inventory: Path, variables: Mapping[str, Any], as_json: bool) -> bool:
+def _play(name: str, inventory: Path, variables: Mapping[str, Any], as_json: bool) -> bool | int:
     from controller import playbook
 
     def work() -> PlayResult:

@@ -49,23 +49,24 @@ class Result(Protocol):
     def ok(self) -> bool: ...
 
 
-def finished(as_json: bool, work: Callable[[], Result]) -> bool:
-    """Do the work and, with --json, print its result alone on standard output; whether it is ok."""
+def finished(as_json: bool, work: Callable[[], Result]) -> bool | int:
+    """Do the work and, with --json, print its result alone on standard output; whether it is ok, or
+    the exit status of its own that the result has."""
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         result = work()
     if as_json:
         document: Any = result
         show(f"{strict_json.dumps(asdict(document))}\n")
-    return result.ok
+    return result.ok or int(getattr(result, "exit_status", 1))
 
 
-def with_json(work: Callable[..., Result]) -> Callable[..., bool]:
+def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
     """A command with the parameters of `work`, and --json as the last: see `finished`."""
     signature = inspect.signature(work, eval_str=True)
     last = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False)
 
     @functools.wraps(work)
-    def command(*, as_json: bool, **given: Any) -> bool:
+    def command(*, as_json: bool, **given: Any) -> bool | int:
         return finished(as_json, lambda: work(**given))
 
     parameters = [*signature.parameters.values(), last.replace(annotation=Json)]

@@ -54,12 +54,6 @@ def report(
     pdf: Annotated[
         bool, typer.Option("--pdf", help="Write report.pdf as well, for paper.")
     ] = False,
-    fleet: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", exists=True, help="Groups of machines (YAML): writes fleet.csv as well."
-        ),
-    ] = None,
 ) -> ReportResult:
     """Joules, verdicts and payback of a suite; of several hosts' suites, or a group's, as one.
 
@@ -79,29 +73,15 @@ def report(
     printed = paper.write(built.page.parent) if pdf else None
     if printed:
         say(f"report: {printed}")
-    table = _fleet(built.found, fleet, built.page.parent) if fleet else None
     return ReportResult(
         True,
         str(built.page),
         str(printed) if printed else None,
         built.found.origin if built.found else None,
         tuple(_contrasts(built.found)) if built.found else None,
-        str(table) if table else None,
         tuple(built.found.flags) if built.found else None,
         built.answer,
     )
-
-
-def _fleet(found: Results | None, fleet: Path, folder: Path) -> Path:
-    from analysis.money import fleet as money
-    from analysis.suite.records import SuiteError
-
-    if found is None:
-        raise SuiteError("A fleet's table is of one suite: name one folder.")
-    out = folder / "fleet.csv"
-    money.write(found.suite, found.energy, fleet, out)
-    say(f"fleet: {out}")
-    return out
 
 
 def _contrasts(found: Results) -> Iterator[ContrastResult]:
@@ -191,7 +171,8 @@ def compare(
         typer.Option(
             metavar="PERCENT",
             min=0,
-            help="Exit with 1 where joules rose significantly and by more than this.",
+            help="Exit with 1 where joules rose significantly and by more than this, with 3 where "
+            "nothing could be tested.",
         ),
     ] = None,
     out: OutDir = None,
@@ -206,9 +187,17 @@ def compare(
         say(compare_page.text(found))
         page = compare_page.write(found, out or build_folder() / "compare")
     say(f"\npage: {page}")
+    tested = compare_page.tested(found)
     failed = compare_page.failures(found, fail_on) if fail_on is not None else ""
+    if fail_on is not None:
+        say(f"tested: {tested} ratios of joules in {len(found)} pairs of suites")
     if failed:
         complain(failed)
+    elif fail_on is not None and not tested:
+        complain(
+            "Nothing was tested: no workload with the same parameters has two blocks in both "
+            "suites. Compare suites of the same work."
+        )
     pairs = [
         PairCompared(
             pair.b.suite_id,
@@ -223,7 +212,8 @@ def compare(
         )
         for pair in found
     ]
-    return CompareResult(not failed, found[0].a.suite_id, tuple(pairs), fail_on, str(page))
+    ok = fail_on is None or (tested > 0 and not failed)
+    return CompareResult(ok, found[0].a.suite_id, tuple(pairs), fail_on, str(page), tested)
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -251,7 +241,7 @@ def notebook(
         bool, typer.Option("--browser/--no-browser", help="Open a browser, or print the address.")
     ] = True,
     as_json: Json = False,
-) -> bool:
+) -> bool | int:
     """Open the notebook of a suite in JupyterLab: from its raw readings to its payback, in cells to
     be changed. Where there is no suite yet, on an example."""
 

@@ -54,7 +54,6 @@ class Design:
         """The ratio other / base within blocks that have both."""
         import numpy as np
 
-        from analysis.stats import typical
         from analysis.stats.comparison import LogRatio, compare, of_mean
 
         blocks = sorted(set(base) & set(other))
@@ -69,7 +68,7 @@ class Design:
         pilot = LogRatio.of(first)
         error = pilot.error * math.sqrt(len(first) / len(logs))
         mean = LogRatio(np.mean(logs), error, pilot.df)
-        return of_mean(mean, len(logs), self.margin, beside=typical.of(logs))
+        return of_mean(mean, len(logs), self.margin, logs)
 
 
 def stretches(done: Sequence[RawTrial], metered: Spans) -> dict[str, list[Stretch]]:

@@ -42,7 +42,7 @@ def _holm(generator: np.random.Generator, cases: int) -> float:
 def _tost(generator: np.random.Generator, cases: int) -> float:
     apart, limit = 0.0, math.log1p(MARGIN)
     for _ in range(cases):
-        n = int(generator.integers(2, 30))
+        n = int(generator.integers(6, 30))
         base = generator.normal(5, 0.02, n)
         other = base + generator.normal(generator.uniform(-0.03, 0.03), 0.01, n)
         ours = compare(np.exp(base).tolist(), np.exp(other).tolist(), MARGIN)

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from analysis.money.budgets import Mean, joules_budget, ratio_budget
-from analysis.stats.budget import Reading, of_terms
+from analysis.money.budgets import ratio_budget
+from analysis.stats.budget import Mean, Reading, joules_budget, of_terms
 from analysis.stats.comparison import compare
 from analysis.stats.stats import Floats, Span
 from instrumentation.accuracy import ErrorTerm

@@ -7,7 +7,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from analysis.stats.change_points import steps
 from analysis.stats.drift_check import LIMIT, line_change
 from analysis.stats.stats import LEVEL, Floats
 from validation.bench import Figure
@@ -23,16 +22,13 @@ from validation.inference.simulated import (
 READINGS = 6  # phases × components, each with a scatter of its own
 CHECKS = (5, 11, 21)
 SCATTERS = (0.001, 0.005, 0.02)
-SERIES = 3  # joules of all workloads, system power of the check at rest and under load
 CORRELATION = 0.5  # of a machine that wanders, between neighbours
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """False and true moves by number of checks and scatter, then change points."""
+    """False and true moves by number of checks and scatter."""
     suites = FEW if quick else SUITES
-    figures = [f for checks in CHECKS for sd in SCATTERS for f in _moves(checks, sd, suites)]
-    looked = suites // 20
-    return [*figures, *(f for blocks in (10, 20) for f in _points(blocks, looked))]
+    return [f for checks in CHECKS for sd in SCATTERS for f in _moves(checks, sd, suites)]
 
 
 def _moves(checks: int, sd: float, suites: int) -> list[Figure]:
@@ -68,23 +64,3 @@ def _moved(logs: Floats) -> Floats:
     p_value = 2 * special.stdtr(checks - 2, -np.abs(change) / error)
     moved = (p_value * READINGS < LEVEL) & (np.abs(np.expm1(change)) > LIMIT)
     return np.asarray(np.any(moved, axis=-1), dtype=float)
-
-
-def _points(blocks: int, suites: int) -> list[Figure]:
-    """Of scatter 1; a step of three of it in one series, in the middle."""
-    generator = np.random.default_rng(SEED + 51)
-    still = generator.normal(0, 1, (suites, SERIES, blocks))
-    stepped = still.copy()
-    stepped[:, 0, blocks // 2 :] += 3
-    false = [any(steps(series.tolist())) for series in still]
-    found = [steps(series.tolist())[0] for series in stepped]
-    near = [step is not None and abs(step.after - blocks // 2) <= 1 for step in found]
-    name = f"{blocks} blocks, {SERIES} series"
-    return [
-        no_more_by_chance(f"false change point, {name}", share(np.array(false)), suites, 5),
-        Figure(
-            f"a step of three times the scatter found within a block of its place, {name}",
-            share(np.array(near)),
-            "%",
-        ),
-    ]

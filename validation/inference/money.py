@@ -10,7 +10,6 @@ import numpy as np
 
 from analysis.money.payback import (
     JOULES_PER_KWH,
-    SECONDS_PER_HOUR,
     Payback,
     battery_runs,
     payback,
@@ -57,11 +56,9 @@ def _of(blocks: int, suites: int) -> list[Figure]:
     logs = simulate(scene, suites, np.random.default_rng(SEED + 9)).logs[:, 0]
     saving_j = RUN_J * (_mean_factor(scene, 1.0) - RATIO * _mean_factor(scene, 1.0))
     price_j = ASSUMPTIONS.sed_extra_price / ASSUMPTIONS.electricity_price_per_kwh * JOULES_PER_KWH
-    run_s = RUN_S * _mean_factor(scene, TIME_OF_ENERGY) * RATIO**TIME_OF_ENERGY
     truth = {
         "saving of a run": saving_j,
         "runs to repay": price_j / saving_j,
-        "hours to repay (Fieller)": price_j / saving_j * run_s / SECONDS_PER_HOUR,
         BATTERY: BATTERY_J / (RUN_J * _mean_factor(scene, 1.0)),
     }
     held = np.array([_held(suite, truth) for suite in logs])
@@ -73,8 +70,8 @@ def _of(blocks: int, suites: int) -> list[Figure]:
         for name, value in shares.items()
     ]
     same = simulate(Scene(blocks=blocks), suites, np.random.default_rng(SEED + 10)).logs[:, 0]
-    false = share(np.array([_payback(suite).demonstrated for suite in same]))
-    title = f"suites without a saving that demonstrate a payback, {blocks} blocks"
+    false = share(np.array([_payback(suite).saves for suite in same]))
+    title = f"suites without a saving that show one, {blocks} blocks"
     return [*figures, wide, no_more_by_chance(title, false, suites, 2.5)]
 
 
@@ -99,5 +96,5 @@ def _held(logs: Floats, truth: Mapping[str, float]) -> list[bool]:
     found = _payback(logs)
     battery = battery_runs(BATTERY_J, estimate((RUN_J * np.exp(logs[:, 0])).tolist()))
     saving = Span(found.saving_j.mean, found.saving_j.low, found.saving_j.high)
-    stated = (saving, found.runs, found.hours, battery)
+    stated = (saving, found.runs, battery)
     return [holds(span, true) for span, true in zip(stated, truth.values(), strict=True)]

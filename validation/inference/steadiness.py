@@ -1,17 +1,14 @@
-"""How often drift, place and blocks lie within their intervals, how often a flag is false, and how
-often a carry-over is found that is there, or that is not.
+"""How often drift and place lie within their intervals, and how often a carry-over is found that is
+there, or that is not.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
 
 from analysis.stats.stats import LEVEL, Floats
-from analysis.stats.steadiness import FLAGGED
 from analysis.stats.two_way import Layout
 from validation.bench import Figure, within
 from validation.inference.simulated import (
@@ -27,7 +24,6 @@ from validation.inference.simulated import (
 )
 
 BLOCKS = (3, 10, 20)
-OUTLIER = 8.0  # standard deviations of a run
 CARRY = 0.005  # of the joules, after one of the configurations
 
 
@@ -48,8 +44,6 @@ def _of(blocks: int, suites: int) -> list[Figure]:
     drift, place = layout.slope_between(logs, hours), layout.slope_within(logs, places)
     # Within a block the drift adds to the place: each place is a run later.
     by_place = scene.place + scene.drift_per_h * scene.run_h
-    effects, halves = layout.block_effects(logs), layout.block_half_widths(logs)
-    near = np.abs(effects - layout.block_effects(flat(simulated.blocks))) <= halves
     figures = [
         *(
             within(
@@ -64,19 +58,8 @@ def _of(blocks: int, suites: int) -> list[Figure]:
                 ("effect of the place", place, by_place),
             )
         ),
-        Figure(f"true effects of blocks within their intervals, {blocks} blocks", share(near), "%"),
-        no_more_by_chance(
-            f"suites without outliers that are flagged, {blocks} blocks",
-            share(_flagged(layout, logs)),
-            suites,
-            100 * FLAGGED,
-        ),
     ]
-    logs = logs.copy()
-    logs[:, 1] += OUTLIER * math.hypot(scene.run_sd, scene.entry_sd)
-    title = f"outliers of {OUTLIER:g} standard deviations that are flagged, {blocks} blocks"
-    flagged = Figure(title, share(_flagged(layout, logs)), "%")
-    return [*figures, flagged, *_of_carry_over(scene, layout, simulated, generator)]
+    return [*figures, *_of_carry_over(scene, layout, simulated, generator)]
 
 
 def _of_carry_over(
@@ -125,11 +108,5 @@ def flat(part: Floats) -> Floats:
 def _carried(layout: Layout, simulated: Simulated) -> Floats:
     """Suites in which the test of carry-over rejects that there is none."""
     after = simulated.after.reshape(len(simulated.after), -1)
-    p_values = layout.carry_over_p(flat(simulated.logs[:, 0]), after, flat(simulated.places))
+    p_values = layout.carry_over(flat(simulated.logs[:, 0]), after, flat(simulated.places))[0]
     return np.asarray(p_values < LEVEL)
-
-
-def _flagged(layout: Layout, logs: Floats) -> Floats:
-    worst = np.max(np.abs(layout.deleted_t(logs)), axis=-1)
-    chance = 2 * stats.t.sf(worst, layout.freedom - 1) * logs.shape[-1]
-    return np.asarray(chance < FLAGGED)

@@ -20,9 +20,9 @@ from validation.inference import (
     misfortunes,
     money,
     planning,
+    reach,
     steadiness,
 )
-from validation.inference.families import largest_difference
 from validation.inference.simulated import Scene, log_ratios, simulate
 
 
@@ -45,10 +45,6 @@ def test_simulated_suites_are_as_asked() -> None:
     drift = simulate(replace(still, drift_per_h=0.05), 300, np.random.default_rng(2))
     slope = np.polyfit(drift.hours[0].ravel(), drift.logs.mean(axis=(0, 1)).ravel(), 1)[0]
     assert 0.04 < slope < 0.06
-
-
-def test_arrays_say_what_the_report_says() -> None:
-    assert largest_difference(Scene(blocks=4, workloads=3, ratio=1.01), 3) < 1e-9
 
 
 def test_the_array_form_of_a_comparison_is_the_single_one() -> None:
@@ -78,9 +74,7 @@ def test_intervals_of_ratios_hold_the_truth() -> None:
 
 def test_false_verdicts_are_rare() -> None:
     figures = by_name(families.measure(quick=True))
-    apart = figures.pop("largest difference of a p-value to the report's own, whole path")
-    assert apart.value < 1e-9
-    assert len(figures) == 15
+    assert len(figures) == 14
     assert all(figure.meets for figure in figures.values() if figure.target)
     power = next(f.value for name, f in figures.items() if name.startswith("a true change of 1 %"))
     assert power > 70
@@ -115,19 +109,17 @@ def test_the_second_stage_keeps_its_promise() -> None:
 def test_intervals_of_money_hold_the_truth() -> None:
     figures = by_name(money.measure(quick=True))
     held = {name: f.value for name, f in figures.items() if f.target == "93–97"}
-    assert len(held) == 9
+    assert len(held) == 6
     assert all(91.5 < value < 98.5 for value in held.values())
     false = [f for name, f in figures.items() if name.startswith("suites without a saving")]
     assert all(figure.meets for figure in false)
 
 
-def test_steadiness_holds_the_truth_and_flags_rarely() -> None:
+def test_steadiness_holds_the_truth() -> None:
     figures = by_name(steadiness.measure(quick=True))
     slopes = [f.value for name, f in figures.items() if f.target == "94–96"]
     assert len(slopes) == 6
     assert all(91.5 < value < 98.5 for value in slopes)
-    assert all(f.meets for name, f in figures.items() if "flagged" in name and f.target)
-    assert figures["outliers of 8 standard deviations that are flagged, 10 blocks"].value > 80
     carried = {name: f for name, f in figures.items() if "carry-over" in name}
     assert all(f.meets for f in carried.values() if f.target)
     found, left = (f.value for n, f in carried.items() if n.endswith("10 blocks") and not f.target)
@@ -138,7 +130,7 @@ def test_steadiness_holds_the_truth_and_flags_rarely() -> None:
 def test_the_drift_check_cries_no_more_than_it_may_and_finds_what_is_there() -> None:
     figures = by_name(drift_checks.measure(quick=True))
     false = [f for name, f in figures.items() if "false" in name]
-    assert len(false) == 11
+    assert len(false) == 9
     assert all(figure.meets for figure in false)
     old = "the same by the first and the last check alone, 5 checks, scatter 0.5%"
     assert figures[old].value > 40
@@ -156,7 +148,6 @@ def test_misfortunes_leave_intervals_and_verdicts_what_they_say() -> None:
     assert all(figure.meets for figure in used)
     assert all(v.meets for n, v in figures.items() if "looks: any" in n and v.target)
     assert all(v.value > 10 for n, v in figures.items() if n.endswith("60 blocks, plain intervals"))
-    assert all(v.meets for n, v in figures.items() if "with a stalled run" in n)
 
 
 def test_what_is_said_of_several_hosts_holds_as_often_as_it_should() -> None:
@@ -167,3 +158,9 @@ def test_what_is_said_of_several_hosts_holds_as_often_as_it_should() -> None:
     false = [f.value for f in figures if not f.figure.startswith("mean of")]
     assert all(value < 9.5 for value in false)
     assert 2 < np.mean([f.value for f in figures if "called different" in f.figure]) < 8
+
+
+def test_pages_of_unkind_data_have_no_false_verdicts() -> None:
+    figures = by_name(reach.measure(quick=True))
+    assert all(figure.meets for figure in figures.values() if figure.target)
+    assert figures["a true 3 % found, clean, 10 blocks"].value > 90

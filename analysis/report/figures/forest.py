@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.report import words
-from analysis.report.answer import close
 from analysis.report.figures import style
-from analysis.suite import records
 from analysis.suite.records import Suite
 
 if TYPE_CHECKING:  # slow to import, and only reports of several hosts need it
     from analysis.stats.comparison import Comparison
     from analysis.stats.hosts import Effect, Hosts
+    from analysis.stats.summary import Key
 
 MEAN = "D"  # the marker of the hosts' mean
 Ratio = tuple[float, float | None, float | None]  # with the limits of its interval
@@ -67,41 +65,33 @@ class Layout:
         return len(groups) + sum(each)
 
 
-def compared(summary: pl.DataFrame, suite: Suite, component: str) -> pl.DataFrame:
-    """The rows of one component that have a ratio to the baseline."""
-    return summary.filter(
-        (pl.col("component") == component)
-        & (pl.col("configuration") != (suite.baseline or ""))
-        & pl.col("ratio").is_not_null()
-    )
-
-
-def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
+def draw(
+    versus: Mapping[Key, Comparison], suite: Suite, component: str, origin: str
+) -> list[Figure]:
     """Change of joules against the baseline, a line a workload × configuration.
 
     As many pictures as are needed, all with the same scale; none where there is no ratio.
     """
-    rows = compared(summary, suite, component)
     looks = style.palette(suite)
-    rank = {name: i for i, name in enumerate(suite.configurations)}
-
-    def entry(row: Mapping[str, Any]) -> Entry:
-        name = row["configuration"]
-        ratio = row["ratio"], row["ratio_low"], row["ratio_high"]
-        look = looks[name].colour, looks[name].marker
-        hollow = row["verdict"] == "inconclusive"
-        return Entry(suite.label(name), (Line(ratio, look, hollow, words.change_of(*ratio)),))
-
+    by = {key[:2]: c for key, c in versus.items() if key[3] == component}
     groups: list[Group] = []
     for workload in suite.workloads:
-        found = rows.filter(pl.col("workload") == workload).rows(named=True)
-        ordered = sorted(found, key=lambda row: rank.get(row["configuration"], len(rank)))
-        if ordered:
-            groups.append((words.name_of(workload), [entry(row) for row in ordered]))
+        found = {
+            name: by[workload, name] for name in suite.configurations if (workload, name) in by
+        }
+        entries = [
+            Entry(
+                suite.label(name),
+                (_line(c, (looks[name].colour, looks[name].marker), words.change_in(c)),),
+            )
+            for name, c in found.items()
+        ]
+        if entries:
+            groups.append((words.name_of(workload), entries))
     baseline = suite.base_label
     texts = f"Energy against {baseline}", _axis_of(component, baseline)
     layout = Layout(most=34, line_in=0.19, around_in=1.0, free=0, top=-0.7)
-    return _sheets(groups, layout, suite.margin, texts, records.joint(rows["origin"].unique()))
+    return _sheets(groups, layout, suite.margin, texts, origin)
 
 
 def draw_overall(
@@ -110,7 +100,10 @@ def draw_overall(
     """Each configuration over all workloads, on one small picture; None without any comparison."""
     looks = style.palette(suite)
     entries = [
-        Entry(suite.label(name), (_line(c, (looks[name].colour, looks[name].marker), _short(c)),))
+        Entry(
+            suite.label(name),
+            (_line(c, (looks[name].colour, looks[name].marker), words.change_in(c)),),
+        )
         for name, c in compared.items()
     ]
     baseline = suite.label(suite.baseline or "")
@@ -142,16 +135,12 @@ def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
     return _sheets(groups, layout, found.margin, texts, found.origin)
 
 
-def _short(c: Comparison) -> str:
-    """The change, as far as the first page gives one."""
-    settled = c.verdict != "inconclusive"
-    return words.change_in(c) if settled or close(c) else "not settled"
-
-
 def _line(c: Comparison | None, look: tuple[str, str], text: str = "") -> Line | None:
+    """What is equivalent has the 90 % interval that decides it."""
     if c is None:
         return None
-    return Line((c.ratio, c.low, c.high), look, c.verdict == "inconclusive", text)
+    shown = c.interval(0.90) if c.verdict == "equivalent" else c.interval()
+    return Line((c.ratio, shown.low, shown.high), look, c.verdict == "inconclusive", text)
 
 
 def host_look(number: int) -> tuple[str, str]:

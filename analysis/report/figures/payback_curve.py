@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.money.course import course
 from analysis.money.payback import Payback, repaid_after_years
-from analysis.money.sensitivity import course
 from analysis.report import payback_text, words
 from analysis.report.figures import style
 from analysis.suite.assumptions import Assumptions

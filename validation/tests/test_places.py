@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.published.places import PAGE, page, places
 from analysis.published.reference import citations, published
+from validation.paper_places import PAGE, page, places
 
 SUITES = Path(__file__).parents[2] / "workloads" / "suites"
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"

@@ -41,13 +41,14 @@ def places(paper: str | None = None) -> tuple[Place, ...]:
     )
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
+PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 HEAD = """# The five papers and this testbed
 
 Every table, figure and numeric statement of the five papers, with the suite, the workload and the
 figures of this testbed that correspond to it, or the reason why there are none. Made from
-`data/reference/places.csv` by `python -m analysis.published`: change that file, not this one. A
-report shows the published figures beside its own for every paper of which its suite has a workload.
+`data/reference/places.csv` by `python -m validation.paper_places`: change that file, not this one.
+A report shows the published figures beside its own for every paper of which its suite has a
+workload.
 `make bench-mission` counts, from the mapping and the suites, how many figures have a counterpart
 here, and how many count for agreement (`build/bench/mission-figures.json` has each of them).
 """
@@ -107,3 +108,7 @@ def _unsafe() -> str:
         "page names it. It is measured because the papers measured it.\n\n"
         f"| what | why | who says so |\n|---|---|---|\n{rows}"
     )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

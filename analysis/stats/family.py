@@ -1,0 +1,243 @@
+"""All verdicts of a suite's page as one family, and the summary that bears them.
+
+Verdicts are given for the contrasts over all workloads, for each workload × configuration in the
+component that is judged, and for the declared questions. What is neither has an interval alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from analysis.energy.energy import COUNTERS, PYRAPL
+from analysis.stats.budget import Mean, instrument_error, joules_budget
+from analysis.stats.comparison import (
+    SKEWED,
+    Comparison,
+    judged,
+    pooled_skewness,
+)
+from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
+from analysis.stats.levels import Levels, apart, find_levels
+from analysis.stats.stats import LEVEL
+from analysis.stats.summary import (
+    COMPONENTS,
+    KEYS,
+    SUMMARY_SCHEMA,
+    Group,
+    Key,
+    base_of,
+    compare_in_blocks,
+    first_component,
+    groups_of,
+)
+from analysis.stats.voids import void_tries
+from analysis.suite import records
+from analysis.suite.records import SYSTEM, Suite
+from instrumentation.accuracy import ErrorTerm, read_terms
+from instrumentation.sources.accuracy import rapl_terms
+
+LEVELS, VOIDS, COARSE = "two-levels", "voids", "meter-decides"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The comparisons of a suite; those with `p_adjusted` are its one family.
+
+    `versus` has every group of the summary against its baseline; `component` is what is judged.
+    """
+
+    component: str
+    contrasts: tuple[Contrast, ...]
+    versus: Mapping[Key, Comparison]
+    answers: tuple[Answer, ...]
+    levels: tuple[Levels, ...]
+
+    @property
+    def tested(self) -> int:
+        """How many comparisons the family has."""
+        found = [*(c.comparison for c in self.contrasts), *self.versus.values()]
+        found += [a.comparison for a in self.answers]
+        return len({_same(c) for c in found if c is not None and c.p_adjusted is not None})
+
+
+def judge(suite: Suite, energy: pl.DataFrame) -> Family:
+    """Compare all that a suite's page compares, and decide on what it gives a verdict of."""
+    groups = groups_of(suite, energy)
+    component = first_component(COMPONENTS, {key[3] for key in groups})
+    levels = tuple(find_levels(suite, energy, component))
+    versus = _versus(suite, groups, levels)
+    source = suite.reference_meter(SYSTEM) or "meter"
+    terms = terms_of(suite, source, SYSTEM)
+    means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
+    selected = _selected(suite)
+    found = []
+    for one in contrasts(suite, energy):
+        alone, c = one.by_workload, one.comparison
+        if c is not None:
+            shared = pooled_skewness(list(alone.values())) / math.sqrt(max(1, len(alone)))
+            sides = [(means.get((w, one.base)), means.get((w, one.other))) for w in one.workloads]
+            codes = _codes(levels, selected, one.base, one.other)
+            c = _completed(c, terms, sides, shared, codes)
+        found.append(replace(one, comparison=c))
+    answers = []
+    for answer in comparisons(suite, energy):
+        if (c := answer.comparison) is not None:
+            asked = answer.question
+            names = asked.second.workload, asked.first.workload
+            both = [tuple(means.get((w, answer.configuration)) for w in names)]
+            there = any(
+                one.blocks and one.workload in names and one.configuration == answer.configuration
+                for one in levels
+            )
+            c = _completed(c, terms, both, 0.0, (LEVELS,) * there)
+        answers.append(replace(answer, comparison=c))
+    rows = [key for key in versus if key[3] == component]
+    family = iter(
+        _judged_once(
+            [
+                *(c.comparison for c in found),
+                *(versus[key] for key in rows),
+                *(a.comparison for a in answers),
+            ]
+        )
+    )
+    found = [replace(c, comparison=next(family)) for c in found]
+    decided = {key: next(family) for key in rows}
+    versus |= {key: c for key, c in decided.items() if c is not None}
+    answers = [replace(a, comparison=next(family)) for a in answers]
+    return Family(component, tuple(found), versus, tuple(answers), levels)
+
+
+def _same(c: Comparison) -> tuple[float | None, ...]:
+    """Whatever makes two comparisons the same question with the same answer."""
+    return c.n, c.ratio, c.error, c.df, c.skewness, c.systematic
+
+
+def _judged_once(found: Sequence[Comparison | None]) -> list[Comparison | None]:
+    """As `judged`; a question that stands in two places counts once."""
+    unique = {_same(c): c for c in found if c is not None}
+    decided = dict(zip(unique, judged(list(unique.values())), strict=True))
+    return [None if c is None else decided[_same(c)] for c in found]
+
+
+def _versus(
+    suite: Suite,
+    groups: Mapping[Key, Group],
+    levels: Sequence[Levels],
+) -> dict[Key, Comparison]:
+    """Each group against its baseline's, not yet judged."""
+    found: dict[Key, Comparison] = {}
+    for key, group in groups.items():
+        base = base_of(key, suite)
+        if base == key or base not in groups:
+            continue
+        others = [(key[0], name, *key[2:]) for name in suite.configurations]
+        rest = [groups[k].energy_j for k in others if k in groups and k not in (key, base)]
+        one = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
+        if one is not None:
+            found[key] = one.comparison
+    skewed = {
+        alike: pooled_skewness([c for key, c in found.items() if key[1:] == alike])
+        for alike in {key[1:] for key in found}
+    }
+    selected = _selected(suite)
+    return {
+        key: _completed(
+            c,
+            terms_of(suite, *key[2:]),
+            [(groups[base_of(key, suite)].mean, groups[key].mean)],
+            skewed[key[1:]],
+            _codes(levels, selected, base_of(key, suite)[1], key[1]),
+        )
+        for key, c in found.items()
+    }
+
+
+def _codes(
+    levels: Sequence[Levels], selected: frozenset[str], base: str, other: str
+) -> tuple[str, ...]:
+    """What keeps two configurations from being called equivalent."""
+    voids = not selected.isdisjoint((base, other))
+    return (LEVELS,) * apart(levels, base, other) + (VOIDS,) * voids
+
+
+def _selected(suite: Suite) -> frozenset[str]:
+    """The configurations under which tries were void more often than under the others."""
+    return frozenset(
+        one.configuration
+        for one in void_tries(suite)
+        if one.p_adjusted < LEVEL and one.void * one.others > one.others_void * one.tries
+    )
+
+
+def _completed(
+    c: Comparison,
+    terms: Sequence[ErrorTerm],
+    sides: Sequence[tuple[Mean | None, ...]],
+    skewness: float,
+    codes: Sequence[str],
+) -> Comparison:
+    """With the meter's error, the skewness that workloads share, and what withholds a verdict."""
+    if c.error is None:
+        return c
+    doubts = dict.fromkeys(codes)
+    known = [(s[0], s[1]) for s in sides if s[0] is not None and s[1] is not None]
+    systematic = instrument_error(terms, known)
+    if systematic > c.error:
+        doubts[COARSE] = None
+    used = c.skewness
+    if abs(skewness) > abs(used) and not c.any_look:
+        used, doubts[SKEWED] = skewness, None
+    return replace(
+        c,
+        skewness=used,
+        systematic=systematic,
+        withheld=bool(codes),
+        doubts=tuple(doubts | dict.fromkeys(c.doubts)),
+    )
+
+
+def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:
+    """What is stated of a source's error, for one of its components."""
+    if source in COUNTERS:
+        return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
+    meter = next((meter for meter in suite.meters if meter.name == source), None)
+    return read_terms({} if meter is None else meter.accuracy)
+
+
+def summarise(suite: Suite, energy: pl.DataFrame, family: Family | None = None) -> pl.DataFrame:
+    """The table of `SUMMARY_SCHEMA`, in the plan's order."""
+    versus = (family or judge(suite, energy)).versus
+    rows: list[dict[str, Any]] = []
+    groups = groups_of(suite, energy)
+    for key, group in groups.items():
+        if group.mean is None:
+            continue
+        c = versus.get(key)
+        beside: Iterable[str] = () if c is None else groups[base_of(key, suite)].origins
+        terms = terms_of(suite, *key[2:])
+        joules = joules_budget(terms, group.mean, *group.error_j, suite.any_look)
+        decided = c is not None and (c.p_adjusted is not None or c.error is None)
+        rows.append(
+            {
+                "suite_id": suite.suite_id,
+                "host": suite.host,
+                **dict(zip(KEYS, key, strict=True)),
+                "n": len(group.energy_j),
+                "mean_j": group.mean[0],
+                "ci_low_j": joules.interval.low,
+                "ci_high_j": joules.interval.high,
+                "mean_s": group.mean[1],
+                "mean_w": group.mean_w,
+                **({} if c is None else c.columns),
+                "verdict": c.verdict if c is not None and decided else "",
+                "doubts": "" if c is None else " ".join(c.doubts),
+                "origin": records.joint([*group.origins, *beside]),
+            }
+        )
+    return pl.DataFrame(rows, schema=dict(SUMMARY_SCHEMA))

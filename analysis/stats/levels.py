@@ -1,0 +1,183 @@
+"""Whether the runs of a workload on one configuration have more than one level.
+
+A governor, a cache or a power state may put some runs on another level than the rest. The mean of
+few blocks then tells neither level, and what happened in none of them is in no figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+from scipy import special
+
+from analysis.energy.energy import ALL
+from analysis.stats.comparison import holm
+from analysis.stats.stats import LEVEL, Floats
+from analysis.suite.records import SYSTEM, Suite
+
+LEAST = 4  # runs; fewer have no level to leave
+FALSE_ALARM = 0.05  # over all workloads and configurations together
+DRAWS, MOST_DRAWN, SEED = 20_000, 2_000_000, 20_261_126
+NO_SCATTER = 1e-13
+
+
+@dataclass(frozen=True)
+class Level:
+    """Runs of one level: their mean, how many they are, and the 95 % limits of their share."""
+
+    mean_j: float
+    runs: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Of one workload on one configuration, the level of most runs first.
+
+    `levels` is empty where one level explains the runs, where the gap between two is within the
+    margin, or where too few runs cannot tell (then `p_adjusted` is None). `blocks` are those with a
+    run of the smaller level.
+    """
+
+    workload: str
+    configuration: str
+    runs: int
+    p_adjusted: float | None
+    levels: tuple[Level, ...] = ()
+    blocks: frozenset[int] = frozenset()
+
+
+def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[Levels]:
+    """By workload and configuration, in the plan's order, at most 5 % for any false one of all.
+
+    The largest gap between neighbouring logarithms of joules, in standard deviations of what lies
+    on either side of such gaps in all configurations of the workload, against the same of normal
+    scatter.
+    """
+    rows = energy.filter(pl.col("energy_j") > 0, component=component, phase=ALL)
+    cells: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    for workload, name, block, joules in rows.select(
+        "workload", "configuration", "block", "energy_j"
+    ).iter_rows():
+        cells.setdefault((workload, name), []).append((joules, block))
+    found = [
+        one
+        for workload in suite.workloads
+        for one in _of_workload(
+            workload,
+            {n: cells[workload, n] for n in suite.configurations if (workload, n) in cells},
+        )
+    ]
+    tested = [p for _, _, p in found if p is not None]
+    adjusted = iter(holm(np.array(tested)).tolist())
+    return [
+        _levels(workload, *cell, None if p is None else next(adjusted), suite.margin)
+        for workload, cell, p in found
+    ]
+
+
+_Cell = tuple[str, list[tuple[float, int]]]
+
+
+def _of_workload(
+    workload: str, cells: Mapping[str, list[tuple[float, int]]]
+) -> list[tuple[str, _Cell, float | None]]:
+    """Each configuration's runs, with the p-value of their largest gap."""
+    long = {name: runs for name, runs in cells.items() if len(runs) >= LEAST}
+    gaps = {name: _split([math.log(j) for j, _ in runs])[1:] for name, runs in long.items()}
+    freedom = sum(len(runs) - 2 for runs in long.values())
+    within = sum(square for _, square in gaps.values()) / max(1, freedom)
+    sizes = tuple(len(runs) for runs in long.values())
+    found = []
+    for name, runs in cells.items():
+        p_value = None
+        if name in gaps:
+            gap = gaps[name][0]
+            apart = gap / math.sqrt(within) if within > NO_SCATTER**2 else math.inf
+            null = gaps_of_one_level(sizes, len(runs))
+            above = len(null) - np.searchsorted(null, apart) if gap > NO_SCATTER else len(null)
+            p_value = float((1 + above) / (1 + len(null)))
+        found.append((workload, (name, runs), p_value))
+    return found
+
+
+def _split(logs: Sequence[float]) -> tuple[int, float, float]:
+    """The largest gap: how many values lie below it, how wide it is, and the sum of squares of the
+    values about the means of both sides."""
+    place, gap, square = split(np.sort(np.asarray(logs)))
+    return int(place), float(gap), float(square)
+
+
+def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
+    """The same of sorted values along the last axis."""
+    n = ordered.shape[-1]
+    steps = np.diff(ordered, axis=-1)
+    place = np.argmax(steps, axis=-1) + 1
+    low = np.arange(n) < place[..., None]
+    square = np.zeros(place.shape)
+    for side in (low, ~low):
+        count = np.sum(side, axis=-1, keepdims=True)
+        off = np.where(side, ordered - np.sum(ordered * side, -1, keepdims=True) / count, 0.0)
+        square = square + np.sum(off**2, axis=-1)
+    return place, np.max(steps, axis=-1), square
+
+
+@lru_cache(maxsize=32)
+def gaps_of_one_level(sizes: tuple[int, ...], own: int) -> Floats:
+    """Sorted draws of the largest gap of `own` normal values, in the deviations that configurations
+    with so many runs tell together."""
+    draws = max(1, min(DRAWS, MOST_DRAWN // sum(sizes)))
+    generator = np.random.default_rng(SEED)
+    squares = np.zeros(draws)
+    gaps = []
+    for size in sizes:
+        _, gap, square = split(np.sort(generator.normal(size=(draws, size)), axis=-1))
+        squares += square
+        gaps += [gap] if size == own else []
+    within = np.sqrt(squares / sum(size - 2 for size in sizes))
+    return np.sort(np.concatenate([gap / within for gap in gaps]))
+
+
+def _levels(
+    workload: str,
+    name: str,
+    runs: list[tuple[float, int]],
+    p_adjusted: float | None,
+    margin: float,
+) -> Levels:
+    ordered = sorted(runs)
+    place, gap, _ = _split([math.log(j) for j, _ in ordered]) if len(runs) >= LEAST else (0, 0.0, 0)
+    if p_adjusted is None or p_adjusted >= FALSE_ALARM or gap <= math.log1p(margin):
+        return Levels(workload, name, len(runs), p_adjusted)
+    sides = sorted((ordered[:place], ordered[place:]), key=len, reverse=True)
+    levels = tuple(
+        Level(float(np.mean([j for j, _ in side])), len(side), *share_within(len(side), len(runs)))
+        for side in sides
+    )
+    blocks = frozenset(block for _, block in sides[1])
+    return Levels(workload, name, len(runs), p_adjusted, levels, blocks)
+
+
+def share_within(count: int, total: int) -> tuple[float, float]:
+    """95 % limits of the probability of what came `count` times of `total`, of `total` ≥ 1.
+
+    C. J. Clopper and E. S. Pearson, Biometrika 26, 1934; never too narrow.
+    """
+    low = special.betaincinv(count, total - count + 1, LEVEL / 2) if count else 0.0
+    high = special.betaincinv(count + 1, total - count, 1 - LEVEL / 2) if count < total else 1.0
+    return float(low), float(high)
+
+
+def apart(levels: Sequence[Levels], base: str, other: str) -> bool:
+    """Whether runs of one of two configurations leave their level where the other's do not."""
+    blocks = {(one.workload, one.configuration): one.blocks for one in levels}
+    return any(
+        blocks.get((workload, base), frozenset()) != blocks.get((workload, other), frozenset())
+        for workload in {workload for workload, _ in blocks}
+    )

@@ -1,0 +1,102 @@
+"""Whether tries were void more often under one configuration, and the ratios with them beside.
+
+A void try is repeated until one is accepted. Where a configuration itself makes tries void, as a
+processor that it makes too hot, what is accepted is a selection of its runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from scipy import special
+
+from analysis.energy.energy import energy_table, of_references
+from analysis.stats.comparison import Comparison, holm
+from analysis.stats.contrasts import contrasts
+from analysis.suite.documents import optional
+from analysis.suite.records import Run, Suite
+from analysis.suite.suite_folder import parse
+from contract.journal import INTERRUPTIONS, REPEAT, SKIPPED
+
+NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
+
+
+@dataclass(frozen=True)
+class VoidTries:
+    """Of all tries of a configuration, those that were void by themselves: not interrupted from
+    outside, nor asked to be repeated. `p_adjusted` is Fisher's exact test against all others."""
+
+    configuration: str
+    void: int
+    tries: int
+    others_void: int
+    others: int
+    p_adjusted: float
+
+
+def void_tries(suite: Suite) -> list[VoidTries]:
+    """By configuration with any try; p-values by Holm."""
+    known = {str(e.get("run_id")): str(e.get("configuration")) for e in suite.entries("runs")}
+    void = Counter(
+        known[entry.run_id]
+        for entry in suite.journal
+        if entry.state == "void" and entry.cause not in NOT_BY_THE_RUN and entry.run_id in known
+    )
+    finished = Counter(run.configuration for run in suite.compared_runs)
+    names = [name for name in suite.configurations if void[name] + finished[name]]
+    all_void, all_tries = void.total(), void.total() + finished.total()
+    tries = {name: void[name] + finished[name] for name in names}
+    p_values = [fisher(void[n], tries[n], all_void, all_tries) for n in names]
+    return [
+        VoidTries(n, void[n], tries[n], all_void - void[n], all_tries - tries[n], p)
+        for n, p in zip(names, holm(np.array(p_values)).tolist(), strict=True)
+    ]
+
+
+def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
+    """Two-sided p-value of so many hits of all falling into these tries by chance: twice the
+    smaller tail of the hypergeometric distribution."""
+    most, least = min(tries, all_hits), max(0, all_hits - (all_tries - tries))
+    at = np.arange(least, most + 1, dtype=float)
+
+    def ways(n: float, k: np.ndarray) -> np.ndarray:
+        return np.asarray(
+            special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+        )
+
+    logs = ways(tries, at) + ways(all_tries - tries, all_hits - at)
+    shares = np.exp(logs - np.max(logs))
+    shares = shares / np.sum(shares)
+    tails = np.sum(shares[at >= hits]), np.sum(shares[at <= hits])
+    return float(min(1.0, 2 * min(tails)))
+
+
+def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Comparison | None:
+    """The ratio over all workloads if void tries counted like those that replaced them; None where
+    no void try got as far as to have joules."""
+    runs = tuple(_complete(suite))
+    if not runs:
+        return None
+    tried = energy_table(replace(suite, runs=runs))
+    tried = tried.with_columns(pl.col("run_id") + ".void")
+    both = pl.concat([energy, of_references(suite, tried)], how="vertical_relaxed")
+    found = (c for c in contrasts(suite, both) if {c.base, c.other} == {base, other})
+    return next((c.comparison for c in found), None)
+
+
+def _complete(suite: Suite) -> Iterator[Run]:
+    """The void tries of which the record is whole and the configuration was the planned one."""
+    names = {str(entry.get("run_id")) for entry in suite.entries("runs")}
+    folders = sorted((suite.folder / "runs").glob("*.void-*"))
+    folders += [suite.folder / "runs" / run.run_id for run in suite.void if run.run_id in names]
+    for folder in folders:
+        document = optional(folder / "run.json", [])
+        try:
+            if document["proof"]["ok"] and document["plan_sha256"] == suite.plan.get("sha256"):
+                yield parse(document)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            continue

@@ -1,0 +1,191 @@
+"""How often a whole page has any false verdict, in suites whose data are not kind.
+
+The simulators here draw logarithms of joules by themselves and share nothing with the analysis;
+what is judged is what `analysis.stats.family.judge` and `compare --fail-on` decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from analysis.money.payback import payback
+from analysis.report import compare_page
+from analysis.stats.compare import compare_read
+from analysis.stats.family import judge
+from analysis.suite.assumptions import Assumptions
+from validation.bench import Figure
+from validation.inference.simulated import no_more_by_chance, share
+from validation.synthetic.tables import energy_of, suite_of
+
+SUITES, FEW, SERIES = 300, 6, 60
+SEED = 20_261_201
+CONFIGURATIONS = ("plain", "opal", "soft", "strong")
+KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt", "strong": "dmcrypt"}
+CONTRASTS = [("plain", "opal"), ("plain", "soft"), ("plain", "strong"), ("opal", "soft")]
+WORKLOADS = tuple(f"w{number}" for number in range(5))
+MARGIN = 0.02
+Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """The pages, then money with looks, then the gate of nights."""
+    suites = FEW if quick else SUITES
+    scenes: list[tuple[str, Draw, int, bool]] = [
+        ("nothing differs", _kind, 10, False),
+        ("mixed truths", _mixed, 10, False),
+        ("one side skewed (exponential)", _skewed, 10, False),
+        ("+25 % in 20 % of one configuration's runs", _modes, 10, False),
+        ("the same, 5 blocks", _modes, 5, False),
+        ("looked at after 10 of 10 blocks, looks: any", _kind, 10, True),
+    ]
+    figures = [
+        no_more_by_chance(
+            f"any false verdict on a page, {name}, {blocks} blocks",
+            _false(draw, suites, blocks, any_look),
+            suites,
+            5,
+        )
+        for name, draw, blocks, any_look in scenes
+    ]
+    figures.append(Figure("a true 3 % found, clean, 10 blocks", _power(suites), "%"))
+    figures.append(
+        no_more_by_chance(
+            "a saving shown at any of 3 to 20 looks though nothing is saved, looks: any",
+            _saves(suites),
+            suites,
+            2.5,
+        )
+    )
+    series = 3 if quick else SERIES
+    return figures + [
+        no_more_by_chance(
+            f"--fail-on 0 fails in 20 nights with nothing changed, nights differ by {sd:.1%}",
+            share(np.array([_alarm(sd, SEED + seed) for seed in range(series)])),
+            series,
+            5,
+        )
+        for sd in (0.0, 0.005, 0.01)
+    ]
+
+
+def _kind(generator: np.random.Generator, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms (workloads × blocks × configurations), and the true mean of each."""
+    shape = len(WORKLOADS), blocks, len(CONFIGURATIONS)
+    logs = generator.normal(0, 0.01, (1, blocks, 1)) + generator.normal(0, 0.004, shape)
+    return logs, np.zeros(shape[::2])
+
+
+def _mixed(generator: np.random.Generator, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    logs, truth = _kind(generator, blocks)
+    beyond = 1.0001 * math.log1p(MARGIN)
+    logs[..., 2:] += beyond
+    truth[:, 2:] += beyond
+    return logs, truth
+
+
+def _skewed(generator: np.random.Generator, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    logs, truth = _kind(generator, blocks)
+    logs[..., 2] += 0.01 * (generator.exponential(size=logs.shape[:2]) - 1)
+    return logs, truth
+
+
+def _modes(generator: np.random.Generator, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    logs, truth = _kind(generator, blocks)
+    logs[..., 2] += math.log(1.25) * (generator.random(logs.shape[:2]) < 0.2)
+    truth[:, 2] += 0.2 * math.log(1.25)
+    return logs, truth
+
+
+def _judged(logs: np.ndarray, truth: np.ndarray, any_look: bool) -> list[tuple[str, float]]:
+    """Each verdict word on the page, with the true logarithm of its ratio."""
+    analysis = {"contrasts": CONTRASTS, "margin": MARGIN, "looks": "any" if any_look else "end"}
+    suite = suite_of(KINDS, WORKLOADS, analysis=analysis)
+    table = energy_of(
+        {
+            "workload": WORKLOADS[w],
+            "configuration": CONFIGURATIONS[c],
+            "block": b,
+            "energy_j": 1000 * math.exp(logs[w, b, c]),
+        }
+        for w, b, c in np.ndindex(*logs.shape)
+    )
+    family = judge(suite, table)
+    place = {name: number for number, name in enumerate(CONFIGURATIONS)}
+    found: list[tuple[str, float]] = [
+        (
+            one.comparison.verdict,
+            float(np.mean(truth[:, place[one.other]] - truth[:, place[one.base]])),
+        )
+        for one in family.contrasts
+        if one.comparison is not None
+    ]
+    for (workload, name, *_), c in family.versus.items():
+        row = truth[WORKLOADS.index(workload)]
+        found.append((c.verdict, float(row[place[name]] - row[0])))
+    return found
+
+
+def _false(draw: Draw, suites: int, blocks: int, any_look: bool) -> float:
+    wrong = []
+    for number in range(suites):
+        generator = np.random.default_rng(SEED + number)
+        words = _judged(*draw(generator, blocks), any_look)
+        wrong.append(
+            any(
+                (word == "differs" and true == 0)
+                or (word == "equivalent" and abs(true) > math.log1p(MARGIN))
+                for word, true in words
+            )
+        )
+    return share(np.array(wrong))
+
+
+def _power(suites: int) -> float:
+    """Of a change of 3 % of one configuration in every workload, all rows and contrasts of it."""
+    found = []
+    for number in range(suites):
+        logs, truth = _kind(np.random.default_rng(SEED + number), 10)
+        logs[..., 2] += math.log(1.03)
+        truth[:, 2] += math.log(1.03)
+        found += [word == "differs" for word, true in _judged(logs, truth, False) if true > 0]
+    return share(np.array(found))
+
+
+def _saves(suites: int) -> float:
+    assumptions = Assumptions(25.0, "USD", 0.12, 50.0, 5.0, 50.0)
+    shown = []
+    for number in range(suites):
+        saved = np.random.default_rng(SEED + number).normal(0, 30, 20)
+        shown.append(
+            any(
+                payback(
+                    "w", "soft", (3000 + saved[:n]).tolist(), [3000.0] * n, sed_s=[100.0] * n,
+                    assumptions=assumptions, origin="synthetic", any_look=True,
+                ).saves
+                for n in range(3, 21)
+            )
+        )  # fmt: skip
+    return share(np.array(shown))
+
+
+def _alarm(night_sd: float, seed: int) -> bool:
+    """A first night and 20 more, each with an effect of its own on all and a third on each row."""
+    generator = np.random.default_rng(seed)
+    read = []
+    for night in range(21):
+        common = generator.normal(0, night_sd)
+        rows = []
+        for workload in WORKLOADS[:2]:
+            for name in CONFIGURATIONS[:2]:
+                own = common + generator.normal(0, night_sd / 3)
+                for block in range(10):
+                    joules = 1000 * math.exp(own + generator.normal(0, 0.005))
+                    what = {"workload": workload, "configuration": name, "block": block}
+                    rows.append({**what, "energy_j": joules})
+        plan = {"suite_id": f"n{night}", "created_wall": f"2026-01-{night + 1:02d}T00:00:00"}
+        kinds = {name: KINDS[name] for name in CONFIGURATIONS[:2]}
+        read.append((suite_of(kinds, WORKLOADS[:2], (), (), **plan), energy_of(rows)))
+    return bool(compare_page.failures(compare_read(read), 0))
