@@ -13,7 +13,7 @@ from controller.doctor.diagnosis import Finding, Scene, failed, not_made, passed
 _CODES = {
     "rights": ("not-root",),
     "system": ("distribution", "machine", "no-systemd", "old-python"),
-    "cryptsetup": ("cryptsetup", "cryptsetup-offered"),
+    "cryptsetup": ("cryptsetup", "cryptsetup-offered", "cryptsetup-blocks"),
     "allow-tpm": ("allow-tpm",),
     "packages": ("other-database", "no-mysql", "no-package"),
 }

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent import sleep
+from agent import preflight, sleep
 from contract.command_results import DiagnosisResult
 from contract.errors import ControllerError
 from controller import doctor
-from controller.doctor import probe
+from controller.doctor import probe, reach
 from controller.doctor.diagnosis import Host, Scene
 from controller.doctor.here import udev_rule
 from controller.doctor.noise import Noise, detectable_change, stretch
@@ -251,6 +251,7 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "not root": (refused("not-root"), "rights", "fail"),
     "distribution": (refused("distribution"), "system", "fail"),
     "cryptsetup": (refused("cryptsetup"), "cryptsetup", "fail"),
+    "old blocks": (refused("cryptsetup-blocks"), "cryptsetup", "fail"),
     "allow_tpm": (refused("allow-tpm"), "allow-tpm", "fail"),
     "no package": (refused("no-package"), "packages", "fail"),
     "kernel": (examined("kernel", {"sed_opal": False, "dm_crypt": True}), "kernel", "fail"),
@@ -456,3 +457,8 @@ def test_a_rule_names_each_kind_of_port() -> None:
     rule = udev_rule(["10c4:ea60"])
     assert rule.count('ATTRS{idVendor}=="10c4", ATTRS{idProduct}=="ea60"') == 2
     assert 'ENV{ID_MM_DEVICE_IGNORE}="1"' in rule and "usbmisc" in rule
+
+
+def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:
+    told = {cause for causes in reach._CODES.values() for cause in causes}
+    assert told == set(preflight.SAYS)
