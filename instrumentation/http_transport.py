@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import http.client
+import io
 import queue
 import socket
 import threading
@@ -14,13 +16,16 @@ from urllib.parse import quote, urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth, HTTPDigestAuth
-from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import NewConnectionError, ReadTimeoutError
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.endpoints import OPEN_LIMIT_S, certificates_explained, endpoint, trusted
 from instrumentation.meters.answers import MOST_BODY_BYTES, envelope
 
 _UNAUTHORIZED = 401
+_MOST_BYTES = 4 * MOST_BODY_BYTES  # of an answer with its headers and what encodes it
 
 
 class HttpTransport:
@@ -49,8 +54,8 @@ class HttpTransport:
         self._session.headers.update({"Connection": "close", "Accept": "*/*"})
         host, port, is_tls = endpoint(address)
         context = trusted(ca_file) if is_tls else None
+        self._session.mount(address.partition(":")[0] + "://", _Adapter(context))
         if context is not None:
-            self._session.mount("https://", _Adapter(context))
             self._session.verify = str(Path(ca_file).expanduser()) if ca_file else True
         with (
             certificates_explained(),
@@ -106,9 +111,13 @@ class HttpTransport:
             response = self._ask(path, until_ns)
             with contextlib.closing(response):
                 body = _body(response, until_ns)
+            label = f"{response.status_code} {response.reason}"
+            there = urlsplit(response.headers.get("Location", ""))
+            if there.netloc:
+                label += f" to {there.scheme}://{there.netloc}"
         except (requests.Timeout, ReadTimeoutError):
             return b""
-        except (requests.RequestException, HTTPError, ValueError, KeyError) as error:
+        except Exception as error:  # noqa: BLE001 - the libraries' parsers raise what they meet
             reason = getattr(error.args[0] if error.args else None, "reason", None)
             if isinstance(reason, NewConnectionError):
                 cause = reason.__cause__
@@ -116,13 +125,7 @@ class HttpTransport:
             if isinstance(error, requests.exceptions.SSLError):
                 raise _gone() from None
             return envelope(f"no HTTP: {type(_innermost(error)).__name__}", b"")
-        if body is None:
-            return b""
-        label = f"{response.status_code} {response.reason}"
-        there = urlsplit(response.headers.get("Location", ""))
-        if there.netloc:
-            label += f" to {there.scheme}://{there.netloc}"
-        return envelope(label, body)
+        return b"" if body is None else envelope(label, body)
 
     def _ask(self, path: str, until_ns: int) -> requests.Response:
         auth: Any = None
@@ -174,15 +177,73 @@ class _Digest(HTTPDigestAuth):
         return header
 
 
+class _BoundedReader(io.RawIOBase):
+    """The bytes of one answer: `_MOST_BYTES` at most, all within the socket's timeout.
+
+    The libraries read on for as long as anything comes, and count the timeout from byte to byte.
+    """
+
+    def __init__(self, connection: socket.socket, file: io.BufferedIOBase) -> None:
+        self._connection, self._file = connection, file
+        self._until_ns = monotonic_ns() + round((connection.gettimeout() or OPEN_LIMIT_S) * 1e9)
+        self._left_bytes = _MOST_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises TimeoutError, or HTTPException where there is too much."""
+        left_ns = self._until_ns - monotonic_ns()
+        if left_ns <= 0:
+            raise TimeoutError
+        if self._left_bytes <= 0:
+            raise http.client.LineTooLong("answer")
+        with contextlib.suppress(OSError):  # closed by now; what it still holds is read
+            self._connection.settimeout(left_ns / 1e9)
+        data = self._file.read1(min(len(buffer), self._left_bytes))
+        buffer[: len(data)] = data
+        self._left_bytes -= len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **more: Any) -> None:
+        super().__init__(sock, *arguments, **more)
+        self.fp = io.BufferedReader(_BoundedReader(sock, self.fp))
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
+
+
+class _TlsConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
 class _Adapter(HTTPAdapter):
-    """With the authorities to trust."""
+    """With the authorities to trust, and answers that are bounded."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
         super().__init__()
 
     def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
-        super().init_poolmanager(*arguments, ssl_context=self._context, **more)
+        if self._context is not None:
+            more["ssl_context"] = self._context
+        super().init_poolmanager(*arguments, **more)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
 
 
 def _body(response: requests.Response, until_ns: int) -> bytes | None:

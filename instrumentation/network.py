@@ -25,7 +25,7 @@ from contract.private import read_secret
 from instrumentation.clock import monotonic_ns
 from instrumentation.endpoints import OPEN_LIMIT_S, certificates_explained, endpoint, trusted
 from instrumentation.http_transport import HttpTransport
-from instrumentation.meters.answers import Answer, Answers, envelope
+from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter
 from instrumentation.meters.http import PROFILES
 from instrumentation.meters.json_paths import value_at
@@ -35,6 +35,9 @@ from instrumentation.ports import PortError, form_of
 from instrumentation.transports import QueryTransport, Transport
 
 _LOOK_S = 5.0  # at what is not known yet
+_MOST_WAITING = 256  # messages that came and are not read yet
+_MOST_PACKET_BYTES = 2 * MOST_BODY_BYTES  # a topic and a payload
+_JOIN_S = 0.5
 MOST_BLOCKED_S = 5.0  # a recorder tells its state more often
 
 
@@ -91,7 +94,10 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
 
 
 class MqttTransport:
-    """A client of a broker; `secret` is `user:password`. A message's time is that of its end."""
+    """A client of a broker; `secret` is `user:password`. A message's time is that of its end.
+
+    A broker that sends more than is read, or what was not asked for, is left: an OSError.
+    """
 
     def __init__(
         self, host: str, port: int, *, trusted: ssl.SSLContext | None, secret: str
@@ -99,8 +105,21 @@ class MqttTransport:
         from paho.mqtt import client as mqtt
         from paho.mqtt.enums import CallbackAPIVersion
 
-        self._came: queue.SimpleQueue[tuple[int, bytes] | OSError] = queue.SimpleQueue()
-        self._client = client = mqtt.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
+        class BoundedClient(mqtt.Client):
+            """A client that accepts no packet that this meter's broker has no reason to send."""
+
+            def _sock_recv(self, bufsize: int) -> bytes:
+                command = self._in_packet["command"]
+                is_acknowledged = command & 0xF0 == mqtt.PUBLISH and command & 0b110
+                if bufsize > _MOST_PACKET_BYTES or is_acknowledged:
+                    raise ConnectionError("a packet that was not asked for")
+                return bytes(super()._sock_recv(bufsize))
+
+        self._came: queue.Queue[tuple[int, bytes]] = queue.Queue(_MOST_WAITING)
+        self._failure: OSError | None = None
+        self._client = client = BoundedClient(
+            CallbackAPIVersion.VERSION2, reconnect_on_failure=False
+        )
         client.connect_timeout = OPEN_LIMIT_S
         if secret:
             user, _, password = secret.partition(":")
@@ -110,28 +129,38 @@ class MqttTransport:
         answered = threading.Event()
         refused: list[str] = []
 
+        def fail(number: int, reason: str) -> None:
+            self._failure = self._failure or OSError(number, reason)
+
         def on_connect(_: object, __: object, ___: object, reason: Any, ____: object) -> None:
             if reason.is_failure:
                 refused.append(str(reason))
             answered.set()
 
         def on_disconnect(*_: object) -> None:
-            self._came.put(OSError(errno.ECONNRESET, "the broker closed the connection"))
+            fail(errno.ECONNRESET, "the broker closed the connection")
 
         def on_subscribe(_: object, __: object, ___: object, reasons: Any, ____: object) -> None:
             for reason in reasons:
                 if reason.is_failure:
-                    self._came.put(OSError(errno.EACCES, f"the broker refuses the topic: {reason}"))
+                    fail(errno.EACCES, f"the broker refuses the topic: {reason}")
 
         def on_message(_: object, __: object, message: mqtt.MQTTMessage) -> None:
             kind = RETAINED if message.retain else FRESH
-            self._came.put((monotonic_ns(), envelope(kind + message.topic, bytes(message.payload))))
+            came = monotonic_ns(), envelope(kind + _topic(message), bytes(message.payload))
+            try:
+                if self._failure is None:
+                    self._came.put_nowait(came)
+            except queue.Full:
+                fail(errno.ENOBUFS, "the broker sends more than any meter")
+                client.disconnect()
 
         client.on_connect, client.on_disconnect = on_connect, on_disconnect
         client.on_subscribe, client.on_message = on_subscribe, on_message
         with certificates_explained():
             client.connect(host, port, keepalive=15)
-        client.loop_start()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
         if not answered.wait(OPEN_LIMIT_S):
             self.close()
             raise OSError(errno.ECONNREFUSED, "the broker is silent")
@@ -140,15 +169,19 @@ class MqttTransport:
             what = f"the broker refuses ({refused[0]}): check secret_file"
             raise PortError(errno.ECONNREFUSED, what)
 
+    def _listen(self) -> None:
+        try:
+            self._client.loop_forever()
+        except Exception as error:  # noqa: BLE001 - the library's parser raises what it meets
+            self._failure = self._failure or OSError(errno.EPROTO, _one_line(error))
+
     def read(self, wait_s: float) -> tuple[int, bytes]:
         """See `Transport`."""
-        try:
-            came = self._came.get(timeout=wait_s) if wait_s else self._came.get_nowait()
-        except queue.Empty:
-            return monotonic_ns(), b""
-        if isinstance(came, OSError):
-            raise came
-        return came
+        with contextlib.suppress(queue.Empty):
+            return self._came.get(timeout=wait_s) if wait_s else self._came.get_nowait()
+        if self._failure is not None:
+            raise self._failure
+        return monotonic_ns(), b""
 
     def write(self, data: bytes) -> None:
         for line in data.decode().splitlines():
@@ -160,9 +193,21 @@ class MqttTransport:
                 self._client.publish(topic, payload)
 
     def close(self) -> None:
+        """Leave the broker, also one that takes nothing more."""
+        wire = self._client.socket()
         with contextlib.suppress(OSError, ValueError):
             self._client.disconnect()
-        self._client.loop_stop()
+        self._thread.join(_JOIN_S)
+        with contextlib.suppress(OSError, AttributeError):
+            wire.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+
+
+def _topic(message: Any) -> str:
+    """The topic of a message; empty where it is no text, and so not what was subscribed to."""
+    try:
+        return str(message.topic)
+    except UnicodeDecodeError:
+        return ""
 
 
 class SnmpTransport:
@@ -173,6 +218,8 @@ class SnmpTransport:
 
         self._snmp = snmp
         self._loop = asyncio.new_event_loop()
+        self._broken = ""  # why the library's wire cannot be used any more
+        self._loop.set_exception_handler(self._note)
         self._engine = snmp.SnmpEngine()
         self._community = snmp.CommunityData(community, mpModel=1)
         self._asking: asyncio.Task[bytes] | None = None
@@ -188,10 +235,16 @@ class SnmpTransport:
             {self._asking} if self._asking else {self._loop.create_task(asyncio.sleep(wait_s))}
         )
         self._loop.run_until_complete(asyncio.wait(waiting, timeout=wait_s))
+        if self._broken:
+            raise OSError(errno.EPROTO, self._broken)
         if self._asking is None or not self._asking.done():
             return monotonic_ns(), b""
         asked, self._asking = self._asking, None
         return monotonic_ns(), asked.result()
+
+    def _note(self, _: object, context: dict[str, Any]) -> None:
+        """Keep what no task of ours raised: a datagram that the library could not read."""
+        self._broken = _one_line(context.get("exception") or context["message"])
 
     def write(self, data: bytes) -> None:
         """Ask; an earlier question without an answer is given up."""
@@ -200,6 +253,12 @@ class SnmpTransport:
 
     async def _ask(self, oids: list[str]) -> bytes:
         """The answer, nothing where none came."""
+        try:
+            return await self._answer(oids)
+        except Exception as error:  # noqa: BLE001 - the library's parser raises what it meets
+            return envelope(f"what cannot be read ({type(error).__name__})", b"")
+
+    async def _answer(self, oids: list[str]) -> bytes:
         snmp = self._snmp
         wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in oids]
         context = snmp.ContextData()
@@ -236,60 +295,111 @@ def _plain(value: Any) -> int | str | None:
 
 
 class VisaTransport(QueryTransport):
-    """An instrument by PyVISA-py, which needs no maker's library; a line that ends in `?` is a
-    query. `framed` answers are put into envelopes.
+    """An instrument under its VISA name; a line that ends in `?` is a query.
+
+    `framed` answers are put into envelopes. A socket is read here; an instrument that wants VXI-11
+    or HiSLIP (`INSTR`) by PyVISA-py, which needs no maker's library. An answer that has not ended
+    after `limit_s`, or is longer than is kept, ends the connection: its rest would be the next one.
     """
 
-    def __init__(self, address: str, *, framed: bool, limit_s: float) -> None:
+    def __init__(self, address: str, *, framed: bool, limit_s: float = USUAL_LIMIT_S) -> None:
         super().__init__()
+        self._framed = framed
+        _, host, *port, kind = address.split("::")
+        self._wire: _LineSocket | _Instrument
+        if kind == "SOCKET":
+            self._wire = _LineSocket(host, int(port[0]), limit_s)
+        else:
+            self._wire = _Instrument(address, limit_s)
+
+    def _put(self, message: bytes) -> None:
+        self._wire.write(message)
+
+    def _get(self) -> bytes:
+        line = self._wire.read()
+        return envelope("ok", line.rstrip(b"\r\n")) if self._framed else line
+
+    def close(self) -> None:
+        self._wire.close()
+
+
+class _LineSocket:
+    """A plain socket on which each answer is a line."""
+
+    def __init__(self, host: str, port: int, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._rest = b""  # what came behind the end of an answer
+        self._socket = socket.create_connection((host, port), OPEN_LIMIT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def write(self, message: bytes) -> None:
+        self._socket.settimeout(self._limit_s)
+        self._socket.sendall(message)
+
+    def read(self) -> bytes:
+        """The next line with its end. Raises TimeoutError where nothing came, other OSErrors."""
+        until_ns = monotonic_ns() + round(self._limit_s * 1e9)
+        parts, count = [self._rest], len(self._rest)
+        while b"\n" not in parts[-1]:
+            if count > MOST_BODY_BYTES:
+                raise OSError(errno.EMSGSIZE, "an answer without an end")
+            try:
+                self._socket.settimeout(max((until_ns - monotonic_ns()) / 1e9, 1e-3))
+                parts.append(self._socket.recv(MOST_BODY_BYTES))
+            except TimeoutError:
+                if not count:
+                    raise
+                raise OSError(errno.ECONNRESET, "half an answer came") from None
+            if not parts[-1]:
+                raise OSError(errno.ECONNRESET, "the instrument closed the connection")
+            count += len(parts[-1])
+            if monotonic_ns() > until_ns and b"\n" not in parts[-1]:
+                raise OSError(errno.ECONNRESET, "an answer took too long")
+        line, _, self._rest = b"".join(parts).partition(b"\n")
+        return line + b"\n"
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class _Instrument:
+    """An instrument of PyVISA-py."""
+
+    def __init__(self, address: str, limit_s: float) -> None:
         import pyvisa
 
-        self._errors = pyvisa.errors.VisaIOError
         self._timeout = pyvisa.constants.StatusCode.error_timeout
-        self._framed = framed
         self._manager = pyvisa.ResourceManager("@py")
         try:
             self._instrument = cast(
                 Any, self._manager.open_resource(address, open_timeout=round(1000 * OPEN_LIMIT_S))
             )
-            if address.endswith("SOCKET"):
-                self._check_connected()
-        except OSError:
-            self._manager.close()
-            raise
         except Exception as error:  # noqa: BLE001 - it raises what has no class of its own
             self._manager.close()
             raise OSError(errno.ECONNREFUSED, _one_line(error)) from None
         self._instrument.timeout = round(1000 * limit_s)
         self._instrument.read_termination = "\n"
 
-    def _check_connected(self) -> None:
-        """Raises OSError where the host refused, of which PyVISA-py takes no notice."""
-        session = self._manager.visalib.sessions[self._instrument.session]  # type: ignore[attr-defined]
-        number = session.interface.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if number:
-            raise OSError(number, os.strerror(number))
-
-    def _put(self, message: bytes) -> None:
+    def write(self, message: bytes) -> None:
         try:
             self._instrument.write_raw(message)
-        except self._errors as error:
+        except Exception as error:  # noqa: BLE001 - as above
             raise OSError(errno.EIO, _one_line(error)) from None
 
-    def _get(self) -> bytes:
+    def read(self) -> bytes:
+        """The next answer. Raises TimeoutError where none came, other OSErrors."""
         try:
-            line: bytes = self._instrument.read_raw()
-        except self._errors as error:
-            if error.error_code == self._timeout:
+            return bytes(self._instrument.read_bytes(MOST_BODY_BYTES, break_on_termchar=True))
+        except Exception as error:  # noqa: BLE001 - as above
+            if getattr(error, "error_code", None) == self._timeout:
                 raise TimeoutError(_one_line(error)) from None
             raise OSError(errno.EIO, _one_line(error)) from None
-        return envelope("ok", line.rstrip(b"\r\n")) if self._framed else line
 
     def close(self) -> None:
-        with contextlib.suppress(self._errors, OSError):
+        with contextlib.suppress(Exception):
             self._instrument.close()
             self._manager.close()
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
