@@ -29,6 +29,7 @@ STOP_LIMIT_S = 15.0
 OUTLIVE_S = 24 * 3600
 # A recorder tells its state twice a second; one that has not for so long hangs, or cannot write.
 STALE_NS = 10 * 10**9
+HUNG_NS = 60 * 10**9
 
 
 class RecorderProcess:
@@ -67,6 +68,16 @@ class RecorderProcess:
     def ended(self) -> bool:
         """Whether it is not at work any more."""
         return self._process is None or self._process.poll() is not None
+
+    def end_if_hung(self) -> bool:
+        """Kill it where it has told nothing for long; what it has written stays whole."""
+        status = self.status()
+        if self.ended or not status or monotonic_ns() - status.t_mono_ns < HUNG_NS:
+            return False
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        return True
 
     def status(self) -> RecorderStatus | None:
         """What it told last; None if that cannot be known."""
@@ -246,6 +257,8 @@ class Recorders:
     def tend(self) -> None:
         """Start again what has ended, but not without room, nor more often than makes sense."""
         for recorder in self._running:
+            if not lack_of_room(self._suite_dir) and recorder.end_if_hung():
+                self._note(f"the recorder of meter {recorder.name} hung and was ended")
             if recorder.ended and self._may_start(recorder.name):
                 self._note(
                     f"the recorder of meter {recorder.name} ended ({recorder.last_words()}) "

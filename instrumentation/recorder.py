@@ -17,6 +17,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -27,7 +28,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from contract import files, strict_json
-from contract.interrupts import noted_signals
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import (
@@ -49,6 +49,12 @@ _KEPT_BYTES = 4096  # of the beginning, to show and to tell another meter by
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Below this a disk is still full: what comes would fill it again at once.
 _ROOM_BYTES = 1 << 20
+# No meter sends so much: beyond it the port is closed, for longer each time it happens.
+_FLOOD_BYTES_PER_S = 4 << 20
+_FLOOD_PAUSES_S = (2.0, 60.0)
+_TURN_LIMIT_S = 30.0  # of one question, its answer and what the driver makes of it
+_END_LIMIT_S = 0.8
+_MOST_MEMORY_BYTES = 128 << 20  # beyond what NumPy takes at the start
 
 
 @contextlib.contextmanager
@@ -140,8 +146,65 @@ class Parent:
         return monotonic_ns() - self._gone_ns > self._outlive_s * 1e9
 
 
+class OverdueError(BaseException):
+    """A turn took too long. No Exception, which a library might take for its own."""
+
+
+class Turns:
+    """Ends what never comes back: signals of the main thread interrupt reads and patterns alike.
+
+    A turn of `_TURN_LIMIT_S` gives the port up. After a signal to end, `_END_LIMIT_S` does, and
+    after as long again the process ends, with all frames that came in the file.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._is_last_chance = False
+
+    def __enter__(self) -> Turns:
+        handlers = dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._end)
+        handlers[signal.SIGALRM] = self._interrupt
+        self._before = {number: signal.signal(number, of) for number, of in handlers.items()}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def begin(self) -> None:
+        """Another turn begins."""
+        if not self.ended:
+            signal.setitimer(signal.ITIMER_REAL, _TURN_LIMIT_S)
+        if self.ended and not self._is_last_chance:  # which may just have come
+            signal.setitimer(signal.ITIMER_REAL, _END_LIMIT_S, _END_LIMIT_S)
+
+    def finish(self) -> None:
+        """What follows is not interrupted."""
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def _end(self, *_: object) -> None:
+        self.ended = True
+        signal.setitimer(signal.ITIMER_REAL, _END_LIMIT_S, _END_LIMIT_S)
+
+    def _interrupt(self, *_: object) -> None:
+        if self._is_last_chance:
+            os._exit(1)
+        self._is_last_chance = self.ended
+        raise OverdueError
+
+
+def _bound_memory() -> None:
+    """Let no library's buffer fill the machine: a MemoryError gives up the port alone."""
+    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    data_bytes = int(fields[5]) * resource.getpagesize()
+    hard_bytes = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (data_bytes + _MOST_MEMORY_BYTES, hard_bytes))
+
+
 class Recorder:
-    """One meter, one stream. `run` returns when `stopped()` says so."""
+    """One meter, one stream. `run` returns when `stopped()` says so; `turns`, where it is a process
+    of its own, interrupts what never comes back."""
 
     def __init__(
         self,
@@ -152,8 +215,10 @@ class Recorder:
         live: LiveLine | None = None,
         finder: Finder = all_ports,
         wait: bool = False,
+        turns: Turns | None = None,
     ) -> None:
         self._config = config
+        self._turns = turns
         self._out = out
         self._wait = wait
         self._status = Status(config, status, live.show if live else None)
@@ -168,6 +233,8 @@ class Recorder:
         self._opened_ns = 0
         self._heard_ns = 0  # of the last byte, or of the opening
         self._record_ns = 0  # of the last record, or of the opening
+        self._second_ns = self._second_bytes = 0  # what came since then
+        self._pause_s, self._paused_until_ns = _FLOOD_PAUSES_S[0], 0
 
     def run(self, stopped: Callable[[], bool]) -> str:
         """Record; returns a summary for people. Raises RecorderError, with all that came kept."""
@@ -176,9 +243,12 @@ class Recorder:
                 writer = _writer(self._config, self._out)
                 self._meter.epoch = writer.openings
                 try:
-                    self._record(writer, stopped)
+                    with contextlib.suppress(OverdueError):  # as it was told to end
+                        self._record(writer, stopped)
                 finally:
                     self._close_port()
+                    if self._turns is not None:
+                        self._turns.finish()
                     writer.close()
         except RecorderError as error:
             self._status.enter("failed", str(error))
@@ -201,7 +271,13 @@ class Recorder:
         while not stopped():
             self._status.tick()
             try:
+                if self._turns is not None:
+                    self._turns.begin()
                 self._turn(writer, start_ns)
+            except OverdueError:
+                self._lose("what it sent took too long")
+            except MemoryError:
+                self._lose("what it sent takes more memory than there is for it")
             except OSError as error:
                 if error.errno not in _FULL:
                     raise
@@ -214,13 +290,16 @@ class Recorder:
 
     def _turn(self, writer: StreamWriter, start_ns: int) -> None:
         """Ask, read and keep once. Raises OSError where the disk does not take it."""
-        if self._transport is None and not self._open(writer):
+        if self._transport is None and (
+            monotonic_ns() < self._paused_until_ns or not self._open(writer)
+        ):
             time.sleep(REOPEN_PAUSE_S)
             return
         self._ask(writer)
         t_ns, data = self._read()
         if data:
             self._keep(writer, t_ns, data)
+            self._check_flood(t_ns, len(data))
         if self._must_be_heard:
             self._check_start(max(start_ns, self._opened_ns))
         elif self._transport is not None:
@@ -318,6 +397,17 @@ class Recorder:
         self._compared = True
         return bool(looks_like(self._first_bytes, self._config.kind))
 
+    def _check_flood(self, t_ns: int, count: int) -> None:
+        """Close a port that would fill the disk."""
+        if t_ns - self._second_ns > 1e9:
+            self._second_ns, self._second_bytes = t_ns, 0
+        self._second_bytes += count
+        if self._second_bytes > _FLOOD_BYTES_PER_S:
+            self._second_bytes = 0
+            self._paused_until_ns = t_ns + round(self._pause_s * 1e9)
+            self._pause_s = min(2 * self._pause_s, _FLOOD_PAUSES_S[1])
+            self._lose("it sends more than any meter does")
+
     def _check_silence(self, now_ns: int) -> None:
         """Later: a port that gives nothing more is opened again."""
         limits = self._limits
@@ -334,11 +424,12 @@ class Recorder:
     def _close_port(self) -> None:
         if self._transport is None:
             return
-        with contextlib.suppress(OSError):
+        transport, self._transport = self._transport, None
+        with contextlib.suppress(OSError, OverdueError):
             if stop_command := self._meter.stop_command():
-                self._transport.write(stop_command)
-        self._transport.close()
-        self._transport = None
+                transport.write(stop_command)
+        with contextlib.suppress(OverdueError):
+            transport.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -354,20 +445,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = options.status or options.out / "status.json"
     live = LiveLine(sys.stderr) if options.live or sys.stderr.isatty() else None
     try:
-        with noted_signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as ended:
+        with Turns() as turns:
             config = MeterConfig.from_json(options.meter)
-            recorder = Recorder(config, options.out, status, live=live, wait=options.wait)
+            recorder = Recorder(
+                config, options.out, status, live=live, wait=options.wait, turns=turns
+            )
             try:
-                summary = recorder.run(lambda: bool(ended) or parent.long_gone())
+                summary = recorder.run(lambda: turns.ended or parent.long_gone())
             finally:
                 if live:
                     live.clear()
-    except RecorderError as error:
-        print(f"fde: {error}", file=sys.stderr)
+    except (RecorderError, OverdueError) as error:
+        print(f"fde: {error or 'ended before it began'}", file=sys.stderr)
         return 1
     print(summary)
     return 0
 
 
 if __name__ == "__main__":
+    _bound_memory()
     sys.exit(main())

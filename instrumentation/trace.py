@@ -212,7 +212,7 @@ class StreamWriter:
         try:
             while written < len(frame):
                 written += os.write(self._fd, frame[written:])
-        except OSError:
+        except BaseException:  # an interruption too: what follows half a frame cannot be read
             os.ftruncate(self._fd, self.size_bytes)
             raise
         self.size_bytes += len(frame)
