@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from contract import strict_json
 from contract.extensions import ExtensionError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
-from instrumentation.meters.rows import NO_TIME, Rows, concatenated
+from instrumentation.meters.rows import GAP, NO_TIME, Rows, concatenated
 from instrumentation.trace import Fault, Frame, Pieces, StreamError, read_pieces
 
 _CHUNK_RECORDS = 100_000  # at least, in one table
 _GROUP_RECORDS = 500_000  # in one row group of the file
+_MOST_FAULTS = 100_000  # that are kept; a foreign stream may have any number
 
 
 class DecodeError(Exception):
@@ -37,6 +38,7 @@ class Decoder:
     meter: Meter
     faults: list[Fault] = field(default_factory=list)
     records: int = 0
+    _epoch: int = 0  # of the last record
 
     @property
     def schema(self) -> dict[str, type[pl.DataType]]:
@@ -59,13 +61,22 @@ class Decoder:
         for epoch, rows in _in_chunks(self._fed(stream)):
             yield self._table(epoch, rows)
 
+    def _after_reopening(self, rows: Rows) -> Rows:
+        """Flag the first record of a port that was opened again: others before it are missing."""
+        epoch, self._epoch = self._epoch, self.meter.epoch
+        if not epoch or epoch == self.meter.epoch:
+            return rows
+        flags = rows.flags.copy()
+        flags[0] |= GAP
+        return replace(rows, flags=flags)
+
     def _fed(self, stream: Iterable[Frame | Pieces]) -> Iterator[tuple[int, Rows]]:
         for part in _together(stream):
             if isinstance(part, Pieces):
                 fed = self.meter.feed_all(part)
-                self.faults += fed.faults
+                self.faults += fed.faults[: _MOST_FAULTS - len(self.faults)]
                 if len(fed.rows):
-                    yield self.meter.epoch, fed.rows
+                    yield self.meter.epoch, self._after_reopening(fed.rows)
             elif not part.data:
                 self.meter.opened()
             else:

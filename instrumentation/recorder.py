@@ -464,4 +464,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     _bound_memory()
-    sys.exit(main())
+    status_code = main()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(status_code)  # whatever the threads of libraries still wait for

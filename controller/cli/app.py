@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,6 +23,7 @@ from typer.exceptions import TyperException
 from contract import places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
+from controller import bounded
 from controller.cli import machine, measured, meters, results, suites
 from controller.cli.output import complain, unwritten
 
@@ -89,11 +93,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     argv = list(sys.argv[1:] if arguments is None else arguments)
     unwritten.clear()
+    if bundles := bounded.bundles(argv):
+        return guarded(lambda: _bounded(argv, bundles))
     status = guarded(lambda: _command()(argv, prog_name="fde", standalone_mode=False))
     for why in dict.fromkeys(unwritten):
         status = status or 1
         complain(f"Standard output cannot be written: {why}.")
     return status
+
+
+def _bounded(argv: Sequence[str], bundles: Sequence[Path]) -> int:
+    """Do a command on files of strangers in another process; return its exit status."""
+    streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+    pipes = {
+        name: None if bounded.is_inherited(stream) else subprocess.PIPE
+        for name, stream in streams.items()
+    }
+    done = bounded.run(["controller", *argv], bundles, **pipes)
+    print(done.stdout or "", end="")
+    print(done.stderr or "", end="", file=sys.stderr)
+    return done.returncode
 
 
 @functools.cache
@@ -116,6 +135,13 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
         return _told(f"Cannot write or read{where}: {error.strerror}.", 1)
+    except MemoryError:
+        return _told("This takes more memory than there is for it.", 1)
+    except Exception as error:
+        if bounded.IS_BOUNDED not in os.environ:
+            raise
+        kind = type(error).__name__
+        return _told(f"What the bundle holds cannot be read ({kind}): get it again.", 1)
     except KeyboardInterrupt as interrupt:
         hint = f"; continue with {interrupt}" if str(interrupt) else ""
         return _told(f"interrupted, what was measured is kept{hint}.", 130)

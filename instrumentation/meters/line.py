@@ -158,12 +158,14 @@ class LineMeter(Meter):
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
         self._inbox.add(data, t_ns)
-        while end := _LINE_END.search(self._inbox.data):
-            line = self._inbox.data[: end.start()]
+        done = 0
+        for end in _LINE_END.finditer(self._inbox.data):
+            line = self._inbox.data[done : end.start()]
             skipped, self._skipping = self._skipping, False
             if line and not skipped:
-                self._read(line, self._inbox.arrival_ns(0))
-            self._inbox.drop(end.end())
+                self._read(line, self._inbox.arrival_ns(done))
+            done = end.end()
+        self._inbox.drop(done)
         if len(self._inbox.data) > self.settings.max_line_bytes:
             if not self._skipping:
                 self._refuse(self._inbox.data, self._inbox.arrival_ns(0))

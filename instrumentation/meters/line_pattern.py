@@ -20,7 +20,8 @@ UNITS = {
     "t_us": ("t", 1.0),
 }
 ONLY_CHANNEL = "0"
-_MOST_WILD = 2
+_MOST_LETTERS = 1000
+_MOST_OPEN = 2
 
 _GROUP = re.compile(r"(t_ms|t_us)|(?!t_)([a-z]+_[a-z]+)(?:_([A-Za-z0-9]+))?")
 _TOKEN = re.compile(
@@ -138,15 +139,14 @@ def refuse_what_may_never_end(pattern: str) -> None:
     """Raises PatternError for what makes matching take longer than a line's length can bound.
 
     Repeats of groups whose content varies, and repeats of the same characters side by side, can be
-    matched in very many ways; so can a line with many `.*`.
+    matched in very many ways; so can a line with many repeats that go on over what follows them, as
+    `.*,` does: with n of them the time grows as the n-th power of the line's length.
     """
     parts = [_Part(frozenset(), frozenset())]
-    tokens = list(_tokens(pattern))
-    if sum(kind == "wild" and after == "repeat" for kind, _, after in tokens) > _MOST_WILD:
-        raise PatternError(
-            f"the pattern has more than {_MOST_WILD} of .* and .+: say what it skips, as in [^,]*."
-        )
-    for kind, text, after in tokens:
+    if len(pattern) > _MOST_LETTERS:
+        raise PatternError(f"the pattern is longer than {_MOST_LETTERS} letters.")
+    open_repeats = 0
+    for kind, text, after in _tokens(pattern):
         part = parts[-1]
         if kind == "special":
             raise PatternError("the pattern may have groups (…), (?:…) and (?P<name>…) only.")
@@ -160,7 +160,12 @@ def refuse_what_may_never_end(pattern: str) -> None:
             parts.pop()
             _close(parts[-1], part, after)
         elif kind in ("wild", "set", "one"):
-            _atom(part, text, after)
+            open_repeats += _atom(part, text, after)
+    if open_repeats > _MOST_OPEN:
+        raise PatternError(
+            f"the pattern has more than {_MOST_OPEN} repeats, as .* or [a-z ]+, that also match "
+            "what follows them: say what they skip, as in [^,]*, before a comma."
+        )
 
 
 def _close(outer: _Part, inner: _Part, after: str) -> None:
@@ -174,10 +179,12 @@ def _close(outer: _Part, inner: _Part, after: str) -> None:
     outer.varies |= inner.varies or may_be_absent
 
 
-def _atom(part: _Part, text: str, after: str) -> None:
+def _atom(part: _Part, text: str, after: str) -> bool:
+    """Take an atom; return whether a repeat before it could go on over it."""
+    matched = _bytes_matched(text)
+    goes_on = bool(part.loose & matched)
     if after == "repeat":
-        matched = _bytes_matched(text)
-        if part.loose & matched:
+        if goes_on:
             raise PatternError(
                 "the pattern has two repeats of the same characters side by side, which can take "
                 r"for ever: put something fixed between them, as in \d+(?:\.\d+)? for a number."
@@ -188,6 +195,7 @@ def _atom(part: _Part, text: str, after: str) -> None:
         part.varies = True
     else:
         part.loose = frozenset()
+    return goes_on
 
 
 def _bytes_matched(text: str) -> frozenset[int]:

@@ -211,6 +211,8 @@ class DeviceTime:
     def _mend(self, stamps: Ints, t_ns: Ints, timed: Timed) -> None:
         """Fill in all but `t_us` where frames do not follow one another."""
         frame_us, t_us = self._frame_us, self._last_us or 0
+        since_us = np.append(0, np.cumsum(np.mod(np.diff(stamps), WRAP_US)))
+        together = np.searchsorted(t_ns, t_ns, "right") - 1  # the last that came with each
         for n in range(len(timed.step_us)):
             passed_us = int(stamps[n] - t_us) % WRAP_US
             off_us = (passed_us - frame_us + 512) % WRAP_US - 512
@@ -226,20 +228,22 @@ class DeviceTime:
                 passed_us = frame_us + off_us + self._shift_us
                 self._shift_us = 0
             else:
-                passed_us = self._passed_us(passed_us, t_us, n, stamps, t_ns)
+                ahead_us = int(since_us[together[n]] - since_us[n])
+                passed_us = self._passed_us(passed_us, t_us + ahead_us, int(t_ns[n]))
             timed.step_us[n], timed.missing_us[n] = frame_us, passed_us - frame_us
             t_us += passed_us
 
-    def _passed_us(self, passed_us: int, t_us: int, n: int, stamps: Ints, t_ns: Ints) -> int:
-        """Time since the last frame where some are missing: with as many wraps as fit arrival."""
+    def _passed_us(self, passed_us: int, last_us: int, t_ns: int) -> int:
+        """Time since the last frame where some are missing: with as many wraps as fit arrival.
+
+        `last_us` is the own time of the last frame that came with it at `t_ns`, without that.
+        """
         if passed_us < self._frame_us - _TOLERANCE_US:
             passed_us += WRAP_US
         delays = [us for us in (self._least_us, self._before_us) if us is not None]
         if not delays:
             return passed_us
-        together = int(np.searchsorted(t_ns, t_ns[n], "right")) - 1
-        since_us = int(np.mod(np.diff(stamps[n : together + 1]), WRAP_US).sum())
-        delay_us = int(t_ns[n]) // 1000 - (t_us + passed_us + since_us)
+        delay_us = t_ns // 1000 - (last_us + passed_us)
         return passed_us + WRAP_US * max(0, round((delay_us - min(delays)) / WRAP_US))
 
 

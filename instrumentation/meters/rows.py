@@ -23,6 +23,9 @@ RESTART = 2  # the meter's own time restarted
 OVER_RANGE = 4  # the reading is beyond the meter's range
 COMMON_WORDS = ("gap", "restart", "over-range")
 
+_PACKED_RECORDS = 1 << 14
+_MOST_FAULTS = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -66,6 +69,7 @@ class RowBuilder:
     _power_w: list[Sequence[float]] = field(default_factory=list)
     _energy_j: list[Sequence[float]] = field(default_factory=list)
     _flags: list[int] = field(default_factory=list)
+    _done: list[Rows] = field(default_factory=list)
 
     def add(
         self,
@@ -78,6 +82,8 @@ class RowBuilder:
         flags: int = 0,
     ) -> None:
         """One record; `power_w` and `energy_j` have a value for each channel."""
+        if len(self._times) >= _PACKED_RECORDS:
+            self._done.append(self._pack())
         self._times.append((t_mono_ns, NO_TIME if t_device_us is None else t_device_us))
         self._window_s.append(window_s)
         self._power_w.append(power_w)
@@ -85,11 +91,19 @@ class RowBuilder:
         self._flags.append(flags)
 
     def fault(self, t_mono_ns: int, kind: str, detail: str) -> None:
-        """Something that was no good record."""
-        self.faults.append(Fault(t_mono_ns, kind, detail))
+        """Something that was no good record. Of one call of `feed`, the first `_MOST_FAULTS`."""
+        if len(self.faults) < _MOST_FAULTS:
+            self.faults.append(Fault(t_mono_ns, kind, detail))
 
     def take(self) -> ParseResult:
         """All that was gathered."""
+        rows = self._pack()
+        return ParseResult(
+            concatenated([*self._done, rows]) if self._done else rows, tuple(self.faults)
+        )
+
+    def _pack(self) -> Rows:
+        """Move the records so far into arrays, which take a tenth of the memory."""
         count = len(self._times)
         times = np.array(self._times, np.int64).reshape(count, 2)
         shape = (count, self.channels)
@@ -103,7 +117,15 @@ class RowBuilder:
             else None,
             flags=np.array(self._flags, np.uint16),
         )
-        return ParseResult(rows, tuple(self.faults))
+        for gathered in (
+            self._times,
+            self._window_s,
+            self._power_w,
+            self._energy_j,
+            self._flags,
+        ):
+            gathered.clear()  # type: ignore[attr-defined]
+        return rows
 
 
 def concatenated(parts: Sequence[Rows]) -> Rows:

@@ -246,12 +246,13 @@ class WattsUp(Meter):
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole packet is read again."""
         self._inbox.add(data, t_ns)
-        while (end := self._inbox.data.find(b";")) >= 0:
-            start = max(0, self._inbox.data.rfind(b"#", 0, end))
-            self._report_junk(self._inbox.data[:start], self._inbox.arrival_ns(0))
-            packet = self._inbox.data[start:end]
-            self._read_packet(packet, self._inbox.arrival_ns(start))
-            self._inbox.drop(end + 1)
+        held, done = self._inbox.data, 0
+        while (end := held.find(b";", done)) >= 0:
+            start = max(done, held.rfind(b"#", done, end))
+            self._report_junk(held[done:start], self._inbox.arrival_ns(done))
+            self._read_packet(held[start:end], self._inbox.arrival_ns(start))
+            done = end + 1
+        self._inbox.drop(done)
         if len(self._inbox.data) > _MOST_BYTES:
             self._report_junk(self._inbox.data, self._inbox.arrival_ns(0))
             self._inbox.drop(len(self._inbox.data))
@@ -265,7 +266,8 @@ class WattsUp(Meter):
 
     def _read_packet(self, packet: bytes, t_ns: int) -> None:
         """`packet` is without its semicolon."""
-        head, *values = _SEPARATOR.split(packet)
+        # A longer one is none, and its white space would be looked through again and again.
+        head, *values = _SEPARATOR.split(packet) if len(packet) <= _MOST_BYTES else [packet]
         whole = len(values) >= 2 and values[0] == b"-" and values[1] == b"%d" % (len(values) - 2)
         if not whole:
             self._report_junk(packet + b";", t_ns)
