@@ -261,10 +261,11 @@ test-faults: packages venv ## every fault in a lab of its own: make test-faults 
 	@$(PY) -m validation.faults $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)) $(if $(OVERNIGHT),--overnight $(OVERNIGHT)) $(PARTS)
 
 .PHONY: test-dangers
-test-dangers: packages venv-dev image ## dangerous situations, hostile folders, the fuzzed drive, leaks: test-dangers [FOLDERS=n] [INPUTS=n]
+test-dangers: packages venv-dev image ## dangerous situations, hostile folders, the fuzzed drive, leaks: test-dangers [FOLDERS=n] [ANSWERS=n] [INPUTS=n]
 	@$(PYTEST) -m lab -q agent/tests/test_lab_dangers.py agent/tests/test_lab_namespaces.py \
 	  ansible/tests/test_lab_secrets.py || failed=1; \
 	  $(PY) -m agent.tests.hostile_folders --count $(or $(FOLDERS),2000) || failed=1; \
+	  $(PY) -m instrumentation.tests.hostile_wires --count $(or $(ANSWERS),10000) || failed=1; \
 	  $(PY) -m drive.tests.fuzz --inputs $(or $(INPUTS),20000) --out $(FDE_BUILD)/bench/drive-fuzz.json || failed=1; \
 	  $(PY) -m agent.tests.dangers && [ -z "$${failed:-}" ]
 

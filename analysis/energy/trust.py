@@ -10,6 +10,7 @@ import polars as pl
 
 from analysis.energy.energy import ALL
 from analysis.suite import clocks
+from analysis.suite.documents import mapping
 from analysis.suite.records import SYNTHETIC, TAIL, Phase, Run, Suite
 
 LIMIT = 0.01  # of the busy CPU time; the target of the suite `paper`
@@ -253,8 +254,10 @@ def proof(suite: Suite, origin: str) -> str:
         return "there was no storage to prove"
     proven = sum(bool(run.proof.get("ok")) for run in suite.runs)
     said = f"the storage was proven to be the planned one in {proven} of them"
-    for serial, read in (suite.after.get("locked_reads") or {}).items():
-        said += f"; locked after the last of them, {serial} refused a read ({read['error']})"
-        if read["link_before"] != read["link_after"]:
+    for serial, value in mapping(suite.after.get("locked_reads")).items():
+        read = mapping(value)
+        error = read.get("error")
+        said += f"; locked after the last of them, {serial} refused a read ({error})"
+        if read.get("link_before") != read.get("link_after"):
             said += ", which changed its link: switch the machine off before the next suite"
     return said

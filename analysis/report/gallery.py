@@ -100,7 +100,7 @@ def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
         found = schema.read(OwnEntry, document)
         with (folder / MARKS).open(encoding="utf-8", newline="") as file:
             rows = [_load(row) for row in csv.DictReader(file)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, csv.Error) as error:
         raise SuiteError(f"{folder / ENTRY} or {MARKS} cannot be read ({error}).") from None
     head = view.paragraph(f"{found.machine}, read by {found.instrument}: {found.origin}.", "facts")
     head += view.paragraph(found.about) + view.note(

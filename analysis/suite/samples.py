@@ -59,13 +59,15 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
     """A samples.parquet with these channels. Raises SamplesError where it is none."""
     lazy = pl.scan_parquet(path)
     try:
-        names = tuple(lazy.collect_schema())
+        schema = lazy.collect_schema()
         records = int(lazy.select(pl.len()).collect().item())
     except (OSError, pl.exceptions.PolarsError):
         raise SamplesError("it is no Parquet file or cut short") from None
-    lacking = [c for c in (*COLUMNS, *(f"power_w_{name}" for name in channels)) if c not in names]
-    if lacking:
+    names, needed = tuple(schema), (*COLUMNS, *(f"power_w_{name}" for name in channels))
+    if lacking := [name for name in needed if name not in schema]:
         raise SamplesError(f"it lacks {', '.join(lacking)}")
+    if strange := [name for name in names if not _is_sound(name, schema[name])]:
+        raise SamplesError(f"{', '.join(strange)[:80]} is of another type")
 
     def whole(collect: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         try:
@@ -90,6 +92,13 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
         return whole(lazy.filter(here).collect)
 
     return Samples(names, records, read, stretch)
+
+
+def _is_sound(name: str, kind: pl.DataType) -> bool:
+    """Whether a column has the type that `instrumentation.decode` gives it."""
+    if name in ("seq", "epoch", "t_mono_ns", "t_device_us"):
+        return kind.is_integer()
+    return kind in (pl.String, pl.Categorical) if name == "flags" else kind.is_float()
 
 
 def of_recording(folder: Path) -> Samples:

@@ -138,7 +138,7 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
     except MemoryError:
         return _told("This takes more memory than there is for it.", 1)
     except Exception as error:
-        if bounded.IS_BOUNDED not in os.environ:
+        if os.environ.get(bounded.IS_BOUNDED) != "1":
             raise
         kind = type(error).__name__
         return _told(f"What the bundle holds cannot be read ({kind}): get it again.", 1)

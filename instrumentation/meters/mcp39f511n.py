@@ -35,6 +35,7 @@ _SET_ADDRESS = 0x41
 _READ = 0x4E
 _WRITE = 0x4D
 _ACK = 0x06
+_FRAME_BYTES = 8  # of the shortest request
 REFUSALS = {0x15: "not understood", 0x51: "its checksum was wrong"}
 
 # Registers. Their order between 0002 and 0021 is that of the data sheet's map.
@@ -73,7 +74,9 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, frame: bytes) -> Request:
-        """Of a frame that `read_request` or `write_request` made."""
+        """Of a frame that `read_request` or `write_request` made; of another, a write of nothing."""
+        if len(frame) < _FRAME_BYTES:
+            return cls(0, 0)
         reads = frame[5] == _READ
         return cls(int.from_bytes(frame[3:5], "big"), frame[6] if reads else 0)
 

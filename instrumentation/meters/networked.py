@@ -37,7 +37,7 @@ ONLY_CHANNEL = "0"
 WH_J = 3600.0
 _GAP_PERIODS = 1.5
 _MOST_W = 1e7
-_LONGEST_S = 86_400.0
+_SHORTEST_S, _LONGEST_S = 1e-3, 86_400.0
 _LONGEST_ANSWER_S = 60.0
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*")
 
@@ -95,8 +95,9 @@ class NetworkSettings:
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value, above=True)
-        if self.period_s is not None and self.period_s > _LONGEST_S:
-            raise ValueError(f"period_s is at most {_LONGEST_S:g}.")
+        for name in ("period_s", "refresh_s"):
+            if not _SHORTEST_S <= (getattr(self, name) or 1.0) <= _LONGEST_S:
+                raise ValueError(f"{name} is a number from {_SHORTEST_S:g} to {_LONGEST_S:g}.")
         check_number("answer_limit_s", self.answer_limit_s, above=True)
         if self.answer_limit_s > _LONGEST_ANSWER_S:
             raise ValueError(f"answer_limit_s is at most {_LONGEST_ANSWER_S:g}.")

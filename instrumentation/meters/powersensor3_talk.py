@@ -13,6 +13,7 @@ readings agree.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ _ANSWER_LIMIT_NS = 200_000_000
 _PAUSE_NS = 20_000_000  # before starting again after an answer that cannot be
 _OFF_PAUSE_NS = 2_000_000_000
 _SILENCE_LIMIT_NS = 1_000_000_000
+_REST = re.compile(rb"\A(?:[\x80-\xff][\x00-\xff])+")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Talk:
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
         """It was sent; unless something else follows, everything starts again after a while."""
         self._waits_for = data
-        self.streaming = data == START
+        self.streaming = data == START and bool(self.sensors)
         if data in (STOP, _READ):
             self._buffer, self._reading = b"", []
         if data == STOP:
@@ -93,8 +95,8 @@ class Talk:
 
     def hear(self, data: bytes, t_ns: int) -> str:
         """Take bytes that are no stream; returns what is wrong, in words, or nothing."""
-        self._buffer += data
         if self._waits_for == STOP:
+            self._buffer += data
             stopped = STOPPED in self._buffer
             self._buffer = self._buffer[-len(STOPPED) + 1 :]
             if stopped:
@@ -102,6 +104,7 @@ class Talk:
             return ""
         if self._waits_for not in (_READ, _MORE) or self._next != STOP:
             return ""  # between an answer and the next request nothing is expected
+        self._buffer += data
         return self._read(t_ns)
 
     def _then(self, request: bytes, t_ns: int) -> None:
@@ -111,8 +114,7 @@ class Talk:
         """Take the answer to R, one sensor or the final `D`."""
         if not self._reading:
             # What is left of the stream comes in pairs, the first of which is no text.
-            while len(self._buffer) > 1 and self._buffer[0] & 0x80:
-                self._buffer = self._buffer[2:]
+            self._buffer = _REST.sub(b"", self._buffer, count=1)
         wanted = SENSOR_BYTES if len(self._reading) < SENSORS else len(_DONE)
         if len(self._buffer) < wanted:
             return ""

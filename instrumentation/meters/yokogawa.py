@@ -298,7 +298,7 @@ class Yokogawa(Meter):
             self._asked_ns = t_ns
         else:
             self._asked_ns = None
-            self._step += 1
+            self._step = min(self._step + 1, len(self._messages) - 1)
 
     def _step_of(self, message: str) -> int:
         """Where in the sequence a message stands, from here on or from the start."""

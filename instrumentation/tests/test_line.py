@@ -126,7 +126,7 @@ def test_channels_are_those_of_the_groups() -> None:
         ({"pattern": r"(?P<t_ms>\d) (?P<t_us>\d) (?P<power_w>\d)"}, "two times"),
         ({"pattern": r"(?P<power_w>(?:\d+)+)"}, "repeats a group whose content varies"),
         ({"pattern": r"(?P<power_w>\d+\d*)"}, "two repeats of the same characters side by side"),
-        ({"pattern": r".*,.*,.*,(?P<power_w>\d+)"}, "more than 2 of"),
+        ({"pattern": r".*,.*,.*,(?P<power_w>\d+)"}, "more than 2 repeats"),
         ({"pattern": r"(?=\d)(?P<power_w>\d+)"}, "groups"),
         ({"period_s": 0}, "period_s must be given"),
         ({"period_s": "1"}, "period_s must be given"),
@@ -159,6 +159,10 @@ def test_wrong_descriptions_are_refused(settings: dict[str, Any], message: str) 
         r"(?:a*|x)a+",
         r"a*(?:x|a*)y",
         r"a+(?:xb)?a+",
+        r"[^z]*a[^z]*a[^z]*az",
+        r"[^z]*(?:z)?a[^z]*(?:z|b)a[^z]*(?:z)?az",
+        r"x(?:,\S*,\S*,\S*,\S*)y",
+        "a" * 1001,
     ],
 )
 def test_patterns_that_may_never_end_are_refused(pattern: str) -> None:
@@ -176,6 +180,8 @@ def test_patterns_that_may_never_end_are_refused(pattern: str) -> None:
         r"\(\d+\) a\+\+",
         r"^V=\d{1,5}$",
         r".*;.*",
+        r"\d+(?:\.\d+)?,\s*\d+(?:\.\d+)?,\s*\d+(?:\.\d+)?",
+        r"[a-z ]+: \S+ W [a-z ]+: \S+ V",
     ],
 )
 def test_ordinary_patterns_are_not(pattern: str) -> None:

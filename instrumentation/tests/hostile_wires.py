@@ -1,0 +1,306 @@
+"""Meters that answer whatever can be sent: each driver and its wire against seeded answers.
+
+`python -m instrumentation.tests.hostile_wires --count 10000` asks servers on loopback, whose answers
+drip, never end, inflate or are none, and gives recordings of any bytes to the drivers of serial
+meters. Each read must come back, with bytes or an OSError; what the process needs of memory and the
+longest read go to build/bench/hostile-wires.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import itertools
+import json
+import random
+import resource
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from instrumentation import network
+from instrumentation.clock import monotonic_ns
+from instrumentation.decode import decode_frames
+from instrumentation.meters import registry
+from instrumentation.meters.base import Meter
+from instrumentation.trace import Frame
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+LIMIT_S = 0.3  # for an answer
+MOST_MEMORY_MB = 200
+Pieces = Iterator[bytes]
+Answer = Callable[[random.Random], Pieces]
+
+DOCUMENTS = (
+    *(b'{"power": 1e999}', b'{"power": ' + b"9" * 60_000 + b"}", b"[" * 60_000, b'{"power": {}}'),
+    *(b'{"power": 5.5}', b"\xff\xfe", b"", b"null", b'{"power": "\\ud800"}', b'{"power": NaN}'),
+)
+
+
+def _endless(piece: bytes) -> Pieces:
+    return itertools.repeat(piece)
+
+
+def _dripping(text: bytes) -> Pieces:
+    for n in itertools.count():
+        time.sleep(LIMIT_S / 10)
+        yield text[n % len(text) : n % len(text) + 1]
+
+
+def http_answer(chance: random.Random) -> Pieces:
+    """An answer as a device behind HTTP may send it."""
+    ok, body = b"HTTP/1.1 200 OK\r\n", chance.choice(DOCUMENTS)
+    length = b"Content-Length: %d\r\n\r\n" % len(body)
+    chunked = ok + b"Transfer-Encoding: chunked\r\n\r\n"
+    digest = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\nWWW-Authenticate: "
+    kinds: tuple[Callable[[], Pieces], ...] = (
+        lambda: iter((ok + length + body,)),
+        lambda: iter((ok + b"Content-Length: 99999999999\r\n\r\n" + body,)),
+        lambda: _dripping(ok),
+        lambda: itertools.chain((ok + b"\r\n",), _dripping(b" ")),
+        lambda: _endless(b"HTTP/1.1 100 Continue\r\n\r\n"),
+        lambda: itertools.chain((ok,), _endless(b"A: " + b"x" * 60_000 + b"\r\n")),
+        lambda: itertools.chain((ok + b"A: ",), _endless(b"x" * 4096)),
+        lambda: itertools.chain((ok + b"\r\n",), _endless(b"1" * 65_536)),
+        lambda: itertools.chain((chunked + b"-5\r\n",), _endless(b"x" * 4096)),
+        lambda: itertools.chain((chunked,), _endless(b"1\r\nx\r\n")),
+        lambda: itertools.chain((chunked + b"fffffffffffffff\r\n",), _endless(b"x" * 4096)),
+        lambda: itertools.chain((chunked + b"1;",), _endless(b"x" * 4096)),
+        lambda: iter((ok + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(20 << 20)),)),
+        lambda: itertools.chain(
+            (ok + b"Content-Encoding: gzip\r\n\r\n",), _endless(gzip.compress(b""))
+        ),
+        lambda: iter((digest + chance.choice((b"Digest realm=", b"Digest =,=", b"", b'"')) + b"\r\n\r\n",)),
+        lambda: iter((b"HTTP/1.1 302 x\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",)),
+        lambda: iter((b"HTTP/9.9 xx\r\n\r\n",)),
+        lambda: iter((chance.randbytes(chance.choice((1, 100, 70_000))),)),
+        lambda: iter(()),
+    )
+    return chance.choice(kinds)()
+
+
+def scpi_answer(chance: random.Random) -> Pieces:
+    """An answer as an instrument at a socket may send it."""
+    kinds: tuple[Callable[[], Pieces], ...] = (
+        lambda: iter((b"1.5E+1\n",)),
+        lambda: _endless(b"1" * 65_536),
+        lambda: _dripping(b"1"),
+        lambda: _endless(b"\n"),
+        lambda: iter((b"1," * 30_000 + b"\n",)),
+        lambda: iter((b"9" * 60_000 + b"\n",)),
+        lambda: iter((chance.randbytes(100) + b"\n", chance.randbytes(50))),
+        lambda: iter(()),
+    )
+    return chance.choice(kinds)()
+
+
+def _packet(command: int, content: bytes, length: int | None = None) -> bytes:
+    count, head = len(content) if length is None else length, b""
+    while True:
+        count, digit = count >> 7, count & 127
+        head += bytes([digit | 128 * bool(count)])
+        if not count:
+            return bytes([command]) + head + content
+
+
+def mqtt_answer(chance: random.Random) -> Pieces:
+    """What a broker may send; most begin as they should."""
+    topic = b"\x00\x01t"
+    message = _packet(0x30, topic + chance.choice(DOCUMENTS))
+    greeting = (_packet(0x20, b"\0\0"), _packet(0x90, b"\0\1\0"))
+    kinds: tuple[Callable[[], Pieces], ...] = (
+        lambda: itertools.repeat(message, 3),
+        lambda: _endless(message),
+        lambda: _endless(_packet(0x30, topic + b"1")),
+        lambda: itertools.chain((_packet(0x30, topic, 250 << 20),), _endless(b"x" * 65_536)),
+        lambda: (_packet(0x34, topic + n.to_bytes(2) + bytes(60_000)) for n in range(1, 65_535)),
+        lambda: _endless(_packet(0x32, topic + b"\0\1x")),
+        lambda: _endless(_packet(0x90, b"\0\1\x80")),
+        lambda: _endless(_packet(0x30, b"\0\2\xff\xfe1")),
+        lambda: iter((b"\x30\xff\xff\xff\xff\xff",)),
+        lambda: iter((_packet(0x30, b"\xff"), _packet(0x20, b""), _packet(0xF0, b"x"))),
+        lambda: _dripping(message),
+        lambda: iter((chance.randbytes(300),)),
+        lambda: iter(()),
+    )
+    return itertools.chain(greeting if chance.random() < 0.9 else (), chance.choice(kinds)())
+
+
+def snmp_answer(chance: random.Random, asked: bytes) -> bytes:
+    """A datagram for one that came: its own, changed, or none at all."""
+    own = bytearray(asked.replace(b"\xa0", b"\xa2", 1))
+    for _ in range(chance.choice((0, 1, 1, 3, 10))):
+        own[chance.randrange(len(own))] = chance.randrange(256)
+    deep = b"".join(b"\x30\x83" + n.to_bytes(3) for n in range(60_000, 0, -5))
+    integer = bytes(own[:-2]) + b"\x02\x82\xe0\x00" + b"\x7f" * 0xE000
+    return chance.choice((bytes(own), bytes(own), deep[:65_000], integer, chance.randbytes(200)))
+
+
+class TcpServer:
+    """Answers each question, or greets each client, with what `answer` gives."""
+
+    def __init__(self, answer: Answer, chance: random.Random, *, greets: bool = False) -> None:
+        self._answer, self._chance, self._greets = answer, chance, greets
+        self._listener = socket.create_server((HOST, 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                wire, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(wire,), daemon=True).start()
+
+    def _serve(self, wire: socket.socket) -> None:
+        with contextlib.suppress(OSError), wire:
+            wire.settimeout(10)
+            while wire.recv(65_536):
+                for piece in self._answer(self._chance):
+                    wire.sendall(piece)
+                if self._greets:
+                    wire.recv(65_536)
+                    return
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class UdpServer:
+    """Answers each datagram with one."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((HOST, 0))
+        self.port = self._socket.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                asked, client = self._socket.recvfrom(65_535)
+                self._socket.sendto(snmp_answer(self._chance, asked), client)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+STATED = {"period_s": 1, "resolution_w": 0.1}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "http": {"profile": "generic", "path": "/d", "power": "/power", "answer_limit_s": LIMIT_S},
+    "mqtt": {"profile": "generic", "topic": "t", "power": "/power"},
+    "scpi": {"query": "P?"},
+    "snmp": {"profile": "generic", "power": {"0": "1.3.6.1.4.1.1"}, "answer_limit_s": LIMIT_S},
+}
+SERIAL: dict[str, dict[str, Any]] = {
+    "line": {
+        "pattern": r"(?P<power_w>[0-9.]+)(?:,.*)?",
+        "period_s": 0.1,
+        "relative_limit": 0.01,
+        "absolute_limit_w": 0.1,
+        "accuracy_source": "none",
+    },
+    **dict.fromkeys(("wattsup", "smartpower3", "mcp39f511n", "powersensor3", "wt210", "wt310"), {}),
+}
+SOUND = (
+    *(b"5.5\n", b";", b"#d,-,18,", b"1,2,3", b"\xff\x3f\xff\x3f", b"\x06\x1f", b"\r\n", b"@", b"#"),
+    *(b"@65535 00000000 \n", b"\xf0\x40\x80\x00", b"\x80\x00", b"D", b"R", b"S", b"s", b"ssssssssX"),
+    *(b"\xa5\x08\x41\x00\x02\x4e\x20\x5e", b"*IDN?\r\n", b"0000000001,", b"\0" * 41, b" " * 500),
+)
+
+
+def _opened(kind: str, server: Any) -> tuple[Meter, Any]:
+    settings = {**SETTINGS[kind], **STATED}
+    meter = registry.load(kind)({"0": "system"}, settings)
+    meter.opened()
+    address = {"scpi": f"TCPIP::{HOST}::{server.port}::SOCKET"}
+    if kind == "scpi":
+        return meter, network.VisaTransport(address[kind], framed=True, limit_s=LIMIT_S)
+    return meter, network.opened(f"{kind}://{HOST}:{server.port}", meter)
+
+
+def ask(kind: str, server: Any) -> tuple[str, float]:
+    """Ask once and read until something came or the limit is over; how it ended, longest read."""
+    longest_s, came = 0.0, "nothing"
+    try:
+        meter, wire = _opened(kind, server)
+    except OSError:
+        return "not opened", 0.0
+    with contextlib.closing(wire):
+        try:
+            wire.write(meter.request(monotonic_ns()))
+            until = time.monotonic() + 2 * LIMIT_S
+            while came == "nothing" and time.monotonic() < until:
+                begun = time.monotonic()
+                t_ns, data = wire.read(0.05)
+                longest_s = max(longest_s, time.monotonic() - begun)
+                if data:
+                    fed = meter.feed(data, t_ns)
+                    came = "fault" if fed.faults else "answer"
+        except OSError:
+            came = "lost"
+    return came, longest_s
+
+
+def recording(chance: random.Random) -> list[Frame]:
+    """Frames of any bytes, sent and received, large and small."""
+    frames = [Frame(1, b"", False)]
+    for n in range(chance.choice((1, 5, 200))):
+        what = chance.choice(SOUND) * chance.choice((1, 1, 10, 5000))
+        what = what if chance.random() < 0.7 else chance.randbytes(chance.choice((3, 90, 9000)))
+        is_sent = chance.random() < 0.3
+        frames.append(Frame(n * chance.choice((0, 1, 10**8)), what, is_sent))
+    return frames
+
+
+def run(count: int, seed: int = 0) -> dict[str, Any]:
+    """So many answers of each kind of meter; the figures."""
+    chance = random.Random(seed)
+    servers: dict[str, Any] = {
+        "http": TcpServer(http_answer, chance),
+        "mqtt": TcpServer(mqtt_answer, chance, greets=True),
+        "scpi": TcpServer(scpi_answer, chance),
+        "snmp": UdpServer(chance),
+    }
+    outcomes: dict[str, Counter[str]] = {}
+    longest_s = {}
+    for kind, server in servers.items():
+        ended = [ask(kind, server) for _ in range(count)]
+        outcomes[kind] = Counter(came for came, _ in ended)
+        longest_s[kind] = round(max(read_s for _, read_s in ended), 3)
+        server.close()
+    for kind, settings in SERIAL.items():
+        channel = registry.load(kind).own_channels[:1] or ("0",)
+        found: Counter[str] = Counter()
+        for _ in range(count):
+            meter = registry.load(kind)({channel[0]: "system"}, settings)
+            decoded = decode_frames(meter, recording(chance))
+            found["records" if len(decoded.samples) else "faults" if decoded.faults else "none"] += 1
+        outcomes[kind] = found
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return {"count": count, "outcomes": outcomes, "longest_read_s": longest_s, "memory_mb": memory_mb}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 where all came back and the memory held."""
+    parser = argparse.ArgumentParser(prog="python -m instrumentation.tests.hostile_wires")
+    parser.add_argument("--count", type=int, default=1000, help="answers of each kind of meter")
+    default = ROOT / "build" / "bench" / "hostile-wires.json"
+    parser.add_argument("--out", type=Path, default=default, help="the figures, as JSON")
+    options = parser.parse_args(arguments)
+    figures = run(options.count)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(figures))
+    return int(figures["memory_mb"] > MOST_MEMORY_MB)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
