@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import hashlib
 import io
 import json
@@ -318,6 +319,22 @@ def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
         place = chance.randrange(len(whole))
         whole[place : place + 8] = chance.randbytes(8)
     return bytes(whole)
+
+
+def bundle(content: bytes, chance: Chance) -> bytes:
+    """What a stranger may make of the tar of a bundle; in half of the cases nothing."""
+    whole, what = bytearray(content), chance.random()
+    if what < 0.2:
+        place = chance.randrange(0, len(whole), 512) if what < 0.15 else chance.randrange(len(whole))
+        whole[place : place + 8] = chance.randbytes(8)
+    elif what < 0.3:  # a header of another kind before all members
+        info = tarfile.TarInfo("x")
+        info.type = chance.choice((b"x", b"g", b"L", b"K", b"S", b"X", b"5", b"1"))
+        info.size = size = chance.choice((0, 20, 1000, 70_000, 2**33))
+        body = b"20 GNU.sparse.map=x\n" * 3500 if chance.random() < 0.5 else bytes(size % 2**20)
+        whole[:0] = info.tobuf(tarfile.GNU_FORMAT) + body[: size + -size % 512]
+    packed = gzip.compress(bytes(whole), 1)
+    return packed[: chance.randrange(len(packed))] if 0.3 <= what < 0.35 else packed
 
 
 def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -27,16 +27,18 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agent import pack
 from agent.tests import hostile_changes
 from contract import journal, names
 from contract import plan as plans
+from contract.documents import BundleDocument
 from contract.errors import AgentError
-from controller import compile, remote, seal, suite_folder, suites
+from controller import bounded, compile, publish, remote, seal, suite_folder, suites
 from controller.cli.app import guarded
 from controller.cli.app import main as fde
 from controller.names import SUITES
@@ -166,6 +168,8 @@ class Cases:
             "pilot": (self._pilot, 6),
             "hours": (self._hours, 3),
             "fetched": (self._fetched, 12),
+            "bundle": (self._bundle, 6),
+            "gallery": (self._gallery, 0.2),
             "suite": (self._suite, 12),
         }
 
@@ -227,6 +231,26 @@ class Cases:
             seal.unpack(self.scratch / "a.tar", self.suite)
 
         return _said(taken)
+
+    def _packed(self, chance: random.Random) -> Path:
+        """The suite as a bundle that says of itself what it wants."""
+        plan = json.loads((self.base / "plan.json").read_text(encoding="utf-8"))
+        what = BundleDocument("fde-bundle/1", plan["suite_id"], False, {}, "0", "0" * 64)
+        with contextlib.suppress(OSError):  # an earlier change made something else there
+            (self.suite / publish.ABOUT).write_text(json.dumps(asdict(what)), encoding="utf-8")
+        held = io.BytesIO()
+        pack.pack(self.suite, held)
+        path = self.scratch / "bundles" / "one.tar.gz"
+        path.parent.mkdir()
+        path.write_bytes(hostile_changes.bundle(held.getvalue(), chance))
+        return path
+
+    def _bundle(self, chance: random.Random) -> object:
+        command = chance.choice(("verify", "verify", "verify", "summary"))
+        return fde([command, str(self._packed(chance))])
+
+    def _gallery(self, chance: random.Random) -> object:
+        return fde(["gallery", str(self._packed(chance).parent), "--out", self._out("site")])
 
     def _suite(self, chance: random.Random) -> object:
         honest = (SUITES / "smoke.yml").read_text(encoding="utf-8")
@@ -372,6 +396,7 @@ def run(seeds: Sequence[int], folder: Path) -> Figures:
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     scratch = folder / "scratch"
     tempfile.tempdir = str(scratch)
+    os.environ |= {bounded.IS_BOUNDED: "0", "FDE_BUILD": str(scratch / "build")}
     cases, figures = Cases(folder), Figures()
 
     def hung(*_: object) -> None:
