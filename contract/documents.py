@@ -65,6 +65,27 @@ class Proof:
 
 
 @dataclass(frozen=True)
+class OtherZone:
+    """What another source read of a zone, in µJ, between two readings of ours."""
+
+    zone: str
+    energy_uj: Annotated[float, Range(least=-1e18, most=1e18)] | None = None
+    own_start: Mapping[str, Any] | None = None
+    own_end: Mapping[str, Any] | None = None
+    apart_ns: Annotated[float, Range(least=-1e18, most=1e18)] | None = None
+
+
+@dataclass(frozen=True)
+class OtherSource:
+    """What another source on the target read of a run, or the error that kept it from that."""
+
+    zones: tuple[OtherZone, ...] | None = None
+    error: str | None = None
+    t_start_ns: int | None = None
+    t_end_ns: int | None = None
+
+
+@dataclass(frozen=True)
 class RunDocument:
     """run.json of a finished run; that of a void one has what was found out before."""
 
@@ -92,7 +113,7 @@ class RunDocument:
     checks: tuple[Mapping[str, Any], ...] | None = None
     disks: Mapping[str, Any] | None = None
     sampler: Mapping[str, Any] | None = None
-    other_sources: Mapping[str, Mapping[str, Any]] | None = None
+    other_sources: Mapping[str, OtherSource] | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,10 @@ class _Member(tarfile.TarInfo):
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         if not self.isreg() and self.size > _MOST_HEADER_BYTES:
             raise tarfile.ReadError("a header is longer than any is")
-        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
+        try:
+            member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
+        except RecursionError:
+            raise tarfile.ReadError("its headers have headers") from None
         return member
 
     def _refuse_sparse(self, *_: object) -> None:
@@ -47,14 +50,7 @@ def members(tar: tarfile.TarFile, file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
     """
     packed_bytes = os.fstat(file.fileno()).st_size
     left_bytes = max(_MOST_UNPACKED_BYTES, _MOST_RATIO * packed_bytes)
-    while True:
-        try:
-            member = tar.next()
-        except RecursionError:
-            raise ValueError("its headers have headers") from None
-        if member is None:
-            return
-        tar.members.clear()  # a list of all that were
+    for member in tar:
         left_bytes -= member.size
         if left_bytes < 0:
             raise ValueError(f"it unpacks to more than {_MOST_RATIO} times its size")

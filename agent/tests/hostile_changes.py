@@ -45,7 +45,7 @@ RAW = (
     *('{"a":1,"a":2}', "\ufeff{}", "null", "[]", '"text"', "{} {}", "", "\0" * 64, "{'a': 1}"),
 )
 DOCUMENTS = (
-    *("plan.json", "meters/meter0/meter.json", "runs/*/run.json", "provenance/before.json"),
+    *("plan.json", "meters/meter0/meter.json", "runs/*/run.json", "provenance/*.json"),
     *("manifest.json", "timing.json", "identity.json", "next.json", "status/status.json"),
     "precondition/*.json",
     *("journal.jsonl", "clock.jsonl", "sessions.jsonl", "watermark.jsonl", "runs/*/rapl.jsonl"),

@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import traceback
@@ -49,6 +50,7 @@ from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "data" / "examples" / "lab-one-disk.tar.gz"
 # Of one case: on a busy machine the processor's time says more.
 CPU_LIMIT_S, WALL_LIMIT_S = 30, 900
 PIECE = 2000  # cases of one process
@@ -356,6 +358,12 @@ def _sentences(out: str, err: str, status: object) -> Iterator[str]:
         yield f"no sentence: {strange[0][:300]!r}"
 
 
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    assert file is not None
+    return file.read()
+
+
 def _sound(folder: Path, target: dict[str, Any]) -> None:
     """A sealed suite that both the analysis and a session take."""
     options = Options(
@@ -366,10 +374,26 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     whole = {**examples.plan(), **plan, "disks": target["disks"]}
     whole["workloads"] = [{"name": "idle", "parameters": {"seconds": 3}}]
+    with tarfile.open(EXAMPLE) as tar:  # what a real machine tells beside
+        real = {
+            Path(member.name).relative_to(Path(member.name).parts[0]): member
+            for member in tar
+            if member.name.endswith(".json") and "/" in member.name
+        }
+        (folder / "provenance").mkdir(exist_ok=True)
+        for name in ("before.json", "after.json"):
+            path = folder / "provenance" / name
+            before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            known = json.loads(_content(tar, real[Path("provenance", name)]))
+            path.write_text(json.dumps({**known, **before}), encoding="utf-8")
+        runs = [member for path, member in real.items() if path.name == "run.json"]
+        of_run = json.loads(_content(tar, runs[0]))
+    beside = {name: of_run[name] for name in ("checks", "other_sources", "sampler", "left_out")}
     whole = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
     (folder / "plan.json").write_text(json.dumps(whole), encoding="utf-8")
     for path in (*folder.glob("runs/*/run.json"), *folder.glob("precondition/*.json")):
         run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": whole["sha256"]}
+        run |= beside if path.name == "run.json" else {}
         path.write_text(json.dumps(run), encoding="utf-8")
     session = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": 60.0}
     (folder / "sessions.jsonl").write_text(json.dumps(session) + "\n", encoding="utf-8")

@@ -94,7 +94,7 @@ def _joules(run: Run, source: str, zone: str) -> float | None:
 
 def _seconds(run: Run, source: str) -> float:
     record = run.other_sources[source]
-    return max(float(record["t_end_ns"]) - float(record["t_start_ns"]), 1.0) / 1e9
+    return max(float((record.get("t_end_ns") or 0) - (record.get("t_start_ns") or 0)), 1.0) / 1e9
 
 
 def _still(runs: Sequence[Run], source: str) -> str:

@@ -52,6 +52,7 @@ def parse(document: Mapping[str, Any]) -> Run:
     own = {
         "phases": tuple(_phase(phase) for phase in found.phases),
         "proof": document["proof"],
+        "other_sources": document.get("other_sources") or {},
         "cpus": found.cpus or None,
     }
     return Run(**{**_told(found, Run), **own})

@@ -118,7 +118,7 @@ class EnergyDifference:
 def unit_nj(max_range_uj: int) -> int | None:
     """The kernel's unit in nJ behind a range; None where the range is not of a 32-bit counter."""
     unit = -(-max_range_uj * 1000 // _RAW_MAX)
-    return unit if unit * _RAW_MAX // 1000 == max_range_uj else None
+    return unit if unit and unit * _RAW_MAX // 1000 == max_range_uj else None
 
 
 @lru_cache(maxsize=64)
@@ -131,7 +131,7 @@ def modulus_uj(max_range_uj: int) -> int:
 def unit_shortfall(max_range_uj: int) -> float:
     """By which share the kernel's µJ are too few, since it rounds the unit 2^-k J down to nJ."""
     unit = unit_nj(max_range_uj)
-    for power in range(32):
+    for power in range(30):  # 2^-30 J are less than one nJ
         if unit == 10**9 >> power:
             return 10**9 / (unit << power) - 1
     return 0.0
