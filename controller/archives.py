@@ -17,7 +17,7 @@ _MOST_RATIO = 100
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose extended headers are short, and that is not sparse: its size is what it has."""
+    """A member whose extended headers are short, and whose size is that of its content."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         if not self.isreg() and self.size > _MOST_HEADER_BYTES:
@@ -50,8 +50,9 @@ def members(tar: tarfile.TarFile, file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
     """
     packed_bytes = os.fstat(file.fileno()).st_size
     left_bytes = max(_MOST_UNPACKED_BYTES, _MOST_RATIO * packed_bytes)
-    for member in tar:
-        left_bytes -= member.size
+    while (member := tar.next()) is not None:
+        tar.members.clear()  # type: ignore[attr-defined]  # all that were before
+        left_bytes -= member.size + tarfile.BLOCKSIZE
         if left_bytes < 0:
             raise ValueError(f"it unpacks to more than {_MOST_RATIO} times its size")
         if member.name.endswith(".json") and member.size > _MOST_DOCUMENT_BYTES:

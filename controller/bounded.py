@@ -47,13 +47,13 @@ def run(
             resource.setrlimit(what, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    threads = {name: "4" for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS")}
+    threads = dict.fromkeys(("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"), "4")
     path = os.pathsep.join(filter(None, [str(ROOT), *os.environ.get("PYTHONPATH", "").split(":")]))
     try:
-        done = subprocess.run(
+        done: subprocess.CompletedProcess[str] = subprocess.run(
             [sys.executable, "-P", "-m", *argv],
             env={**threads, **os.environ, IS_BOUNDED: "1", "PYTHONPATH": path},
-            preexec_fn=limit,  # noqa: PLW1509 - no other thread of this process holds a lock
+            preexec_fn=limit,
             timeout=_WALL_FACTOR * cpu_s,
             text=True,
             errors="replace",

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import errno
 import json
-import os
 import queue
 import socket
 import ssl

@@ -28,7 +28,7 @@ from drive.tests.marked import insert
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "dangers.md"
 SEEN = REPOSITORY / "build" / "dangers.json"
-# What other tests leave beside: hostile suite folders and wires, the fuzzed drive, the search for secrets.
+# What other tests leave: hostile suite folders and wires, the fuzzed drive, the search for secrets.
 OTHERS = ("hostile-folders", "hostile-wires", "drive-fuzz", "secrets")
 BENCH = REPOSITORY / "build" / "bench" / "dangers.json"
 BEGIN = "<!-- table of dangers: begin (written by python -m agent.tests.dangers) -->"

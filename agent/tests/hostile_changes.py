@@ -325,7 +325,7 @@ def bundle(content: bytes, chance: Chance) -> bytes:
     """What a stranger may make of the tar of a bundle; in half of the cases nothing."""
     whole, what = bytearray(content), chance.random()
     if what < 0.2:
-        place = chance.randrange(0, len(whole), 512) if what < 0.15 else chance.randrange(len(whole))
+        place = chance.randrange(0, len(whole), 512 if what < 0.15 else 1)
         whole[place : place + 8] = chance.randbytes(8)
     elif what < 0.3:  # a header of another kind before all members
         info = tarfile.TarInfo("x")

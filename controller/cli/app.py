@@ -135,13 +135,11 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
         return _told(f"Cannot write or read{where}: {error.strerror}.", 1)
-    except MemoryError:
-        return _told("This takes more memory than there is for it.", 1)
     except Exception as error:
         if os.environ.get(bounded.IS_BOUNDED) != "1":
             raise
-        kind = type(error).__name__
-        return _told(f"What the bundle holds cannot be read ({kind}): get it again.", 1)
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        return _told(f"What the bundle holds cannot be read ({reason}): get it again.", 1)
     except KeyboardInterrupt as interrupt:
         hint = f"; continue with {interrupt}" if str(interrupt) else ""
         return _told(f"interrupted, what was measured is kept{hint}.", 130)

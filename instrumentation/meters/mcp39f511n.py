@@ -74,7 +74,7 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, frame: bytes) -> Request:
-        """Of a frame that `read_request` or `write_request` made; of another, a write of nothing."""
+        """Of a frame of `read_request` or `write_request`; a shorter one is a write of nothing."""
         if len(frame) < _FRAME_BYTES:
             return cls(0, 0)
         reads = frame[5] == _READ

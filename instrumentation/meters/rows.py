@@ -124,7 +124,7 @@ class RowBuilder:
             self._energy_j,
             self._flags,
         ):
-            gathered.clear()  # type: ignore[attr-defined]
+            gathered.clear()
         return rows
 
 

@@ -77,7 +77,9 @@ def http_answer(chance: random.Random) -> Pieces:
         lambda: itertools.chain(
             (ok + b"Content-Encoding: gzip\r\n\r\n",), _endless(gzip.compress(b""))
         ),
-        lambda: iter((digest + chance.choice((b"Digest realm=", b"Digest =,=", b"", b'"')) + b"\r\n\r\n",)),
+        lambda: iter(
+            (digest + chance.choice((b"Digest realm=", b"Digest =,=", b"")) + b"\r\n\r\n",)
+        ),
         lambda: iter((b"HTTP/1.1 302 x\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",)),
         lambda: iter((b"HTTP/9.9 xx\r\n\r\n",)),
         lambda: iter((chance.randbytes(chance.choice((1, 100, 70_000))),)),
@@ -207,11 +209,17 @@ SERIAL: dict[str, dict[str, Any]] = {
         "absolute_limit_w": 0.1,
         "accuracy_source": "none",
     },
-    **dict.fromkeys(("wattsup", "smartpower3", "mcp39f511n", "powersensor3", "wt210", "wt310"), {}),
+    "wattsup": {},
+    "smartpower3": {},
+    "mcp39f511n": {},
+    "powersensor3": {},
+    "wt210": {},
+    "wt310": {},
 }
 SOUND = (
     *(b"5.5\n", b";", b"#d,-,18,", b"1,2,3", b"\xff\x3f\xff\x3f", b"\x06\x1f", b"\r\n", b"@", b"#"),
-    *(b"@65535 00000000 \n", b"\xf0\x40\x80\x00", b"\x80\x00", b"D", b"R", b"S", b"s", b"ssssssssX"),
+    *(b"@65535 00000000 \n", b"\xf0\x40\x80\x00", b"\x80\x00", b"D", b"R", b"S", b"s"),
+    b"ssssssssX",
     *(b"\xa5\x08\x41\x00\x02\x4e\x20\x5e", b"*IDN?\r\n", b"0000000001,", b"\0" * 41, b" " * 500),
 )
 
@@ -282,10 +290,12 @@ def run(count: int, seed: int = 0) -> dict[str, Any]:
         for _ in range(count):
             meter = registry.load(kind)({channel[0]: "system"}, settings)
             decoded = decode_frames(meter, recording(chance))
-            found["records" if len(decoded.samples) else "faults" if decoded.faults else "none"] += 1
+            what = "faults" if decoded.faults else "none"
+            found["records" if len(decoded.samples) else what] += 1
         outcomes[kind] = found
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return {"count": count, "outcomes": outcomes, "longest_read_s": longest_s, "memory_mb": memory_mb}
+    figures = {"outcomes": outcomes, "longest_read_s": longest_s, "memory_mb": memory_mb}
+    return {"count": count, **figures}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
