@@ -1,8 +1,8 @@
 """Meters that answer whatever can be sent: each driver and its wire against seeded answers.
 
-`python -m instrumentation.tests.hostile_wires --count 10000` asks servers on loopback, whose answers
-drip, never end, inflate or are none, and gives recordings of any bytes to the drivers of serial
-meters. Each read must come back, with bytes or an OSError; what the process needs of memory and the
+`python -m instrumentation.tests.hostile_wires --count 10000` asks servers on loopback, whose
+answers drip, never end, inflate or are none, and gives recordings of any bytes to the drivers of
+serial meters. Each read must come back, with bytes or an OSError; what the process needs of memory and the
 longest read go to build/bench/hostile-wires.json.
 """
 
