@@ -2,8 +2,8 @@
 
 `python -m instrumentation.tests.hostile_wires --count 10000` asks servers on loopback, whose
 answers drip, never end, inflate or are none, and gives recordings of any bytes to the drivers of
-serial meters. Each read must come back, with bytes or an OSError; what the process needs of memory and the
-longest read go to build/bench/hostile-wires.json.
+serial meters. Each read must come back, with bytes or an OSError; what the process needs of memory
+and the longest read go to build/bench/hostile-wires.json.
 """
 
 from __future__ import annotations
