@@ -87,6 +87,26 @@ def test_an_entry_of_its_own_has_the_joules_of_its_counter(tmp_path: Path) -> No
     assert "312.7" in page and "1.07" in page and "293.2" in page and "measured" in page
 
 
+def test_no_entry_stops_a_gallery_or_takes_its_own_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("good", "a-page", "no-time", "long"):
+        shutil.copytree(EXAMPLES / "h100-trace", tmp_path / "in" / name)
+    entry = tmp_path / "in" / "a-page" / "entry.json"
+    document = json.loads(entry.read_text(encoding="utf-8"))
+    entry.write_text(json.dumps({**document, "name": "index.html"}), encoding="utf-8")
+    head = "name,begin_ns,end_ns,begin_mj,end_mj\n"
+    (tmp_path / "in" / "no-time" / "marks.csv").write_text(f"{head}x,1,1,0,9\n")
+    (tmp_path / "in" / "long" / "marks.csv").write_text(head + "x" * 200_000)
+    assert main(["gallery", str(tmp_path / "in"), "--out", str(tmp_path / "site"), "--json"]) == 1
+    left_out = json.loads(capsys.readouterr().out)["left_out"]
+    named = sorted(sentence.partition(" ")[0] for sentence in left_out)
+    assert named == ["a-page", "long", "no-time"]
+    assert (tmp_path / "site" / "index.html").is_file()
+    names = sorted(path.name for path in (tmp_path / "site").iterdir())
+    assert names == ["h100-trace", "index.html"]
+
+
 @pytest.mark.parametrize("name", ["lab-one-disk", "paper-synthetic"])
 def test_the_examples_verify(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Where other code gives other tables, `make examples` makes the bundles again."""

@@ -99,6 +99,25 @@ def test_a_killed_recorder_is_started_again_in_its_stream(tmp_path: Path) -> Non
     assert lock.holder(folder) is None
 
 
+def test_a_recorder_that_hangs_is_ended_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorders, "HUNG_NS", 3 * 10**9)
+    told: list[str] = []
+    folder = tmp_path / "meters" / "meter0"
+    with (
+        speaking(tmp_path / "m"),
+        Recorders([meter(tmp_path / "m")], tmp_path, told.append) as all_,
+    ):
+        pid = lock.holder(folder)
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all_.tend() or len(told) > 1)  # type: ignore[func-returns-value]
+        wait_until(lambda: not all_.silence())
+        assert lock.holder(folder) not in (pid, None)
+    assert ["hung" in told[0], "started again" in told[1]] == [True, True]
+
+
 def test_it_is_started_again_so_often_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
