@@ -6,12 +6,11 @@ import io
 import os
 import resource
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from contract.errors import ControllerError
-from contract.places import ROOT
+from contract.places import module_command
 
 COMMANDS = ("verify", "report", "summary", "compare", "trace", "publish")
 IS_BOUNDED = "FDE_BOUNDED"
@@ -48,11 +47,10 @@ def run(
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     threads = dict.fromkeys(("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"), "4")
-    path = os.pathsep.join(filter(None, [str(ROOT), *os.environ.get("PYTHONPATH", "").split(":")]))
     try:
         done: subprocess.CompletedProcess[str] = subprocess.run(
-            [sys.executable, "-P", "-m", *argv],
-            env={**threads, **os.environ, IS_BOUNDED: "1", "PYTHONPATH": path},
+            module_command(*argv),
+            env={**threads, **os.environ, IS_BOUNDED: "1"},
             preexec_fn=limit,
             timeout=_WALL_FACTOR * cpu_s,
             text=True,
