@@ -17,8 +17,9 @@ from typing import Any
 from agent import brought, lock, notify, pack, quiet, tries
 from agent.command import keep_private
 from agent.limits import Stop
-from contract import identity, journal, plan
+from contract import identity, journal, names, plan
 from contract.errors import AgentError
+from contract.files import json_text
 from contract.journal import Entry
 
 TARGET = Path("/etc/fde-testbed/target.json")
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             keep_private()
         return int(options.command(options))
     except AgentError as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {names.printable(str(error))}", file=sys.stderr)
         return _status(error)
     except BrokenPipeError:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.
@@ -197,7 +198,7 @@ def _follow(options: argparse.Namespace) -> int:
             record = options.suite_dir / "runs" / run_id / "run.json"
             with suppress(OSError):
                 print(record.read_text(encoding="utf-8").replace("\n", " "))
-        print(json.dumps(asdict(entry), ensure_ascii=False), flush=True)
+        print(json_text(asdict(entry)), flush=True)
     return 0
 
 
@@ -228,18 +229,18 @@ def _hold(options: argparse.Namespace) -> int:
 
 def _request_repeat(options: argparse.Namespace) -> int:
     request = tries.Request(options.run, options.seq, " ".join(options.reason.split()))
-    print(json.dumps({"changed": tries.add(options.suite_dir, request)}))
+    print(json_text({"changed": tries.add(options.suite_dir, request)}))
     return 0
 
 
 def _identity(options: argparse.Namespace) -> int:
-    print(json.dumps(identity.identity(options.suites)))
+    print(json_text(identity.identity(options.suites)))
     return 0
 
 
 def _quiet(options: argparse.Namespace) -> int:
     if options.what == "list":
-        print(json.dumps(quiet.disturbers()))
+        print(json_text(quiet.disturbers()))
         return 0
     if options.what == "off":
         suite = options.suite_dir
@@ -252,7 +253,7 @@ def _quiet(options: argparse.Namespace) -> int:
         units = quiet.off(wanted)
     else:
         units = quiet.back()
-    print(json.dumps({"changed": bool(units), "units": units}))
+    print(json_text({"changed": bool(units), "units": units}))
     return 0
 
 
@@ -263,7 +264,7 @@ def _brought(options: argparse.Namespace) -> int:
         install = options.what == "install"
         said = brought.install(options.packages) if install else brought.remove()
         changed = bool(said)
-    print(json.dumps({"changed": changed, "actions": said}))
+    print(json_text({"changed": changed, "actions": said}))
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.command import run
+from contract import system_text
 from contract.places import MOUNT_POINT
 
 FOLDER = Path("/etc/apparmor.d")
@@ -39,7 +40,7 @@ def _set(folder: Path, loaded: Path, parser: str, *, wanted: bool) -> list[str]:
     on = loaded.exists()
     for name in SERVERS:
         profile, local = folder / name, folder / "local" / name
-        lines = local.read_text().splitlines() if local.exists() else []
+        lines = system_text.read(local).splitlines() if local.exists() else []
         if (RULE in lines) == wanted or (wanted and not (on and _takes(profile))):
             continue
         kept = [line for line in lines if line != RULE]
@@ -54,4 +55,4 @@ def _set(folder: Path, loaded: Path, parser: str, *, wanted: bool) -> list[str]:
 
 def _takes(profile: Path) -> bool:
     """Whether it is there and reads a local part."""
-    return profile.exists() and f"local/{profile.name}>" in profile.read_text(errors="replace")
+    return profile.exists() and f"local/{profile.name}>" in system_text.read(profile)

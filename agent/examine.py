@@ -30,6 +30,7 @@ from agent.command import CommandError
 from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, facts, inspect
 from contract.errors import AgentError
+from contract.files import json_text
 from contract.plan import Disk
 from instrumentation.sources.registry import SourceError
 
@@ -292,7 +293,7 @@ def main() -> int:
     except (AgentError, SourceError, OSError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(found))
+    print(json_text(found))
     return 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.command import CommandError, run
+from contract import system_text
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Processor:
         offered."""
         governors: dict[str, list[str]] = {}
         for place in sorted(self.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")):
-            name, number = place.read_text().strip(), place.parents[1].name.removeprefix("cpu")
+            number = place.parents[1].name.removeprefix("cpu")
+            name = system_text.read(place).strip()
             governors.setdefault(name, []).append(number)
         return {
             "governors": {name: ",".join(cpus) for name, cpus in governors.items()},
@@ -36,7 +38,7 @@ class Processor:
     def _turbo(self) -> bool | None:
         for place, allowed in (("cpufreq/boost", "1"), ("intel_pstate/no_turbo", "0")):
             try:
-                return (self.cpus / place).read_text().strip() == allowed
+                return system_text.read(self.cpus / place).strip() == allowed
             except OSError:
                 continue
         return None

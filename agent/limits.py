@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
+from contract import system_text
+
 T = TypeVar("T")
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -118,7 +120,7 @@ def _descendants(root: int) -> list[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             # The name, in brackets, may hold anything: what follows the last one is fixed.
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            state, parent = system_text.read(stat).rpartition(")")[2].split()[:2]
         except OSError:
             continue  # it ended while we looked
         if state not in "ZX":

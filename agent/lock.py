@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from contract import system_text
 from contract.errors import AgentError
 from contract.files import write_json
 
@@ -103,7 +104,7 @@ def holder(folder: Path) -> int | None:
     except OSError:
         return None
     # "1: FLOCK  ADVISORY  WRITE 812 fe:01:131090 0 EOF"; btrfs tells another device than stat.
-    for fields in (line.split() for line in Path("/proc/locks").read_text().splitlines()):
+    for fields in (line.split() for line in system_text.read(Path("/proc/locks")).splitlines()):
         if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
             pid = int(fields[4])
             if _has_open(pid, folder):
@@ -126,7 +127,7 @@ def _take(fd: int, why: Callable[[], str]) -> None:
 
 
 def _holder(fd: int) -> str:
-    said = os.pread(fd, 200, 0).decode(errors="replace")
+    said = system_text.decode(os.pread(fd, 200, 0))
     pid = said.rpartition("(process ")[2].rstrip(")")
     if pid.isdigit() and not Path(f"/proc/{pid}").exists():
         return f"what {said} called before it was killed"

@@ -14,6 +14,7 @@ from typing import Any
 
 from agent.phase_pyrapl import Measured, PhasePyrapl, measured_zones
 from agent.sampler import Sampler, end_ns
+from contract import system_text
 from contract.errors import AgentError
 from contract.files import append_line
 from contract.journal import boot_id
@@ -208,7 +209,7 @@ def _own_cpu_s() -> float:
 
 def written_bytes(partition: Path) -> int:
     """By the kernel since it appeared, in sectors of 512 B (Documentation/block/stat.rst)."""
-    fields = Path("/sys/class/block", partition.name, "stat").read_text().split()
+    fields = system_text.read(Path("/sys/class/block", partition.name, "stat")).split()
     return 512 * int(fields[6])
 
 

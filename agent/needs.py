@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from contract import system_text
 from contract.errors import AgentError
 from contract.places import step
 from contract.plan import Plan, WorkloadSpec
@@ -106,7 +107,7 @@ def _memory(found: dict[str, Needs], meminfo: Path) -> Iterator[str]:
 
 def _meminfo(path: Path) -> dict[str, int]:
     """Bytes by name; see proc_meminfo(5), whose kB are KiB."""
-    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    lines = (line.split() for line in system_text.read(path).splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) > 1}
 
 

@@ -248,7 +248,7 @@ def _os_release() -> dict[str, str]:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text().strip()
+        return path.read_bytes().decode("utf-8", "backslashreplace").strip()
     except OSError:
         return None
 
@@ -263,12 +263,11 @@ def _output(*command: str) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "LC_ALL": "C", "PATH": path},
-            text=True,
             check=False,
         )
     except OSError:
         return ""
-    return done.stdout
+    return done.stdout.decode("utf-8", "backslashreplace")
 
 
 def main() -> int:

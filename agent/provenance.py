@@ -15,6 +15,7 @@ from agent.checks import smart
 from agent.command import CommandError, run
 from agent.storage import devices
 from agent.storage.devices import BLOCK
+from contract import system_text
 from contract.journal import boot_id
 from contract.plan import Disk, StorageSpec
 
@@ -145,6 +146,6 @@ def link_speed(device: Path, links: Path = ATA_LINKS) -> str | None:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(errors="replace").strip().strip("\0")
+        return system_text.read(path).strip().strip("\0")
     except OSError:
         return None

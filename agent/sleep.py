@@ -10,6 +10,8 @@ import configparser
 from pathlib import Path
 from typing import Any
 
+from contract import system_text
+
 TARGETS = ("sleep.target", "suspend.target")
 _UNITS = ("etc/systemd/system", "run/systemd/system")
 _LOGIND = ("usr/lib", "etc", "run")
@@ -26,7 +28,7 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
     idle, closed = own.get("idleaction", "ignore"), own.get("handlelidswitch", "suspend")
     manager = root / "etc/systemd/system/display-manager.service"
     return {
-        "able": bool(state.read_text().split()) if state.exists() else None,
+        "able": bool(system_text.read(state).split()) if state.exists() else None,
         "masked": any(_masked(root, name) for name in TARGETS),
         "idle_action": idle if idle in _SLEEPS else "",
         "lid_action": closed if lid and closed in _SLEEPS else "",

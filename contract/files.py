@@ -14,6 +14,17 @@ from contract import strict_json
 RESERVE_BYTES = 256 * 1024
 
 
+def json_text(document: Any) -> str:
+    """JSON on one line, as `strict_json.dumps` writes it."""
+    return strict_json.dumps(document, None)
+
+
+def yaml_text(value: Any) -> str:
+    """A value as YAML of an inventory: a template of Ansible's in what a machine said is none."""
+    text = json_text(value)
+    return f"!unsafe {text}" if "{{" in text or "{%" in text else text
+
+
 def write_json(path: Path, document: Any, mode: int = 0o644, sync: bool = True) -> str:
     """Write JSON as `write` does."""
     return write_lines(path, [strict_json.dumps(document)], mode, sync)
@@ -75,7 +86,7 @@ def append_line(path: Path, document: Any) -> None:
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
-        data = (strict_json.dumps(document, None) + "\n").encode()
+        data = (json_text(document) + "\n").encode()
         if (size := os.fstat(fd).st_size) and os.pread(fd, 1, size - 1) != b"\n":
             data = b"\n" + data
         while data:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import time
@@ -11,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from contract import schema, strict_json
+from contract import schema, strict_json, system_text
 from contract.errors import AgentError
-from contract.files import Reserve, sync_folder
+from contract.files import Reserve, json_text, sync_folder
 from contract.schema import COUNT
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -87,7 +86,7 @@ def _known_cause(state: str, cause: str) -> bool:
 
 def boot_id() -> str:
     """The id of the boot that monotonic times belong to."""
-    return BOOT_ID.read_text().strip()
+    return system_text.read(BOOT_ID).strip()
 
 
 class Journal:
@@ -121,7 +120,7 @@ class Journal:
             raise ValueError(f"{state!r} by {cause!r} is not a state of the journal")
         now_ns, seq = time.monotonic_ns(), len(self.entries)
         entry = Entry(seq, now_ns, self._boot_id, state, run_id, cause, detail, facts or {})
-        data = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
+        data = (json_text(asdict(entry)) + "\n").encode()
         try:
             self._write(data)
         except OSError as error:

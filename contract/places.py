@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -51,9 +53,19 @@ def step(name: str, folder: object = "", **options: object) -> str:
     given = {key: value for key, value in options.items() if value}
     if CHECKOUT:
         named = {"suite_dir": folder, **given} if folder else given
-        return " ".join(["make", name, *(f"{key.upper()}={value}" for key, value in named.items())])
-    words = [f"--{key.replace('_', '-')} {value}" for key, value in given.items()]
+        return " ".join(
+            ["make", name, *(f"{key.upper()}={_typed(value)}" for key, value in named.items())]
+        )
+    words = [f"--{key.replace('_', '-')} {_typed(value)}" for key, value in given.items()]
     return " ".join(["fde", name, *([str(folder)] if folder else []), *words])
+
+
+def _typed(value: object) -> str:
+    """As one word of a shell; a place that is filled in later, `{serial}`, stays as it is."""
+    text = str(value)
+    if re.fullmatch(r"\{\w+\}|<\w+>", text):
+        return text
+    return f'"{text}"' if "'" in text and not set('"$`\\!') & set(text) else shlex.quote(text)
 
 
 def build_folder() -> Path:

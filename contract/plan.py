@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -39,7 +40,8 @@ class PlanError(AgentError):
 class Disk:
     """A disk named three ways; all three must match before it is written.
 
-    `erase` is the serial number once more, where the owner allows that what lies on it is lost.
+    `erase` is the serial number once more, where the owner allows that what lies on it is lost,
+    and behind a blank the 12 digits of its contents.
     """
 
     role: str
@@ -47,6 +49,17 @@ class Disk:
     serial: str
     size_bytes: int
     erase: str | None = None
+
+    @property
+    def erase_digits(self) -> str | None:
+        """The digits of `erase`, empty where it is the serial alone; None where it is neither.
+
+        A serial number may have blanks in it.
+        """
+        if self.erase == self.serial:
+            return ""
+        found = re.fullmatch(rf"{re.escape(self.serial)} ([0-9a-f]{{12}})", self.erase or "")
+        return found[1] if found else None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from contract import system_text
+
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 # How far one clock's rate may wander from its own mean: quartz over some degrees, or NTP's slewing.
@@ -47,7 +49,7 @@ def monotonic_ns() -> int:
 
 def boot_id() -> str:
     """The name of this boot of this machine."""
-    return BOOT_ID_FILE.read_text(encoding="ascii").strip()
+    return system_text.read(BOOT_ID_FILE).strip()
 
 
 def ahead_ns(clock: int) -> int:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from serial.tools import list_ports
 
+from contract import names, system_text
 from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
 
@@ -158,7 +159,7 @@ def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
 
 
 def _line(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace").strip()
+    return names.printable(system_text.read(path)).strip()
 
 
 def _line_or_nothing(path: Path) -> str:

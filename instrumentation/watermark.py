@@ -144,7 +144,9 @@ def _child(cpu: int) -> subprocess.Popen[str]:
     # Isolated and without site: a child is ready sooner, and nothing but this file is loaded.
     argv = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(cpu)]
     try:
-        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+        )
     except OSError as error:
         raise WatermarkError(
             f"No process could be started for the load pattern ({error.strerror}): "

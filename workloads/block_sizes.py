@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
+from contract import system_text
 from contract.parameters import Parameter
 from workloads import fio, lists
 from workloads.base import Assets, Context, Needs, Parameters, WorkloadError, one_of
@@ -131,8 +132,8 @@ def access_area(context: Context) -> tuple[Path, int]:
     number = context.disk.stat().st_dev
     known = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     try:
-        sectors = int((known / "size").read_text())
-        name = re.search(r"^DEVNAME=(.+)$", (known / "uevent").read_text(), re.MULTILINE)
+        sectors = int(system_text.read(known / "size"))
+        name = re.search(r"^DEVNAME=(.+)$", system_text.read(known / "uevent"), re.MULTILINE)
     except OSError:
         name = None
     device = Path("/dev") / name[1] if name else known

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from contract import system_text
 from contract.places import MOUNT_POINT
 from workloads import programs
 from workloads.base import WorkloadError
@@ -195,7 +196,7 @@ def _await_greeting(instance: Instance) -> None:
     name, deadline_s = instance.binaries.server.name, time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline_s:
         if instance.process.poll() is not None:
-            words = _reason(instance.log.read_text(errors="replace"))
+            words = _reason(system_text.read(instance.log))
             raise WorkloadError(f"{name} ended while it was starting: {words}")
         if _greets(instance.socket_path):
             return
@@ -256,7 +257,7 @@ def _check_reachable(folder: Path) -> None:
 def confining(server: Path) -> str:
     """The profile by which AppArmor enforces what this program may do; empty where none does."""
     try:
-        profiles = (APPARMOR / "profiles").read_text().splitlines()
+        profiles = system_text.read(APPARMOR / "profiles").splitlines()
     except OSError:
         return ""
     return next((n for n in (str(server), server.name) if f"{n} (enforce)" in profiles), "")
@@ -285,7 +286,7 @@ def described(instance: Instance) -> str:
     """Version of a running server, and the AppArmor label that confines it, for the run's files."""
     version = instance.execute("SELECT VERSION()").strip()
     try:
-        label = Path(f"/proc/{instance.process.pid}/attr/current").read_text().strip("\0\n ")
+        label = system_text.read(Path(f"/proc/{instance.process.pid}/attr/current")).strip("\0\n ")
     except OSError:  # a kernel without such a security module
         label = "none"
     return f"{instance.binaries.server.name} {version}\nAppArmor: {label}\n"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from contract import system_text
 from contract.parameters import Parameter
 from workloads import programs
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
@@ -189,7 +190,7 @@ class Held:
 
     def _ended(self) -> str:
         """All that it printed, once it has ended; WorkloadError where it failed."""
-        output = self._process.communicate()[0].decode(errors="replace")
+        output = system_text.decode(self._process.communicate()[0])
         if status := self._process.returncode:
             rest = [line for line in output.splitlines() if "Saving output of" not in line]
             last = self._fio.last_words() or programs.last_line("\n".join(rest))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from contract import system_text
 from workloads.base import Context, Work, WorkloadError
 
 Argument = str | Path
@@ -122,7 +123,7 @@ def _result(
         raise WorkloadError(f"{last.name} was not done after {timeout_s:g} s.") from error
     for each in started[:-1]:
         each.process.wait()
-    output = printed.decode(errors="replace")
+    output = system_text.decode(printed)
     # From the end: a reader that fails ends those before it.
     for each in reversed(started):
         if each.process.returncode not in ok:
@@ -198,7 +199,7 @@ class Started:
     def last_words(self) -> str:
         """The last line on standard error; empty if there is none."""
         self.errors.seek(0)
-        return last_line(self.errors.read().decode(errors="replace"))
+        return last_line(system_text.decode(self.errors.read()))
 
     def close(self) -> None:
         """End it with its children."""

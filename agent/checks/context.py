@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.checks import kernel_log, smart
 from agent.lock import RUN
+from contract import system_text
 from contract.files import write_json
 from contract.strict_json import read_object
 
@@ -98,7 +99,7 @@ class CheckContext:
 def text(path: Path) -> str | None:
     """What a file of one line says; None if it cannot be read."""
     try:
-        return path.read_text(errors="replace").strip()
+        return system_text.read(path).strip()
     except OSError:
         return None
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from contract import system_text
+
 ALLOWED = Path(__file__).with_name("kernel_log_allowed.txt")
 GRAVE = Path(__file__).with_name("kernel_log_grave.txt")
 WARNING = 4  # levels of syslog: 0 is an emergency, 7 is for debugging
@@ -62,7 +64,7 @@ def _records(fd: int) -> str:
         if not chunk:
             break
         chunks.append(chunk)
-    return b"".join(chunks).decode(errors="replace")
+    return system_text.decode(b"".join(chunks))
 
 
 def parse(text: str) -> list[Line]:

@@ -11,6 +11,7 @@ from agent import lock, quiet
 from agent.checks import kernel_log
 from agent.checks.context import CheckContext, Observation, text
 from agent.checks.kernel_log import Line
+from contract import system_text
 from instrumentation.clock import ahead_ns, asleep_ns
 
 # By a host: more of it and what a phase takes tells more of the host than of the disk. Of a machine
@@ -48,7 +49,7 @@ def load(context: CheckContext) -> Observation:
 
 def _busy_s(context: CheckContext) -> float:
     """CPU time that was neither idle nor ours, in seconds since boot (proc(5), /proc/stat)."""
-    ticks = [int(n) for n in (context.proc / "stat").read_text().splitlines()[0].split()[1:9]]
+    ticks = [int(n) for n in system_text.read(context.proc / "stat").splitlines()[0].split()[1:9]]
     busy = sum(ticks) - ticks[3] - ticks[4]  # idle and iowait
     return busy / os.sysconf("SC_CLK_TCK") - time.process_time()
 
@@ -57,7 +58,7 @@ def stolen_s(context: CheckContext) -> tuple[float, float, float]:
     """Seconds that its host kept from a virtual machine's CPUs (proc_stat(5)), of how many, and
     what share may be. A modelled machine stands still meanwhile, a real one goes on drawing power.
     """
-    ticks = int((context.proc / "stat").read_text().splitlines()[0].split()[8])
+    ticks = int(system_text.read(context.proc / "stat").splitlines()[0].split()[8])
     modelled = (context.sys / "module/fde_rapl_sim").exists()
     limit = STOLEN_LIMIT_MODELLED if modelled else STOLEN_LIMIT
     return ticks / os.sysconf("SC_CLK_TCK"), time.monotonic() * (os.cpu_count() or 1), limit

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from contract import system_text
 from instrumentation.sources.counter import (
     ReadFailure,
     Reading,
@@ -47,12 +48,12 @@ class _Battery:
     folder: Path
 
     def status(self) -> str:
-        return (self.folder / "status").read_text().strip()
+        return system_text.read(self.folder / "status").strip()
 
     def shows(self) -> bool:
         """Whether a battery is in this bay and shows anything of its energy."""
         present = self.folder / "present"
-        if present.exists() and present.read_text().strip() == "0":
+        if present.exists() and system_text.read(present).strip() == "0":
             return False
         return self.powered() or self.gauged()
 
@@ -209,9 +210,9 @@ def _of_machine(root: Path) -> Iterator[tuple[Path, str]]:
     """Folders and types of the supplies that are not of another device."""
     for folder in sorted(root.glob("*")):
         try:
-            kind = (folder / "type").read_text().strip()
+            kind = system_text.read(folder / "type").strip()
             scope = folder / "scope"
-            other = scope.exists() and scope.read_text().strip() == "Device"
+            other = scope.exists() and system_text.read(scope).strip() == "Device"
         except OSError:
             continue
         if not other:
@@ -232,7 +233,7 @@ def _online(supplies: Sequence[Path]) -> list[str]:
     found = []
     for folder in supplies:
         try:
-            online = (folder / "online").read_text().strip()
+            online = system_text.read(folder / "online").strip()
         except OSError:
             continue  # it does not tell
         if online not in ("", "0"):

@@ -21,6 +21,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 
+from contract import system_text
 from instrumentation.clock import monotonic_ns
 
 # The most that one package, die or memory zone can draw for as long as a wrap takes (a minute at
@@ -86,7 +87,7 @@ def stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadF
 
 def not_a_number(text: bytes) -> str:
     """What is wrong with a counter file of this content."""
-    return f"the file holds {text.decode(errors='replace')!r} in place of a number"
+    return f"the file holds {system_text.decode(text)!r} in place of a number"
 
 
 def reason(error: OSError) -> str:

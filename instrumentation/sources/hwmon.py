@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from contract import system_text
 from instrumentation.sources import coverage
 from instrumentation.sources.counter import PLATFORM_MAX_POWER_W, not_a_number, stamped
 from instrumentation.sources.polled import PolledSource
@@ -178,7 +179,7 @@ def _number_of(path: Path) -> int:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text().strip()
+        return system_text.read(file).strip()
     except OSError:
         return ""
 

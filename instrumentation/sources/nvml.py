@@ -11,6 +11,7 @@ import ctypes
 from functools import partial
 from typing import ClassVar
 
+from contract import system_text
 from instrumentation.sources.counter import reason, stamped
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
@@ -35,7 +36,7 @@ class _Library:
         code = int(getattr(self._nvml, function)(*arguments))
         if code:
             words = self._nvml.nvmlErrorString(code)
-            raise OSError(code, (words or b"no reason given").decode(errors="replace"))
+            raise OSError(code, system_text.decode(words or b"no reason given"))
 
     def count(self) -> int:
         count = ctypes.c_uint()

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from contract import system_text
 from instrumentation.sources.counter import ReadFailure, Reading, reason, stamped
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.updates import longest_intervals_ns
@@ -181,7 +182,7 @@ def _cpu_list(text: str) -> list[int]:
 
 
 def _text(file: Path) -> str:
-    return file.read_text(encoding="ascii").strip()
+    return system_text.read(file).strip()
 
 
 def _open(event: Event) -> int:

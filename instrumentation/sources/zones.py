@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from contract import system_text
 from instrumentation.sources.counter import MAX_POWER_W, PLATFORM_MAX_POWER_W
 
 _CONTROL_TYPES = ("intel-rapl", "intel-rapl-mmio")
@@ -139,12 +140,12 @@ def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tupl
 
 
 def _name(zone: Path) -> str:
-    return (zone / "name").read_text(encoding="ascii").strip()
+    return system_text.read(zone / "name").strip()
 
 
 def _number(file: Path) -> int | None:
     try:
-        return int(file.read_text(encoding="ascii"))
+        return int(system_text.read(file))
     except (OSError, ValueError):
         return None
 

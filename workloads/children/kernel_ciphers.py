@@ -15,6 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from contract import system_text
 from workloads.base import WorkloadError
 from workloads.children import cipher_modes
 from workloads.children.cipher_modes import BLOCK_BYTES, BLOCKS
@@ -97,7 +98,9 @@ def prepare(job: Mapping[str, Any]) -> tuple[list[str], list[Callable[[], None]]
     for name in names:
         check(name, mode, bits, size)
     steps = [_step(job, names, mode, bits, size) for _ in range(int(job["threads"]))]
-    drivers = [driver(algorithm(name, mode), Path("/proc/crypto").read_text()) for name in names]
+    drivers = [
+        driver(algorithm(name, mode), system_text.read(Path("/proc/crypto"))) for name in names
+    ]
     return drivers, steps
 
 
@@ -127,7 +130,7 @@ def _step(
 def restriction() -> str:
     """A sentence to add where the kernel keeps ciphers from programs; empty where it does not."""
     try:
-        level = RESTRICTION.read_text().strip()
+        level = system_text.read(RESTRICTION).strip()
     except OSError:
         return ""
     if level == "0":

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract import system_text
 from workloads import programs
 
 MIB = 1 << 20
@@ -80,7 +81,7 @@ def environment(aes_instructions: bool) -> dict[str, str]:
 
 def present() -> bool:
     """Whether the processor has instructions for AES; x86 and ARM name them alike."""
-    return "aes" in CPUINFO.read_text().split()
+    return "aes" in system_text.read(CPUINFO).split()
 
 
 def reason_against(aes_instructions: bool) -> str:
