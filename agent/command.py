@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent import lock
+from contract import system_text
 from contract.errors import AgentError
 from contract.private import no_core_dumps
 
+# A program that works on a disk is looked at so often, and given so much for its size.
+LOOK_S = 10.0
+SLOWEST_BYTES_PER_S = 2**20
+_listeners: list[Callable[[str], None]] = []
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 # asm-generic/mman.h. Only what is used is kept in memory: a thread's whole stack is not.
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
@@ -52,6 +60,25 @@ class CommandError(AgentError):
         self.code = code
 
 
+@contextmanager
+def listening(listen: Callable[[str], None]) -> Iterator[None]:
+    """Have `listen` told, in a clause, that a program still works: for a watchdog, a terminal."""
+    _listeners.append(listen)
+    try:
+        yield
+    finally:
+        _listeners.remove(listen)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Counts that change as a program works on a disk, as the kernel has them, and the bytes that
+    it may have to go through."""
+
+    counts: Callable[[], str]
+    size_bytes: int = 0
+
+
 @dataclass(frozen=True)
 class Output:
     """Exit code and what was printed."""
@@ -67,34 +94,67 @@ def run(
     stdin: bytes = b"",
     ok: Collection[int] = (0,),
     timeout_s: float = 120,
+    progress: Progress | None = None,
 ) -> Output:
-    """Run a program to its end; raises CommandError unless its exit code is in `ok`."""
+    """Run a program to its end; raises CommandError unless its exit code is in `ok`.
+
+    With `progress` it may take longer than `timeout_s`, as long as it is seen to work.
+    """
     environment = {**os.environ, "LC_ALL": "C", "PATH": program_path()}
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             argv,
-            input=stdin,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=environment,
-            timeout=timeout_s,
-            check=False,
             pass_fds=lock.held(),
-        )
+        ) as process:
+            try:
+                out, err = _communicate(process, stdin, timeout_s, progress, _name(argv))
+            except BaseException:
+                process.kill()
+                raise
     except FileNotFoundError as error:
         raise CommandError(f"The program {argv[0]} is missing: install its package.") from error
     except subprocess.TimeoutExpired as error:
+        how = "made no progress for" if progress else "did not end within"
         raise CommandError(
-            f"{_name(argv)} did not end within {timeout_s:g} s: look at the kernel log for "
-            "a disk that does not answer."
+            f"{_name(argv)} {how} {error.timeout:g} s: look at the kernel log for a disk that does "
+            "not answer."
         ) from error
-    output = Output(
-        done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-    )
+    output = Output(process.returncode, system_text.decode(out), system_text.decode(err))
     if output.code not in ok:
-        said = " ".join((output.err or output.out).split())[-300:] or "it said nothing"
+        said = " ".join((output.err or output.out).split())[-300:] or "no output"
         failed = f"{_name(argv)} failed with exit code {output.code}: {said}"
         raise CommandError(failed, output.code)
     return output
+
+
+def _communicate(
+    process: subprocess.Popen[bytes],
+    stdin: bytes,
+    timeout_s: float,
+    progress: Progress | None,
+    name: str,
+) -> tuple[bytes, bytes]:
+    """What it prints; raises TimeoutExpired. Its work is shown as it goes on."""
+    if progress is None:
+        return process.communicate(stdin, timeout_s)
+    begun_s = moved_s = time.monotonic()
+    last_s = begun_s + timeout_s + progress.size_bytes / SLOWEST_BYTES_PER_S
+    counts, given = progress.counts(), True
+    while True:
+        try:
+            return process.communicate(stdin if given else None, min(LOOK_S, timeout_s))
+        except subprocess.TimeoutExpired:
+            given, now_s = False, time.monotonic()
+        if (now := progress.counts()) != counts:
+            counts, moved_s = now, now_s
+            for listen in _listeners:
+                listen(f"{name} goes on, {now_s - begun_s:.0f} s so far")
+        if now_s - moved_s >= timeout_s or now_s >= last_s:
+            raise subprocess.TimeoutExpired(name, timeout_s)
 
 
 def program_path() -> str:
@@ -103,5 +163,8 @@ def program_path() -> str:
 
 
 def _name(argv: Sequence[str]) -> str:
-    words = [word for word in argv[1:] if not word.startswith("-")]
-    return " ".join([argv[0], *words[:1]])
+    """The program, and its own command where it has one; never the value of an option."""
+    words = list(argv[argv.index("--") + 1 :] if argv[0] == "nsenter" else argv)
+    if words[0] == "env":
+        words = [word for word in words[1:] if "=" not in word]
+    return " ".join([words[0], *(w for w in words[1:2] if re.fullmatch("[a-z][A-Za-z-]*", w))])

@@ -23,6 +23,7 @@ from agent import (
 from agent.causes import CauseError
 from agent.checks import CheckContext
 from agent.checks.disks import links
+from agent.command import listening
 from agent.limits import Stop
 from agent.notify import Watchdog
 from agent.storage.stack import Stack
@@ -76,7 +77,8 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             try:
                 with waits.until("disks", lambda: _locked(suite_dir), limit_s=PATIENCE_S):
                     watchdog.within(STEP_S)
-                    yield Stack(suite.storage, own), counters
+                    with listening(lambda clause: _go_on(watchdog, clause)):
+                        yield Stack(suite.storage, own), counters
             finally:
                 counters.close()
 
@@ -90,6 +92,11 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             return status
         finally:
             writer.close()
+
+
+def _go_on(watchdog: Watchdog, clause: str) -> None:
+    watchdog.within(STEP_S)
+    notify.tell(f"STATUS={clause}")
 
 
 def _counters() -> PowercapSource:
@@ -143,6 +150,9 @@ class Suite:
             return self._fail(str(error))
         except OSError as error:
             return self._fail(f"{error}: free room or repair the disk, then start the suite again.")
+        except BaseException:
+            self._leave()  # an internal error: the service starts again, and may not come so far
+            raise
 
     def _all(self, stack: Stack, counters: PowercapSource) -> None:
         self.watchdog.within(STEP_S)
@@ -331,7 +341,7 @@ class Suite:
         try:
             if self._stack:
                 self._stack.leave()
-        except AgentError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, what is done goes on
             return str(error)
         return ""
 

@@ -20,7 +20,7 @@ from agent.storage.base import (
     cipher_label,
     partition_name,
 )
-from agent.storage.devices import opened
+from agent.storage.devices import opened, progress
 from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
@@ -170,6 +170,7 @@ class DmCrypt(Kind):
                     *("--key-file", "-", place.partition),
                 ],
                 stdin=secrets.luks_passphrase,
+                progress=progress(place.partition),
             )
             open_luks(place, secrets, open_arguments(configuration))
             if configuration.settings["integrity"] != "none":

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.command import CommandError, run
+from agent.command import CommandError, Progress, run
 from agent.storage import mapping
 from agent.storage.base import (
     DISCARD,
@@ -30,10 +30,11 @@ from agent.storage.base import (
     Segment,
     partition_name,
 )
-from agent.storage.devices import BLOCK, SECTOR_BYTES
+from agent.storage.devices import BLOCK, SECTOR_BYTES, progress
 from agent.storage.guard import MAPPING
 from agent.storage.plaintext_probe import BEFORE_BYTES
 from agent.storage.secrets import Secrets
+from contract import system_text
 from contract.errors import AgentError
 from contract.parameters import Parameter, ParameterValue
 from contract.plan import Configuration
@@ -117,14 +118,15 @@ class External(Kind):
         mapping.create(
             mapping.CONTAINER, [f"0 {length} linear {place.partition} {start}"], uuid=uuid
         )
-        said = _call(configuration, "open", f"{secrets.luks_passphrase.decode()}\n".encode())
+        line = f"{secrets.luks_passphrase.decode()}\n".encode()
+        said = _call(configuration, "open", line, progress(place.partition))
         device = _device(configuration) or Path((said.splitlines() or [""])[-1].strip())
         if not (device.is_absolute() and device.exists() and stat.S_ISBLK(device.stat().st_mode)):
             raise ExternalError(
                 f"The command open of {configuration.name} made no block device that it prints on "
                 "its last line, or that `device` names: correct it."
             )
-        size = int((BLOCK / device.resolve().name / "size").read_text())
+        size = int(system_text.read(BLOCK / device.resolve().name / "size"))
         if size < place.size_sectors:
             raise ExternalError(
                 f"The volume of {configuration.name} has {size * SECTOR_BYTES} B, less than the "
@@ -166,8 +168,11 @@ def _arguments(configuration: Configuration, name: str) -> list[str]:
     return [word.replace("{device}", f"/dev/mapper/{mapping.CONTAINER}") for word in words]
 
 
-def _call(configuration: Configuration, name: str, stdin: bytes = b"") -> str:
-    return run(_arguments(configuration, name), stdin=stdin, timeout_s=TIMEOUT_S).out
+def _call(
+    configuration: Configuration, name: str, stdin: bytes = b"", seen: Progress | None = None
+) -> str:
+    argv = _arguments(configuration, name)
+    return run(argv, stdin=stdin, timeout_s=TIMEOUT_S, progress=seen).out
 
 
 def _uuid(configuration: Configuration) -> str:

@@ -1,0 +1,54 @@
+"""Programs are given time as long as they are seen to work, and are named without their options."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from agent import command
+from agent.command import CommandError, Progress, listening, run
+
+SLEEP = ["sh", "-c", "cat; sleep 3; echo done"]
+
+
+def test_a_program_that_works_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "LOOK_S", 0.1)
+    numbers, said = itertools.count(), list[str]()
+    with listening(said.append):
+        done = run(
+            SLEEP, stdin=b"in ", timeout_s=1, progress=Progress(lambda: str(next(numbers)), 2**40)
+        )
+    assert done.out == "in done\n"
+    assert said and all(clause.startswith("sh goes on, ") for clause in said)
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [None, Progress(lambda: "the same", 2**40), Progress(iter(map(str, range(999))).__next__)],
+    ids=["none", "stands", "too small for so long"],
+)
+def test_one_that_does_not_is_ended(
+    progress: Progress | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "LOOK_S", 0.1)
+    with pytest.raises(CommandError) as failed:
+        run(["sleep", "99"], timeout_s=0.5, progress=progress)
+    assert failed.value.code is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["sh", "-c", "exit 3"], "sh"),
+        (["false", "--offset", "16777216"], "false"),
+        (["false", "remove", "--retry", "x"], "false remove"),
+        (["false", "luksFormat"], "false luksFormat"),
+        (["env", "A=b", "false", "-o", "C=1", "install"], "false"),
+        (["nsenter", "--mount=/proc/self/ns/mnt", "--", "false", "/mnt"], "false"),
+    ],
+)
+def test_the_value_of_an_option_is_no_name(argv: list[str], name: str) -> None:
+    with pytest.raises(CommandError) as failed:
+        run(argv)
+    assert str(failed.value).startswith(f"{name} failed with exit code ")
