@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from agent import confinement, lock, quiet
-from agent.storage import inspect, proof, provision, secrets
-from agent.storage.stack import Entered, Stack
+from agent.command import listening
+from agent.storage import inspect, mapping, proof, provision, secrets
+from agent.storage.stack import Entered, Stack, bare_after_internal_error
 from contract import plan
 from contract.errors import AgentError
+from contract.files import json_text
 
 
 def check(options: argparse.Namespace) -> int:
     """Also 0 where a disk is refused: the JSON tells."""
     with lock.disks("check"):
         found = inspect.check(plan.load_target(options.target))
-        print(json.dumps({**found, "disturbers": quiet.disturbers()}))
+        print(json_text({**found, "disturbers": quiet.disturbers()}))
     return 0
 
 
 def prepare(options: argparse.Namespace) -> int:
     """Bring the disks to what the target says."""
     with lock.disks("prepare"):
-        spec, own = plan.load_target(options.target), secrets.load(options.secrets)
-        done = provision.prepare(spec, own, dry=options.check, checked=options.checked)
+        with _stack(options) as stack:
+            done = provision.prepare(
+                stack.spec, stack.secrets, dry=options.check, checked=options.checked
+            )
         _print_actions(done if options.check else [*done, *confinement.allow()])
     return 0
 
@@ -32,50 +38,55 @@ def prepare(options: argparse.Namespace) -> int:
 def teardown(options: argparse.Namespace) -> int:
     """Give the disks back."""
     with lock.disks("teardown"):
-        spec, own = plan.load_target(options.target), secrets.load(options.secrets)
-        _print_actions(
-            provision.teardown(spec, own, dry=options.check, psid_revert=options.psid_revert)
-        )
+        with _stack(options) as stack:
+            done = provision.teardown(
+                stack.spec, stack.secrets, dry=options.check, psid_revert=options.psid_revert
+            )
+        _print_actions(done)
     return 0
 
 
 def _print_actions(actions: list[str]) -> None:
-    print(json.dumps({"changed": bool(actions), "actions": actions}))
+    print(json_text({"changed": bool(actions), "actions": actions}))
 
 
-def _stack(options: argparse.Namespace) -> Stack:
-    return Stack(plan.load_target(options.target), secrets.load(options.secrets))
+@contextmanager
+def _stack(options: argparse.Namespace) -> Iterator[Stack]:
+    stack = Stack(plan.load_target(options.target), secrets.load(options.secrets))
+    with listening(_show), bare_after_internal_error(stack):
+        yield stack
+
+
+def _show(clause: str) -> None:
+    print(f"fde: {clause}.", file=sys.stderr, flush=True)
 
 
 def enter(options: argparse.Namespace) -> int:
     """Go to a configuration."""
-    with lock.disks("storage enter"):
-        stack = _stack(options)
+    with lock.disks("storage enter"), _stack(options) as stack:
         entered = stack.enter(options.configuration)
-        print(json.dumps(_summary(stack, entered)))
+        print(json_text(_summary(stack, entered)))
     return 0
 
 
 def leave(options: argparse.Namespace) -> int:
     """Unmount, close and lock."""
-    with lock.disks("storage leave"):
-        stack = _stack(options)
-        before = stack.state
+    with lock.disks("storage leave"), _stack(options) as stack:
+        changed = bool(mapping.devices())
         stack.leave()
-        print(json.dumps({"changed": before != "bare", "state": stack.state}))
+        print(json_text({"changed": changed, "state": stack.state}))
     return 0
 
 
 def prove(options: argparse.Namespace) -> int:
     """One JSON line a configuration; 1 if any is not what it claims to be."""
     proven = True
-    with lock.disks("storage prove"):
-        stack = _stack(options)
+    with lock.disks("storage prove"), _stack(options) as stack:
         try:
             for name in options.configurations or stack.spec.configurations:
                 entered = stack.enter(name)
                 found = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
-                print(json.dumps({**_summary(stack, entered), "proof": found}), flush=True)
+                print(json_text({**_summary(stack, entered), "proof": found}), flush=True)
                 proven = proven and found["ok"]
         finally:
             stack.leave()

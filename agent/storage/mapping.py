@@ -8,8 +8,10 @@ from pathlib import Path
 
 from agent.command import CommandError, run
 from agent.storage.base import Layer, Segment
-from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk, mounted
+from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk
+from agent.storage.devices import mounts as all_mounts
 from agent.storage.guard import MAPPING
+from contract import system_text
 from contract.errors import AgentError
 
 
@@ -177,7 +179,7 @@ def kernel_name() -> str:
 def suspended() -> bool:
     """Whether the mapping that carries the file system is suspended."""
     name = kernel_name()
-    return bool(name) and (BLOCK / name / "dm" / "suspended").read_text().strip() == "1"
+    return bool(name) and system_text.read(BLOCK / name / "dm" / "suspended").strip() == "1"
 
 
 def revive() -> None:
@@ -195,7 +197,7 @@ def revive() -> None:
 
 def uuid(kernel: str) -> str:
     """The mapping's UUID, which tells who made it; empty where it has no table."""
-    return (BLOCK / kernel / "dm" / "uuid").read_text().strip() if kernel else ""
+    return system_text.read(BLOCK / kernel / "dm" / "uuid").strip() if kernel else ""
 
 
 def formatted() -> bool:
@@ -206,6 +208,12 @@ def formatted() -> bool:
 
 
 def mounts() -> list[Path]:
-    """Where our mappings are mounted, the last mount first."""
-    found = [Path(where) for name, where in mounted() if is_ours(dm_name(name) or "")]
+    """Where our mappings are mounted, the last mount first; nothing else is looked at."""
+    own = {f"/dev/mapper/{name}": kernel for name, kernel in devices().items() if kernel}
+    numbers = {system_text.read(BLOCK / kernel / "dev").strip() for kernel in own.values()}
+    sources = {*own, *(f"/dev/{kernel}" for kernel in own.values())}
+    # Btrfs has a device number of its own.
+    found = [
+        Path(w) for number, w, source in all_mounts() if number in numbers or source in sources
+    ]
     return found[::-1]

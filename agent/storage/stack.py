@@ -2,9 +2,9 @@
 
     bare --map--> mapped --format--> formatted --mount--> mounted
 
-Each way up has its way down. The state is read from the kernel, not remembered, so what a crashed
-run left behind is found and taken down like anything else. Any failure on the way up goes back to
-bare: nothing mapped, nothing mounted, a range that locks locked.
+The way down undoes every step. The state is read from the kernel, not remembered, so what a
+crashed run left behind is found and taken down like anything else. Any failure on the way up goes
+back to bare: nothing mapped, nothing mounted, a range that locks locked.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
 from agent.causes import CauseError
-from agent.command import CommandError, program_path, run
+from agent.command import CommandError, Progress, program_path, run
 from agent.storage import (
     devices,
     guard,
@@ -36,6 +36,7 @@ from agent.storage import (
 from agent.storage.base import Kind, Place, settings
 from agent.storage.facts import Partition
 from agent.storage.secrets import Secrets
+from contract import system_text
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Filesystem, StorageSpec
@@ -101,15 +102,6 @@ class _Ascent:
     mkfs_s: float = 0
 
 
-@dataclass(frozen=True)
-class _Edge:
-    """From the state before in `STATES` up to `state`; `down` does nothing where nothing is up."""
-
-    state: str
-    up: Callable[[_Ascent], None]
-    down: Callable[[], None]
-
-
 class Stack:
     """At most one configuration is entered at a time."""
 
@@ -132,11 +124,6 @@ class Stack:
         self._check = check
         self._load_kind = load_kind
         self._mapper = mapper
-        self._edges = (
-            _Edge("mapped", self._map, self._unmap),
-            _Edge("formatted", self._format, lambda: None),  # goes with the mapping's key
-            _Edge("mounted", self._mount, self._unmount),
-        )
 
     @property
     def state(self) -> str:
@@ -168,21 +155,21 @@ class Stack:
             raise StorageError("unavailable", why=reason)
         self.leave()
         try:
-            for edge in self._edges:
-                edge.up(ascent)
+            for climb in (self._map, self._format, self._mount):
+                climb(ascent)
+            assert ascent.place is not None
+            self.entered = Entered(
+                configuration,
+                ascent.kind,
+                ascent.place,
+                ascent.evidence,
+                took_s=time.monotonic() - start_s,
+                mkfs_s=ascent.mkfs_s,
+            )
+            return self.entered
         except BaseException as error:
             self._go_back(error)
             raise
-        assert ascent.place is not None
-        self.entered = Entered(
-            configuration,
-            ascent.kind,
-            ascent.place,
-            ascent.evidence,
-            took_s=time.monotonic() - start_s,
-            mkfs_s=ascent.mkfs_s,
-        )
-        return self.entered
 
     def why_not(self, configuration: Configuration) -> str | None:
         """What this machine lacks for a configuration, with the way out; None if all is there."""
@@ -208,14 +195,38 @@ class Stack:
     def leave(self) -> None:
         """Go to bare from wherever the storage stands; a mapping that is not ours is left alone.
 
-        Raises AgentError.
+        It rests on what the kernel says of our own mappings alone. A step that fails keeps no other
+        from being tried, and after an internal error all are tried again. Raises AgentError, or
+        what the internal error was.
         """
-        known = {name for d in self.spec.disks.values() if (name := devices.kernel_name(d.by_id))}
-        if others := self._mapper.strangers(known):
+        try:
+            self._go_down()
+        except AgentError:
+            raise
+        except BaseException:
+            self._go_down()
+            raise
+
+    def _go_down(self) -> None:
+        """Raises the first error, once every step was tried."""
+        errors: list[Exception] = []
+        try:
+            names = (devices.kernel_name(disk.by_id) for disk in self.spec.disks.values())
+            others = self._mapper.strangers({name for name in names if name})
+        except Exception as error:  # noqa: BLE001 - raised below
+            others, errors = [], [error]
+        if others:
             raise StorageError("not-ours", others="; ".join(others))
         self.entered = None
-        for edge in reversed(self._edges):
-            edge.down()
+        for descend in (self._unmount, self._detach, self._mapper.close, self._lock):
+            try:
+                descend()
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+                if isinstance(error, StorageError):  # somebody uses it: nothing below can go
+                    break
+        if errors:
+            raise errors[0]
 
     @contextmanager
     def below(self, disk: Disk) -> Iterator[Place]:
@@ -292,7 +303,8 @@ class Stack:
         start_s = time.monotonic()
         # -K: not by mkfs, which would reach the disk through some stacks alone.
         options = (*filesystem.options, *ascent.kind.mkfs_options)
-        run([f"mkfs.{filesystem.type}", "-q", "-K", *options, self._mapper.PATH])
+        argv = [f"mkfs.{filesystem.type}", "-q", "-K", *options, self._mapper.PATH]
+        run(argv, progress=devices.progress(self._mapper.PATH))
         ascent.mkfs_s = time.monotonic() - start_s
 
     def _mount(self, ascent: _Ascent) -> None:
@@ -314,14 +326,17 @@ class Stack:
     def _unmount(self) -> None:
         self._mapper.revive()
         for folder in self._mapper.mounts():
-            _unmount(folder)
+            _unmount(folder, devices.progress(self._mapper.PATH))
 
-    def _unmap(self) -> None:
+    def _detach(self) -> None:
         for configuration in self.spec.configurations.values():
             self._load_kind(configuration.kind).detach(configuration)
-        self._mapper.close()
-        for place in self._locking():
-            opal.relock(place, self.secrets)
+
+    def _lock(self) -> None:
+        """Lock what locks, but not below a file system that somebody still uses."""
+        if not self._mapper.devices():
+            for place in self._locking():
+                opal.relock(place, self.secrets)
 
     def _locking(self) -> Iterator[Place]:
         """Where a configuration has a range that locks, if its partition is there at all."""
@@ -338,10 +353,23 @@ class Stack:
                 yield Place(disk, f"/dev/{parts[0]}", 1, self.spec.extent)
 
 
+@contextmanager
+def bare_after_internal_error(stack: Stack) -> Iterator[None]:
+    """Leave whatever is entered where the block ends in an error that nothing was said about."""
+    try:
+        yield
+    except AgentError:
+        raise
+    except BaseException:
+        with suppress(Exception):
+            stack.leave()
+        raise
+
+
 def _kernel_has(filesystem: str) -> bool:
     """Whether the kernel can mount it: fsopen(2) has it load the module, which a service's sandbox
     does not let us do ourselves."""
-    known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
+    known = {line.split()[-1] for line in system_text.read(Path("/proc/filesystems")).splitlines()}
     if filesystem in known:
         return True
     fd = ctypes.CDLL(None).syscall(_FSOPEN, filesystem.encode(), _FSOPEN_CLOEXEC)
@@ -364,11 +392,11 @@ def _for_all() -> list[str]:
     return ["nsenter", f"--mount={first}", "--"] if apart else []
 
 
-def _unmount(folder: Path) -> None:
+def _unmount(folder: Path, progress: Progress) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            run([*_for_all(), "umount", str(folder)])
+            run([*_for_all(), "umount", str(folder)], progress=progress)
             return
         except CommandError as error:
             if time.monotonic() > deadline:
@@ -385,7 +413,7 @@ def _users(folder: Path) -> list[str]:
         try:
             links = [process / "cwd", *(process / "fd").iterdir()]
             if any(link.readlink().is_relative_to(folder) for link in links):
-                found.append(f"{(process / 'comm').read_text().strip()}[{process.name}]")
+                found.append(devices.command_name(process))
         except OSError:
             continue  # it ended while we looked
     return found

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from agent.command import CommandError
-from agent.storage import layout, mapping
+from agent.storage import devices, layout, mapping
 from agent.storage.base import Expectation, Kind, Place
 from agent.storage.facts import MARKER_NAME, MARKER_TYPE, DiskFacts, Partition
 from agent.storage.guard import GuardError, Refusal
 from agent.storage.secrets import Secrets
 from agent.storage.stack import STATES, Stack, StorageError
+from agent.tests.injections import FILES, InjectedError, enter_and_leave, fail_at, lines_of
 from contract.parameters import Parameter
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
@@ -44,6 +45,8 @@ class LoopMapping:
     def close(self) -> None:
         if self.stuck:
             raise CommandError("The mapping cannot be closed: stop who holds it.")
+        if self.mounts():  # losetup would let it go once it is unmounted
+            raise CommandError("The mapping cannot be closed: it is mounted.")
         if self.PATH:
             subprocess.run(["losetup", "-d", self.PATH], check=True)
             self.PATH = ""
@@ -53,8 +56,7 @@ class LoopMapping:
         return []
 
     def mounts(self) -> list[Path]:
-        lines = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-        return [Path(fields[1]) for fields in lines if fields[0] == self.PATH]
+        return [Path(where) for _, where, source in devices.mounts() if source == self.PATH]
 
     def revive(self) -> None:
         """A loop device is never suspended."""
@@ -206,6 +208,63 @@ def test_a_failing_mount_ends_bare(scene: Scene) -> None:
     with pytest.raises(CommandError, match="mount"):
         stack.enter("one")
     assert (stack.state, stack.entered) == ("bare", None)
+
+
+def test_an_internal_error_at_any_line_ends_bare(scene: Scene) -> None:
+    stack = scene.stack()
+
+    def action() -> None:
+        enter_and_leave(stack, "one")
+
+    lines = lines_of(action, FILES)
+    assert len(lines) > 60
+    left = []
+    for line in lines:
+        fail_at(action, line)
+        if stack.state != "bare" or stack.entered or stack.mount_point.is_mount():
+            left.append(line)
+            stack.leave()
+    assert left == []
+
+
+def test_leaving_is_tried_again_after_an_internal_error(scene: Scene) -> None:
+    """At any line but the one before the first try, where the commands do it."""
+    stack = scene.stack()
+    stack.enter("one")
+    lines = lines_of(stack.leave, FILES)[1:]
+    assert len(lines) > 15
+    left = []
+    for line in lines:
+        stack.enter("one")
+        fail_at(stack.leave, line)
+        if stack.state != "bare" or stack.mount_point.is_mount():
+            left.append(line)
+            stack.leave()
+    assert left == []
+
+
+def test_nothing_else_of_the_machine_keeps_a_configuration_from_being_left(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount point that is no UTF-8, and an error wherever something else is looked at."""
+    stack = scene.stack()
+    stack.enter("one")
+    odd = os.fsencode(scene.mount_point.parent) + b"/Se\xf1as"
+    os.mkdir(odd)  # noqa: PTH102 - no path of pathlib's
+    subprocess.run(["mount", "-t", "tmpfs", "none", odd], check=True)
+    try:
+        assert os.fsdecode(odd) in [where for _, where, _ in devices.mounts()]
+        monkeypatch.setattr("agent.storage.devices.kernel_name", _fail)
+        monkeypatch.setattr(scene.kind, "detach", _fail)
+        with pytest.raises(InjectedError):
+            stack.leave()
+        assert stack.state == "bare" and not stack.mount_point.is_mount()
+    finally:
+        subprocess.run(["umount", odd], check=True)
+
+
+def _fail(*_: object) -> None:
+    raise InjectedError
 
 
 def test_leftovers_of_a_crashed_run_are_taken_down(scene: Scene) -> None:
