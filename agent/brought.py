@@ -5,14 +5,21 @@ The note is written first, so that nothing is forgotten where an installation is
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
+import struct
+import sys
+import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agent import confinement
 from agent.command import CommandError, run
 from agent.quiet import noted, properties
+from agent.storage.devices import command_name
 from contract.files import write_json
 from contract.strict_json import read_object
 
@@ -23,11 +30,26 @@ GONE = re.compile(r"^(?:Remv|Purg) (\S+) ", re.MULTILINE)
 UNIT = re.compile(r"/(?:usr/)?lib/systemd/system/([^/@]+\.(?:service|socket|timer))")
 LIMIT_S = 1800.0
 POLICY = Path("/usr/sbin/policy-rc.d")
-# Another apt is waited for; changed configuration files stay.
+# Nothing asks: neither a package nor needrestart, which would also restart services. Changed
+# configuration files stay.
 APT = (
-    *("-o", "DPkg::Lock::Timeout=60"),
-    *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
+    "env",
+    "DEBIAN_FRONTEND=noninteractive",
+    "NEEDRESTART_SUSPEND=1",
+    "apt-get",
+    "--option=DPkg::Lock::Timeout=60",
+    "--option=Dpkg::Options::=--force-confdef",
+    "--option=Dpkg::Options::=--force-confold",
 )
+# What apt and dpkg lock, of which they wait for the first alone.
+LOCKS = (
+    Path("/var/lib/dpkg/lock-frontend"),
+    Path("/var/lib/dpkg/lock"),
+    Path("/var/lib/apt/lists/lock"),
+    Path("/var/cache/apt/archives/lock"),
+)
+LOOK_S, SAY_S = 1.0, 30.0
+_FLOCK = struct.Struct("@hhqqi0q")  # struct flock of fcntl(2)
 
 
 def note(packages: Sequence[str], files: Sequence[str] = (), path: Path = NOTE) -> bool:
@@ -52,15 +74,14 @@ def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -
     Raises CommandError. Services are held back by policy-rc.d, as Debian's policy (9.3.3) has it;
     one that is there already is left as it is.
     """
-    run(["apt-get", *APT, "--quiet", "update"], timeout_s=LIMIT_S)
+    _apt("--quiet", "update")
     note(packages, [str(policy)], path)
     ours = str(policy) in noted(read_object(path), "files")
     try:
         if ours:
             policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
             policy.chmod(0o755)
-        argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *APT, "--yes"]
-        run([*argv, "--no-install-recommends", "install", *packages], timeout_s=LIMIT_S)
+        _apt("--yes", "--no-install-recommends", "install", *packages)
     finally:
         if ours:
             policy.unlink(missing_ok=True)
@@ -99,8 +120,7 @@ def remove(path: Path = NOTE) -> list[str]:
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else
         gone.pop()
     if gone:
-        argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *APT, "--yes", "purge", *gone]
-        run(argv, timeout_s=LIMIT_S)
+        _apt("--yes", "purge", *gone)
         said.append(f"removed {', '.join(gone)}")
     if left := sorted(set(brought) - set(gone)):
         said.append(f"left {', '.join(left)}, which other packages need")
@@ -115,6 +135,52 @@ def remove(path: Path = NOTE) -> list[str]:
         said.append(f"removed {name}")
     path.unlink(missing_ok=True)
     return said
+
+
+def _apt(*arguments: str) -> None:
+    """Run apt-get once nobody else does, as unattended upgrades may for long; again where somebody
+    came in between. Raises CommandError."""
+    while True:
+        wait_for_apt()
+        try:
+            run([*APT, *arguments], timeout_s=LIMIT_S)
+        except CommandError:
+            if lock_holder() is None:
+                raise
+        else:
+            return
+
+
+def wait_for_apt(locks: Sequence[Path] = LOCKS, limit_s: float = LIMIT_S) -> None:
+    """Wait until apt and dpkg are free, and say for whom; raises CommandError after the limit."""
+    begun_s, said_s = time.monotonic(), -SAY_S
+    while holder := lock_holder(locks):
+        waited_s = time.monotonic() - begun_s
+        if waited_s >= limit_s:
+            raise CommandError(
+                f"apt is still locked by {holder} after {waited_s:.0f} s: wait until it has ended, "
+                "then try again."
+            )
+        if waited_s - said_s >= SAY_S:
+            print(f"fde: apt is locked by {holder}, waiting.", file=sys.stderr, flush=True)
+            said_s = waited_s
+        time.sleep(LOOK_S)
+
+
+def lock_holder(locks: Sequence[Path] = LOCKS) -> str | None:
+    """`name[pid]` of the process that has one of these locked (fcntl(2)); None where none has."""
+    for path in locks:
+        try:
+            with path.open("rb+") as file:
+                asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                kind, *_, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+        except OSError:
+            continue  # not there: no apt has run yet
+        if kind != fcntl.F_UNLCK:
+            with suppress(OSError):
+                return command_name(Path(f"/proc/{pid}"))
+            return f"process {pid}"
+    return None
 
 
 def installed(packages: Collection[str]) -> list[str]:

@@ -17,13 +17,17 @@ from typing import Any
 from contract import strict_json
 from contract.errors import ControllerError
 from contract.files import short_digest
+from contract.names import sentence
 from contract.places import build_folder
 from controller import remote
 from controller.bundle import HOME, collect, pack
 
 NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER = 94, 95, 96, 97, 98
 # The folder goes whatever happens, also where the link is lost and the script is hung up on.
+# What the login shell prints by itself comes before it.
+BEGIN = b"fde-look-begins\n"
 SCRIPT = f"""
+printf '{BEGIN.decode()[:-1]}\\n'
 [ "$(stat -f -c %T /run)" = tmpfs ] || exit {NOT_TMPFS}
 command -v python3 >/dev/null || exit {NO_PYTHON}
 d=$(mktemp -d /run/fde-check.XXXXXX) || exit {NO_FOLDER}
@@ -31,7 +35,7 @@ trap 'cd /; rm -rf "$d"' EXIT
 trap 'exit 130' HUP INT TERM PIPE
 tar -xf - -C "$d" || exit {NOT_UNPACKED}
 cd "$d/{HOME}" || exit {NOT_UNPACKED}
-export PYTHONPATH="$PWD:$PWD/lib" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$PWD:$PWD/lib" PYTHONDONTWRITEBYTECODE=1 PYTHONUTF8=1
 if [ "$1" = survey ]; then python3 -m agent.examine --survey; exit; fi
 if [ "$1" = load ] || [ "$1" = joules ]; then python3 -m agent.examine "--$1" "$2"; exit; fi
 python3 -m agent.preflight --target "$d/target.json" || exit {NO_ANSWER}
@@ -112,7 +116,18 @@ def ask(target: Mapping[str, Any], *what: str) -> Any:
 def _asked(target: Mapping[str, Any], *what: str) -> subprocess.CompletedProcess[bytes]:
     files = collect()
     files[PurePosixPath("target.json")] = json.dumps(target).encode()
-    return remote.run(target, ["sh", "-c", SCRIPT, "sh", *what], stdin=pack(files))
+    done = remote.run(target, ["sh", "-c", SCRIPT, "sh", *what], stdin=pack(files))
+    before, begun, printed = done.stdout.partition(BEGIN)
+    if not begun:
+        return done
+    if before.strip():
+        words = sentence(before.decode(errors="replace").strip())[:80]
+        raise ControllerError(
+            f"{remote.address(target).capitalize()} prints {words!r} ahead of what a command "
+            "prints: have the start-up files of its login shell (as ~/.bashrc) print in "
+            "interactive shells alone."
+        )
+    return subprocess.CompletedProcess(done.args, done.returncode, printed, done.stderr)
 
 
 def record_file(kind: str, target: Mapping[str, Any]) -> Path:

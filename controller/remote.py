@@ -3,7 +3,9 @@ resolved target is null); and the key that a host shows before it is known."""
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -145,7 +147,17 @@ def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
         argv += ["-o", option]
     if link.get("key"):
         argv += ["-o", "IdentitiesOnly=yes", "-i", link["key"]]
-    return [*argv, "-p", str(link["port"]), f"{link['user']}@{link['host']}", shlex.join(remote)]
+    return [*argv, "-p", str(link["port"]), f"{link['user']}@{link['host']}", _one_line(remote)]
+
+
+def _one_line(remote: Sequence[str]) -> str:
+    """The words as any login shell takes them: csh and fish have other rules for quotes and lines
+    than sh, so that what needs them is handed on in letters."""
+    text = shlex.join(remote)
+    if re.fullmatch(r"[\w@%+=:,./ -]+", text, re.ASCII):
+        return text
+    letters = base64.b64encode(f"exec {text}".encode()).decode()
+    return f"""exec sh -c 'eval "$(echo {letters} | base64 -d)"'"""
 
 
 # As on another machine: nothing of this process's environment and folder, and root's rights. The
@@ -242,7 +254,8 @@ def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> 
 def python(target: Mapping[str, Any], *arguments: str) -> list[str]:
     """The argv that runs `python3 …` with our packages on the target."""
     path = f"PYTHONPATH={HOME}:{HOME}/lib"
-    return command(target, ["env", path, "PYTHONSAFEPATH=1", "python3", *arguments])
+    own = ("PYTHONSAFEPATH=1", "PYTHONUTF8=1")
+    return command(target, ["env", path, *own, "python3", *arguments])
 
 
 def suite_dir(suite_id: str) -> str:

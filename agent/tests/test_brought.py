@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,8 @@ while :; do
     esac
 done
 verb=$1; shift
+# A package or needrestart would ask.
+[ -n "$dry" ] || [ "$DEBIAN_FRONTEND$NEEDRESTART_SUSPEND" = noninteractive1 ] || exit 99
 case $verb in
 install)
     [ -e installed/library ] && echo "Inst library [1.0] (2.0 Debian:13 [amd64])"
@@ -171,3 +175,27 @@ def test_an_installation_starts_nothing_and_leaves_no_policy_behind(system: Syst
     own.write_text("the user's")
     brought.install(["server"], system.note, own)
     assert own.read_text() == "the user's"
+
+
+HOLD = (
+    "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); "
+    "print(flush=True); sys.stdin.read()"
+)
+
+
+def test_another_apt_is_waited_for_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As unattended upgrades hold it; here by a process that holds the same kind of lock."""
+    locks = [tmp_path / "absent", tmp_path / "lock"]
+    argv = [sys.executable, "-c", HOLD, str(locks[1])]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(CommandError, match=rf"\[{process.pid}\]"):
+            brought.wait_for_apt(locks, limit_s=0)
+        looks = iter((process.stdin.close, lambda: None))
+        monkeypatch.setattr("agent.brought.time.sleep", lambda _: next(looks, process.wait)())
+        brought.wait_for_apt(locks)
+    assert f"[{process.pid}], waiting" in capsys.readouterr().err
+    assert brought.lock_holder(locks) is None

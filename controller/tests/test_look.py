@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from contract.errors import ControllerError
 from controller import remote
-from controller.look import Look, checked, checks_file
+from controller.look import Look, ask, checked, checks_file
 from controller.suite_folder import require_same_target
 from controller.tests.examples import target
 
@@ -37,6 +38,19 @@ def test_a_failure_of_ssh_is_one_sentence(code: int, said: str, words: str) -> N
     assert sentence.startswith("h ") and "\n" not in sentence
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(sentence)
+
+
+def test_a_login_shell_that_prints_is_named_with_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a .bashrc does that greets: file transfers and the clock's link would read that too."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/bash\necho "Welcome to h"\nexec bash -c "${@: -1}"\n', encoding="utf-8")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    machine = {"ssh": {"host": "h", "port": 1, "user": "root"}}
+    with pytest.raises(ControllerError, match=r"prints 'Welcome to h' .*~/\.bashrc"):
+        ask(machine, "load", "0")
 
 
 def seen(fingerprint: str | None) -> Look:

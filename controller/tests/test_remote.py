@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,15 @@ def test_ansibles_connections_lie_in_a_folder_that_is_ours_alone(tmp_path: Path)
             seen.add(folder)
         assert not folder.exists()
     assert len(seen) == 2
+
+
+def test_any_login_shell_can_read_what_is_to_be_run() -> None:
+    """Neither quotes within quotes nor lines, which csh and fish take otherwise than sh."""
+    script = "printf '%s\\n' \"$1\"\nexit 3 # !x `a` $HOME\\"
+    line = remote.ssh(TARGET, ["sh", "-c", script, "sh", "two words"])[-1]
+    assert re.fullmatch(r"exec sh -c 'eval \"\$\(echo [A-Za-z0-9+/=]+ \| base64 -d\)\"'", line)
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=False)
+    assert (done.stdout, done.returncode) == (b"two words\n", 3)
+    assert remote.ssh(TARGET, ["env", "A=/b:/c", "python3", "-m", "agent"])[-1] == (
+        "env A=/b:/c python3 -m agent"
+    )
