@@ -28,7 +28,7 @@ THE_SUITE = $(call quoted,$(SUITE_DIR))
 PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(call quoted,$(PILOT))) \
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
   $(if $(CONFIGURATIONS),--configurations "$(CONFIGURATIONS)") $(if $(SKIP),--skip "$(SKIP)") \
-  $(if $(CONFIRM),--confirm "$(CONFIRM)")
+  $(if $(CONFIRM),--confirm $(call quoted,$(CONFIRM)))
 
 # The directories of the labs that an inventory names; none where it is of real hardware.
 LABS-lab = $(FDE_LAB_DIR)
@@ -117,7 +117,7 @@ doctor: venv ## what stands in the way of a trustworthy suite, with the way out:
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"
 	$(NEED_LAB)
-	@$(FDE) provision --inventory $(INVENTORY) $(if $(CONFIRM),--confirm "$(CONFIRM)") $(if $(LABS),</dev/null)
+	@$(FDE) provision --inventory $(INVENTORY) $(if $(CONFIRM),--confirm $(call quoted,$(CONFIRM))) $(if $(LABS),</dev/null)
 
 .PHONY: assets
 assets: venv ## make the kernel archives and the clip on the target: make assets [KERNEL=path] [CLIP=path]
@@ -132,7 +132,7 @@ prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURA
 .PHONY: teardown
 teardown: venv ## put the target's disks back and take away what provisioning brought; KEEP=1 keeps it
 	$(NEED_LAB)
-	@$(FDE) teardown --inventory $(INVENTORY) $(if $(KEEP),--keep) $(if $(PSID_REVERT),--psid-revert $(PSID_REVERT))
+	@$(FDE) teardown --inventory $(INVENTORY) $(if $(KEEP),--keep) $(if $(PSID_REVERT),--psid-revert $(call quoted,$(PSID_REVERT)))
 
 .PHONY: plan
 plan: venv ## freeze a plan for SUITE, on every host of the inventory

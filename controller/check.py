@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -72,7 +73,7 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         for disk in seen.disks:
             _disk(disk, say)
         for new in confirm.new_disks(target, seen.disks):
-            way = step("provision", confirm=new["serial"])
+            way = step("provision", confirm=shlex.quote(new["serial"]))
             _lines("will ask", f"{way}, the first time", say)
         refusals += [each["sentence"] for each in seen.refused]
         refusals += _doctor(target, seen, say)
@@ -116,7 +117,11 @@ def _suite(
     for cost in found:
         _lines("wear", cost.sentences, say)
         if cost.reason and not target.get("lab"):
-            _lines("will ask", f"{step('run', confirm=cost.serial)}, as {cost.reason}", say)
+            _lines(
+                "will ask",
+                f"{step('run', confirm=shlex.quote(cost.serial))}, as {cost.reason}",
+                say,
+            )
     return []
 
 
@@ -192,6 +197,8 @@ def _disk(disk: Mapping[str, Any], say: Say) -> None:
         _lines("", life, say)
     for refusal in disk["refusals"]:
         _lines("refused", refusal["sentence"], say)
+        if allowed := refusal["facts"].get("allowed"):
+            say(f"{'':14}erase: {allowed}")  # on one line, to be pasted
     if not disk["refusals"]:
         for action in disk["would"] or ["nothing is to be done: it is as it must be"]:
             _lines("would", action, say)

@@ -7,6 +7,7 @@ preconditioning takes of a disk's life is said before it begins, and asked where
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ def unconfirmed(
     """Why provisioning may not continue, one sentence for each disk."""
     return [
         f"{described(disk)}: all of that would be lost, and this testbed has not had the disk "
-        f"before; if that is wanted, say {step('provision', confirm=disk['serial'])} (several "
+        "before; if that is wanted, say "
+        f"{step('provision', confirm=shlex.quote(disk['serial']))} (several "
         "serials in quotes, with a space between)"
         for disk in new_disks(target, disks)
         if disk["serial"] not in confirmed
@@ -182,8 +184,8 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
         if ask is None:
             raise ControllerError(
                 f"{cost.sentences} As {cost.reason}, it is not done unasked: say "
-                f"CONFIRM={cost.serial} as well, or give precondition fewer rounds or the "
-                "inventory a smaller fde_extent_bytes."
+                f"{step('run', confirm=shlex.quote(cost.serial))}, or give precondition fewer "
+                "rounds or the inventory a smaller fde_extent_bytes."
             )
         typed = ask(
             f"{cost.sentences}\nAs {cost.reason}, type the disk's serial number to continue: "

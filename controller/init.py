@@ -22,7 +22,7 @@ import yaml
 from contract import names
 from contract.command_results import InitResult
 from contract.errors import ControllerError
-from contract.files import write
+from contract.files import write, yaml_text
 from controller import playbook as inventories
 from controller import target
 from controller.doctor import probe
@@ -136,9 +136,8 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
 
 def _show(disk: Mapping[str, Any], say: Say) -> None:
     size = f"{disk['size_bytes']:,} bytes"
-    say(
-        f"disk {disk['name']}: {disk['model']} {disk['transport']}, serial {disk['serial']}, {size}"
-    )
+    serial = f"serial {disk['serial']}" if disk["serial"] else "without a serial number, unusable"
+    say(f"disk {disk['name']}: {disk['model']} {disk['transport']}, {serial}, {size}")
     say(f"    holds {disk['contents']}; {disk['opal_words']}")
     for use in disk["uses"]:
         say(f"    in use: {use}")
@@ -150,11 +149,17 @@ def _chosen(
     """The disk of each role; at least one. Raises ControllerError."""
     roles: dict[str, Mapping[str, Any]] = {}
     for role, serial in named.items():
-        own = [disk for disk in disks if disk["serial"] == serial]
-        if len(own) != 1 or not own[0]["by_id"]:
+        own = [disk for disk in disks if serial in (disk["serial"], disk["by_id"]) and serial]
+        if len(own) == 1 and not own[0]["serial"]:
             raise ControllerError(
-                f"{len(own)} disks of the target have the serial {serial}: there are "
-                f"{', '.join(disk['serial'] or 'one without' for disk in disks) or 'none'}."
+                f"The disk {serial} reports no serial number, by which a disk is known before it "
+                "is written: take another."
+            )
+        if len(own) != 1 or not own[0]["by_id"]:
+            there = ", ".join(_called(disk) for disk in disks) or "none"
+            raise ControllerError(
+                f"{len(own)} disks of the target have the serial {serial}: there are {there}. Give "
+                "a serial that one disk has, or its path below /dev/disk/by-id."
             )
         if own[0]["uses"]:
             raise ControllerError(
@@ -171,7 +176,7 @@ def _chosen(
             if len(fit) == 1:
                 roles[role] = fit[0]
         elif fit:
-            serials = " ".join(d["serial"] for d in fit)
+            serials = ", ".join(d["serial"] for d in fit)
             said = ask(
                 f"Serial of {ROLES[role]}. ALL ON IT WILL BE LOST. {serials}; empty for none: ",
                 False,
@@ -185,6 +190,10 @@ def _chosen(
             f"Not in use: {', '.join(d['serial'] for d in free) or 'none'}."
         )
     return roles
+
+
+def _called(disk: Mapping[str, Any]) -> str:
+    return f"{disk['serial'] or 'one without'} ({disk['by_id'] or disk['name']})"
 
 
 def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> dict[str, str]:
@@ -332,32 +341,26 @@ def write_files(
     write(folder / ".gitignore", [b"secrets.json\n"])
 
 
-def _scalar(value: Any) -> str:
-    """JSON is YAML; a template of Ansible's in what a machine said would be run."""
-    text = json.dumps(value, ensure_ascii=False)
-    return f"!unsafe {text}" if "{{" in text or "{%" in text else text
-
-
 def _hosts(name: str, host: Address | None) -> Iterator[str]:
     yield "---\n# Written by fde init; every variable: ansible/roles/target_spec/README.md.\n"
-    yield f"targets:\n  hosts:\n    {_scalar(name)}:\n"
+    yield f"targets:\n  hosts:\n    {yaml_text(name)}:\n"
     if host is None:
         yield "      # Root's rights come from sudo, which must not ask for a password.\n"
         yield "      ansible_connection: local\n"
         yield """      ansible_become: "{{ lookup('ansible.builtin.pipe', 'id -u') != '0' }}"\n"""
         return
-    yield f"      ansible_host: {_scalar(host.host)}\n      ansible_port: {host.port}\n"
-    yield f"      ansible_user: {_scalar(host.user)}  # root: it writes disks, reads RAPL\n"
+    yield f"      ansible_host: {yaml_text(host.host)}\n      ansible_port: {host.port}\n"
+    yield f"      ansible_user: {yaml_text(host.user)}  # root: it writes disks, reads RAPL\n"
     if host.key:
-        yield f"      ansible_ssh_private_key_file: {_scalar(host.key)}\n"
+        yield f"      ansible_ssh_private_key_file: {yaml_text(host.key)}\n"
     if host.known_hosts or host.options:
         own = [f"UserKnownHostsFile={host.known_hosts}"] if host.known_hosts else []
         words = ["StrictHostKeyChecking=yes", *own, *host.options]
         args = " ".join("-o '" + word.replace("'", "'\\''") + "'" for word in words)
-        yield f"      ansible_ssh_common_args: {_scalar(args)}\n"
-        yield f"      fde_ssh_options: {_scalar(list(host.options))}\n"
+        yield f"      ansible_ssh_common_args: {yaml_text(args)}\n"
+        yield f"      fde_ssh_options: {yaml_text(list(host.options))}\n"
     if host.known_hosts:
-        yield f"      fde_ssh_known_hosts: {_scalar(host.known_hosts)}\n"
+        yield f"      fde_ssh_known_hosts: {yaml_text(host.known_hosts)}\n"
 
 
 def _variables(
@@ -374,10 +377,10 @@ def _variables(
         held = f"{disk['model']}; held when it was looked at: {disk['contents']}"
         yield f"  {role}:  # {' '.join(names.printable(held).split())}\n"
         for key in ("by_id", "serial", "size_bytes"):
-            yield f"    {key}: {_scalar(disk[key])}\n"
+            yield f"    {key}: {yaml_text(disk[key])}\n"
         if disk["serial"] in options.give_up and not (disk["blank"] or disk["ours"]):
             yield "    # What lies on it now may be lost; written to since, it is refused again.\n"
-            yield f"    erase: {_scalar(disk['serial'] + ' ' + disk['print'])}\n"
+            yield f"    erase: {yaml_text(disk['serial'] + ' ' + disk['print'])}\n"
     yield "\n# What the figures are: measured on a real machine, modelled in a lab.\n"
     yield f"fde_origin: {options.origin}\n"
     yield "\n# Of this controller, mode 0600: luks_passphrase, opal_admin_pin, sed_psid.\n"
@@ -393,7 +396,7 @@ def _variables(
     yield "\n" if meters else " []\n"
     for meter in meters:
         for number, (key, value) in enumerate(meter.items()):
-            yield f"  {'-' if not number else ' '} {key}: {_scalar(value)}\n"
+            yield f"  {'-' if not number else ' '} {key}: {yaml_text(value)}\n"
     if set(roles) - set(ROLES):
         yield "\n# What is compared: each of these on each of its disks, as plain-on-NAME.\n"
         yield "fde_configurations:\n"
@@ -404,7 +407,7 @@ def _variables(
             {"name": "dmcrypt-aes256", "kind": "dmcrypt", "disk": list(roles), **aes},
             *([{"name": "opal", "kind": "opal", "disk": opal}] if opal else []),
         ]
-        yield from (f"  - {_scalar(stack)}\n" for stack in stacks)
+        yield from (f"  - {yaml_text(stack)}\n" for stack in stacks)
     yield (
         "\n# Prices and habits for the payback (fde_assumptions), other configurations "
         "(fde_configurations) and the\n# database server (fde_database) have defaults: "

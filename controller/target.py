@@ -137,7 +137,10 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
             yield reason.sentence.rstrip(".")
     for key, what in (("by_id", "path"), ("serial", "serial")):
         if len({str(entry[key]) for entry in disks.values()}) < len(disks):
-            yield f"two roles name the same disk ({what}): each role needs a disk of its own"
+            yield (
+                f"two roles name the same disk ({what}): each role needs a disk of its own, with a "
+                "serial number that no other has"
+            )
 
 
 def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[str]:
@@ -157,21 +160,21 @@ def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[str]:
 def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[str]:
     if erase is None:
         return
-    said, _, seen = str(erase).partition(" ")
-    if said != serial:
+    digits = Disk(role, "", serial, 0, str(erase)).erase_digits
+    if digits is None and not str(erase).startswith(f"{serial} "):
         yield (
             f"disk {role} has erase {erase!r}, but its serial is {serial!r}: what lies on a disk "
             "is given up by its own serial number, or by none"
         )
-    elif not seen and not lab:
-        yield (
-            f"disk {role} has erase {erase!r}, which gives up whatever may lie there on any day: "
-            f"take it out, look at what {step('check')} says, and put in the erase that it prints"
-        )
-    elif seen and not re.fullmatch(r"[0-9a-f]{12}", seen):
+    elif digits is None:
         yield (
             f"disk {role} has erase {erase!r}: behind the serial stand the 12 hexadecimal digits "
             "that make check printed"
+        )
+    elif not digits and not lab:
+        yield (
+            f"disk {role} has erase {erase!r}, which gives up whatever may lie there on any day: "
+            f"take it out, look at what {step('check')} says, and put in the erase that it prints"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
@@ -113,8 +114,18 @@ def newest() -> Path:
 
 
 def words(given: Sequence[str] | None) -> list[str]:
-    """Names from an option that is repeated, or has several with commas or spaces between them."""
-    return [word for text in given or () for word in text.replace(",", " ").split()]
+    """Names from an option that is repeated, or has several with commas or spaces between them; one
+    in quotes may have both in it. Raises BadParameter for a quote that is not closed."""
+    found: list[str] = []
+    for text in given or ():
+        reader = shlex.shlex(text, posix=True, punctuation_chars=False)
+        reader.whitespace += ","
+        reader.whitespace_split, reader.commenters = True, ""
+        try:
+            found += reader
+        except ValueError:
+            raise typer.BadParameter(f"A quote in {text!r} is not closed.") from None
+    return found
 
 
 def suites() -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from contract.errors import ControllerError
+from contract.places import step
 from controller import confirm, playbook
+from controller.cli.output import words
 from controller.look import Look
 from controller.playbook import Inventory
 
@@ -27,8 +31,8 @@ TARGET: dict[str, Any] = {"host": "target", "lab": False, "disks": {"plain": {"s
 
 def test_a_new_disk_is_described_and_the_way_out_told() -> None:
     (reason,) = confirm.unconfirmed(TARGET, [DISK], [])
-    for words in ("/dev/sdx Maker 1", "serial S1", "1,000,000,000,000 bytes", "holds: blank"):
-        assert words in reason
+    for part in ("/dev/sdx Maker 1", "serial S1", "1,000,000,000,000 bytes", "holds: blank"):
+        assert part in reason
     assert "make provision CONFIRM=S1" in reason
     assert confirm.unconfirmed(TARGET, [DISK], ["S2"])
 
@@ -76,3 +80,15 @@ def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
 def test_without_a_terminal_what_was_given_is_handed_on_and_no_more() -> None:
     assert confirm.run(Path("x"), [], None) == []
     assert confirm.run(Path("x"), ["S2", "S1"], None) == ["S1", "S2"]
+
+
+@pytest.mark.parametrize("serial", ["S1", "VMware NVME_0000", "a'b", "\\xff C"])
+def test_a_serial_with_blanks_is_confirmed_as_it_is_printed(serial: str) -> None:
+    way = shlex.split(step("provision", confirm=shlex.quote(serial)))
+    assert way[:2] == ["make", "provision"]
+    assert words([way[2].partition("=")[2], "S2 'S 3'"]) == [serial, "S2", "S 3"]
+
+
+def test_a_quote_that_is_not_closed_is_refused() -> None:
+    with pytest.raises(typer.BadParameter):
+        words(["'S1"])

@@ -115,6 +115,24 @@ def test_without_anybody_to_ask_no_disk_is_chosen_that_might_be_another(
     assert not build.exists()
 
 
+def test_disks_with_one_serial_or_none_are_told_apart_or_refused(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bridges report it: the same for every disk, with blanks, or nothing."""
+    odd, twin = survey("USB 0001"), survey("USB 0001", by_id="/dev/disk/by-id/usb-x")
+    none = survey("", by_id="/dev/disk/by-id/ata-none")
+    seen(monkeypatch, odd, twin, none)
+    for serial, words in (
+        ("USB 0001", r"2 disks .* USB 0001 \(/dev/disk/by-id/usb-x\), one without"),
+        ("", "No disk was chosen"),
+        (none["by_id"], "no serial number"),
+    ):
+        named = {"plain": serial} if serial else {}
+        with pytest.raises(ControllerError, match=words):
+            init.run(build, Options(HOST, named), None, print)
+    assert init._chosen([odd, twin, none], {"plain": twin["by_id"]}, None) == {"plain": twin}
+
+
 def test_what_is_in_use_is_not_taken_even_by_its_serial(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
