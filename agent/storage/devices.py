@@ -14,10 +14,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.command import run
+from agent.command import Progress, run
 from agent.storage import nvme
+from contract import system_text
+from contract.journal import boot_id
+from contract.names import printable, sentence
 
 BLOCK = Path("/sys/class/block")
+CONFIGFS = Path("/sys/kernel/config")
+PCI_DRIVERS = Path("/sys/bus/pci/drivers")
+# Where the kernel's own servers are told what they export: nvmet, LIO, a USB gadget.
+_EXPORTS = (
+    "nvmet/subsystems/*/namespaces/*/device_path",
+    "nvmet/subsystems/*/passthru/device_path",
+    "target/core/*/*/udev_path",
+    "target/core/*/*/info",
+    "usb_gadget/*/functions/mass_storage.*/lun.*/file",
+)
+# Drivers that hand a whole controller to a program: a virtual machine, SPDK, DPDK.
+_USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")
 SECTOR_BYTES = 512  # the unit of sysfs and device-mapper, whatever the disk's block size
 EDGE_BYTES = 2**20
 _GET_DISKSEQ = 0x80081280  # BLKGETDISKSEQ, linux/fs.h
@@ -56,19 +71,19 @@ def kernel_name(path: str | os.PathLike[str]) -> str | None:
 
 def size_bytes(name: str) -> int:
     """Size of a device; `name` is the kernel's."""
-    return int((BLOCK / name / "size").read_text()) * SECTOR_BYTES
+    return int(system_text.read(BLOCK / name / "size")) * SECTOR_BYTES
 
 
 def block_bytes(name: str) -> int:
     """Logical block size of a whole disk or one of its partitions."""
     device = (BLOCK / name).resolve()
     queue = (device if (device / "queue").exists() else device.parent) / "queue"
-    return int((queue / "logical_block_size").read_text())
+    return int(system_text.read(queue / "logical_block_size"))
 
 
 def read_only(name: str) -> bool:
     """Whether the kernel lets nobody write it, for a switch, the drive or `blockdev --setro`."""
-    return (BLOCK / name / "ro").read_text().strip() == "1"
+    return system_text.read(BLOCK / name / "ro").strip() == "1"
 
 
 def is_whole_disk(name: str) -> bool:
@@ -79,7 +94,7 @@ def is_whole_disk(name: str) -> bool:
 def partitions(name: str) -> list[str]:
     """Kernel names of the partitions of a disk, by their number."""
     found = [
-        (int((entry / "partition").read_text()), entry.name)
+        (int(system_text.read(entry / "partition")), entry.name)
         for entry in (BLOCK / name).resolve().iterdir()
         if (entry / "partition").exists()
     ]
@@ -88,7 +103,7 @@ def partitions(name: str) -> list[str]:
 
 def partition_start_bytes(name: str) -> int:
     """Where a partition begins on its disk."""
-    return int((BLOCK / name / "start").read_text()) * SECTOR_BYTES
+    return int(system_text.read(BLOCK / name / "start")) * SECTOR_BYTES
 
 
 def settle() -> None:
@@ -154,15 +169,18 @@ def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
 
 
 def serial(name: str) -> str:
-    """The disk's serial number as the drive reports it; empty if nobody knows one."""
+    """The disk's serial number as the drive reports it; empty if nobody knows one.
+
+    It can be typed: bytes that are no text stand as `\\xff`.
+    """
     for place in ("device/serial", "serial"):
         try:
-            found = (BLOCK / name / place).read_text().strip()
+            found = system_text.read(BLOCK / name / place).strip(" \t\n\0")
         except OSError:
             continue
         if found:
-            return found
-    return run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"]).out.strip()
+            return sentence(found)
+    return sentence(run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"]).out.strip())
 
 
 def same_identity(name: str, serial_of: Callable[[str], str] = serial) -> list[str]:
@@ -203,8 +221,8 @@ def beside(name: str) -> list[str]:
 def _namespace(name: str) -> tuple[str, int] | None:
     """NVM subsystem and namespace identifier of a whole disk; None where it has none."""
     try:
-        subsystem = (BLOCK / name / "device" / "subsysnqn").read_text().strip()
-        return subsystem, int((BLOCK / name / "nsid").read_text())
+        subsystem = system_text.read(BLOCK / name / "device" / "subsysnqn").strip()
+        return subsystem, int(system_text.read(BLOCK / name / "nsid"))
     except OSError:
         return None
 
@@ -212,7 +230,7 @@ def _namespace(name: str) -> tuple[str, int] | None:
 def _hidden(name: str) -> bool:
     """Whether this is one path of a multipath disk that the kernel already shows as one."""
     attribute = BLOCK / name / "hidden"
-    return attribute.exists() and attribute.read_text().strip() == "1"
+    return attribute.exists() and system_text.read(attribute).strip() == "1"
 
 
 def controllers(device: Path) -> list[Path]:
@@ -224,7 +242,29 @@ def controllers(device: Path) -> list[Path]:
 
 def diskseq(name: str) -> int:
     """The kernel's number of this very appearance of a disk; it is never given again until boot."""
-    return int((BLOCK / name / "diskseq").read_text())
+    return int(system_text.read(BLOCK / name / "diskseq"))
+
+
+def writes(name: str) -> str:
+    """What has been written to a disk and discarded on it by the kernel that runs, in its own
+    numbers (Documentation/block/stat.rst); another text after a restart or another appearance."""
+    counts = system_text.read(BLOCK / name / "stat").split()
+    return " ".join([boot_id(), str(diskseq(name)), *counts[4:7], *counts[11:14]])
+
+
+def progress(path: str) -> Progress:
+    """What the kernel counts of a device, by its path, as a program works on it."""
+    name = Path(path).resolve().name
+
+    def counts() -> str:
+        try:
+            numbers = system_text.read(BLOCK / name / "stat").split()
+        except OSError:
+            return ""
+        # Completed reads, writes, discards and flushes: not the time that one is waited for.
+        return " ".join(numbers[i] for i in (0, 4, 11, 15) if i < len(numbers))
+
+    return Progress(counts, size_bytes(name) if (BLOCK / name / "size").exists() else 0)
 
 
 def ata_security_off(name: str) -> bool:
@@ -232,7 +272,7 @@ def ata_security_off(name: str) -> bool:
     if not any(part.startswith("ata") for part in (BLOCK / name).resolve().parts):
         return False
     allowed = Path("/sys/module/libata/parameters/allow_tpm")
-    return allowed.exists() and allowed.read_text().strip() in ("0", "N")
+    return allowed.exists() and system_text.read(allowed).strip() in ("0", "N")
 
 
 def busy(path: str) -> bool:
@@ -291,7 +331,7 @@ def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
 def dm_name(name: str) -> str | None:
     """The device-mapper name of a device; None if it is no mapping."""
     try:
-        return (BLOCK / name / "dm" / "name").read_text().strip()
+        return system_text.read(BLOCK / name / "dm" / "name").strip()
     except OSError:
         return None
 
@@ -299,7 +339,10 @@ def dm_name(name: str) -> str | None:
 def uses(disk: str) -> list[Use]:
     """Mounts, swap and holders of a disk, its partitions and all that stands on them."""
     found = [
-        Use(name, "carries the root file system" if where == "/" else f"mounted on {where}")
+        Use(
+            name,
+            "carries the root file system" if where == "/" else f"mounted on {printable(where)}",
+        )
         for name, where in mounted()
         if disk in chain(name)
     ]
@@ -308,9 +351,60 @@ def uses(disk: str) -> list[Use]:
         holders = BLOCK / name / "holders"
         for holder in sorted(holders.iterdir()) if holders.exists() else ():
             called = dm_name(holder.name) or holder.name
-            found.append(Use(name, f"held by {called}"))
+            found.append(Use(name, f"held by {printable(called)}"))
         found += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
-    return found + _named_in_tables(disk) + openers(disk)
+    return found + _named_in_tables(disk) + exports(disk) + openers(disk)
+
+
+def exports(disk: str) -> list[Use]:
+    """Who serves the disk to others without a descriptor: the kernel, as configfs has it, and a
+    virtual function of its controller that a program drives (linux-nvme, LIO, kernel
+    Documentation/ABI/testing/sysfs-bus-pci)."""
+    names = [disk, *partitions(disk)]
+    device = BLOCK / disk / "device"
+    # A passthru subsystem is told the controller.
+    files = {device / "dev": disk, **dict.fromkeys(device.glob("nvme*/dev"), disk)}
+    files |= {BLOCK / name / "dev": name for name in names}
+    own = {n: name for file, name in files.items() if (n := _number(file)) is not None}
+    found = []
+    for attribute in sorted(path for form in _EXPORTS for path in CONFIGFS.glob(form)):
+        with suppress(OSError):
+            for word in system_text.read(attribute).split():
+                if word.startswith("/dev/") and (name := own.get(_rdev(word) or 0)):
+                    place = attribute.parent.relative_to(CONFIGFS)
+                    found.append(Use(name, f"exported by {printable(str(place))}"))
+    for parent in device.resolve().parents:
+        for function in sorted(parent.glob("virtfn*/driver")):
+            if function.resolve().name in _USER_SPACE:
+                address = function.parent.resolve().name
+                found.append(Use(disk, f"shared with {address}, which a program drives"))
+    return list(dict.fromkeys(found))
+
+
+def given_away() -> list[str]:
+    """Storage controllers that the kernel does not drive but a program may: address and driver."""
+    return [
+        f"{function.name} ({driver})"
+        for driver in _USER_SPACE
+        for function in sorted((PCI_DRIVERS / driver).glob("*:*:*.*"))
+        if system_text.read(function / "class").startswith("0x01")
+    ]
+
+
+def _number(file: Path) -> int | None:
+    """The device number in a file of sysfs; None without one."""
+    try:
+        major, minor = system_text.read(file).split(":")
+    except OSError:
+        return None
+    return os.makedev(int(major), int(minor))
+
+
+def _rdev(path: str) -> int | None:
+    try:
+        return os.stat(path).st_rdev or None  # noqa: PTH116 - as it was written there
+    except OSError:
+        return None
 
 
 def _named_in_tables(disk: str) -> list[Use]:
@@ -319,7 +413,7 @@ def _named_in_tables(disk: str) -> list[Use]:
     found = []
     for table, column in ((Path("/etc/fstab"), 0), (Path("/etc/crypttab"), 1)):
         with suppress(OSError):
-            for line in table.read_text(errors="replace").splitlines():
+            for line in system_text.read(table).splitlines():
                 fields = line.partition("#")[0].split()
                 key, _, value = fields[column].partition("=") if len(fields) > 1 else ("", "", "")
                 path = f"/dev/disk/by-{key.lower()}/{value.strip(chr(34))}" if value else key
@@ -330,16 +424,20 @@ def _named_in_tables(disk: str) -> list[Use]:
 
 def openers(disk: str) -> list[Use]:
     """Programs that have the disk or a part of it open, exclusively or not, as virtual machines and
-    databases have theirs.
+    databases have theirs, also by its generic device (ng, sg, bsg), which is no block device.
 
     Tools look at a disk for moments, and who counts is seen three times; udev, which may look for
     longer on a busy machine, is kept away by `held`.
     """
     names = [name for name in (disk, *partitions(disk)) if kernel_name(f"/dev/{name}")]
-    numbers = {Path("/dev", name).stat().st_rdev: name for name in names}
+    nodes = {(stat.S_IFBLK, Path("/dev", name).stat().st_rdev): name for name in names}
+    device = BLOCK / disk / "device"
+    generic = [*device.glob("scsi_generic/*/dev"), *device.glob("bsg/*/dev")]
+    generic.append(BLOCK.parent / "nvme-generic" / disk.replace("nvme", "ng", 1) / "dev")
+    nodes |= {(stat.S_IFCHR, n): f.parent.name for f in generic if (n := _number(f)) is not None}
     seen: set[tuple[str, str]] = set()
     for look in range(3):
-        now = set(_open_in(numbers))
+        now = set(_open_in(nodes))
         seen = seen & now if look else now
         if not seen:
             break
@@ -347,48 +445,65 @@ def openers(disk: str) -> list[Use]:
     return [Use(name, how) for name, how in sorted(seen)]
 
 
-def _open_in(numbers: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    """(device, how) for every process but this one that has one of these open or in memory."""
+def _open_in(nodes: Mapping[tuple[int, int], str]) -> Iterator[tuple[str, str]]:
+    """(device, how) for every process but this one that has one of these open or in memory.
+
+    `nodes`: the name of a device by its kind (`S_IFBLK`, `S_IFCHR`) and number.
+    """
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():
             continue
         try:
             descriptors = list((process / "fd").iterdir())
-            comm = (process / "comm").read_text().strip()
+            who = command_name(process)
         except OSError:
             continue  # it ended while we looked
-        who = f"{comm}[{process.name}]"
         for descriptor in descriptors:
             with suppress(OSError):
                 found = descriptor.stat()
-                if stat.S_ISBLK(found.st_mode) and found.st_rdev in numbers:
-                    yield numbers[found.st_rdev], f"open in {who}"
+                kind = stat.S_IFMT(found.st_mode)
+                if name := nodes.get((kind, found.st_rdev)):
+                    yield name, f"open in {who}"
+                elif kind == 0:  # io_uring keeps files whose descriptors may be closed
+                    text = system_text.read(process / "fdinfo" / descriptor.name)
+                    for word in text.split() if "UserFiles" in text else ():
+                        if name := nodes.get((stat.S_IFBLK, _rdev(f"/dev/{Path(word).name}") or 0)):
+                            yield name, f"open in {who}"
         with suppress(OSError):
-            lines = (process / "maps").read_text(errors="replace").splitlines()
+            lines = system_text.read(process / "maps").splitlines()
             for path in {_plain(line[line.index("/dev/") :]) for line in lines if "/dev/" in line}:
-                if (name := kernel_name(path)) in numbers.values():
-                    yield str(name), f"mapped into {who}"
+                if mapped := nodes.get((stat.S_IFBLK, _rdev(path) or 0)):
+                    yield mapped, f"mapped into {who}"
+
+
+def command_name(process: Path) -> str:
+    """`name[pid]` of a process by its folder in /proc, for people; raises OSError."""
+    return f"{sentence(system_text.read(process / 'comm').strip())}[{process.name}]"
 
 
 def holder_elsewhere(disk: str) -> str:
     """Why a disk is busy that this namespace shows no use of, in the words of `Use.how`."""
-    wanted = {(BLOCK / name / "dev").read_text().strip() for name in (disk, *partitions(disk))}
+    wanted = {system_text.read(BLOCK / name / "dev").strip() for name in (disk, *partitions(disk))}
     for process in sorted(Path("/proc").glob("[0-9]*")):
         try:
-            lines = (process / "mountinfo").read_text().splitlines()
-            name = (process / "comm").read_text().strip()
+            lines = system_text.read(process / "mountinfo").splitlines()
+            name = command_name(process)
         except OSError:
             continue  # it ended while we looked
         for fields in (line.split() for line in lines):
             if fields[2] in wanted:
-                return f"mounted on {_plain(fields[4])} for {name}[{process.name}] alone"
+                return f"mounted on {printable(_plain(fields[4]))} for {name} alone"
     return "held exclusively by a program, as ZFS does"
 
 
 def _loops_over(name: str) -> list[str]:
     """Loop devices set up on a device: the kernel does not list them as its holders."""
     files = sorted(BLOCK.glob("loop*/loop/backing_file"))
-    return [file.parents[1].name for file in files if kernel_name(file.read_text().strip()) == name]
+    return [
+        file.parents[1].name
+        for file in files
+        if kernel_name(system_text.read(file).strip()) == name
+    ]
 
 
 def _name_of(major: int, minor: int) -> str | None:
@@ -415,18 +530,24 @@ def chain(name: str) -> set[str]:
 
 def mounted() -> Iterator[tuple[str, str]]:
     """Kernel name and mount point of everything mounted from a block device."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        fields = left.split()
-        major, minor = (int(number) for number in fields[2].split(":"))
+    for number, where, source in mounts():
+        major, minor = (int(part) for part in number.split(":"))
         # Some file systems (btrfs, zfs) have a device number of their own: ask their source.
-        name = _name_of(major, minor) or kernel_name(_plain(right.split()[1]))
-        if name:
-            yield name, _plain(fields[4])
+        if name := _name_of(major, minor) or kernel_name(source):
+            yield name, where
+
+
+def mounts() -> Iterator[tuple[str, str, str]]:
+    """`major:minor`, mount point and source of all that is mounted, as the kernel has it."""
+    for line in system_text.read(Path("/proc/self/mountinfo")).split("\n"):
+        left, separator, right = line.partition(" - ")
+        if separator:
+            fields = left.split(" ")
+            yield fields[2], _plain(fields[4]), _plain(right.split(" ")[1])
 
 
 def _swaps() -> Iterator[str]:
-    for line in Path("/proc/swaps").read_text().splitlines()[1:]:
+    for line in system_text.read(Path("/proc/swaps")).splitlines()[1:]:
         name = kernel_name(_plain(line.split()[0]))
         if name:
             yield name

@@ -20,7 +20,7 @@ from typing import Any
 
 from agent.command import run
 from agent.lock import RUN
-from agent.storage import devices, notes, opal_ioctl, samples
+from agent.storage import devices, notes, nvme, opal_ioctl, samples
 from agent.storage.devices import Use
 from agent.storage.plaintext_probe import locked_read
 from contract.plan import DATA_OFFSET_BYTES, Disk
@@ -49,6 +49,7 @@ class Signature:
     type: str
     offset_bytes: int
     label: str | None = None
+    uuid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,15 @@ class DiskFacts:
     `table`: type of the partition table, also of a damaged one. `table_uuid`: the GPT's own.
     `signatures`: those of the whole disk that are no table. `edges`: sums of first and last MiB,
     `samples`: of places between (empty for a blank one), `unknown`: what lies there without a known
-    signature, in words; all asked only where the disk is not ours with nothing else in it.
+    signature, in words; `headers`: sums of what changes as a volume is used (`samples.headers`);
+    `writes`: write commands that an NVMe disk has counted in its life, `kernel_writes` those of the
+    kernel since it started; all asked only where the disk is not ours with nothing else in it.
     `read_error`: the error's name if first or last block cannot be read. `stale`: the kernel shows
     other partitions than the table says. `opal`: None without Opal. `opal_error`: why the drive did
     not say whether it has any. `discovery`: what else it says without a PIN. `taking`: an
     ownership that we began and did not end is noted, `reverted`: a revert that was not cleaned up
     after. `beside`: other namespaces of the same drive, which have their security in common with
-    it.
+    it. `given_away`: storage controllers that programs drive, asked where there is no disk.
     """
 
     path: str | None = None
@@ -101,6 +104,9 @@ class DiskFacts:
     stale: bool = False
     edges: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    writes: int | None = None
+    kernel_writes: str = ""
     unknown: str = ""
     read_error: str | None = None
     opal: opal_ioctl.Status | None = None
@@ -109,6 +115,7 @@ class DiskFacts:
     block_bytes: int = 0
     taking: bool = False
     reverted: bool = False
+    given_away: tuple[str, ...] = ()
 
     @property
     def sid(self) -> opal_ioctl.Sid | None:
@@ -162,7 +169,10 @@ class DiskFacts:
 
     @property
     def fingerprint(self) -> str | None:
-        """SHA-256 over identity and contents as far as known; None if it could not be read."""
+        """SHA-256 over identity and contents as far as known; None if it could not be read.
+
+        It outlives a restart of the target. `erase` is bound to its first digits.
+        """
         if self.path is None or self.read_error is not None:
             return None
         parts = [
@@ -170,19 +180,27 @@ class DiskFacts:
             for p in self.partitions
         ]
         content = (self.serial, self.size_bytes, self.table, self.table_uuid, parts)
-        text = json.dumps([content, _plain(self.signatures), self.edges, self.samples])
-        return hashlib.sha256(text.encode()).hexdigest()
+        signatures = _plain(self.signatures)
+        known = [content, signatures, self.edges, self.samples, self.headers, self.writes]
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+    @property
+    def checked_print(self) -> str | None:
+        """The fingerprint, and a sum that ends with any write and with a restart of the target."""
+        if self.fingerprint is None:
+            return None
+        return f"{self.fingerprint}-{hashlib.sha256(self.kernel_writes.encode()).hexdigest()[:12]}"
 
 
-def _plain(signatures: tuple[Signature, ...]) -> list[tuple[str, int, str | None]]:
-    return [(s.type, s.offset_bytes, s.label) for s in signatures]
+def _plain(signatures: tuple[Signature, ...]) -> list[tuple[str, int, str | None, str | None]]:
+    return [(s.type, s.offset_bytes, s.label, s.uuid) for s in signatures]
 
 
 def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> DiskFacts:
     """Look at the disk: sysfs, mounts, swap, an exclusive open, wipefs and sfdisk (read only)."""
     name = devices.kernel_name(disk.by_id)
     if name is None:
-        return DiskFacts()
+        return DiskFacts(given_away=tuple(devices.given_away()))
     with ExitStack() as stack:
         with suppress(OSError):  # reading it will say what is wrong
             stack.enter_context(devices.held(name))
@@ -244,15 +262,29 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
     try:
         edges = devices.read_edges(facts.path, facts.size_bytes)
         between = samples.take(facts.path, facts.size_bytes, facts.serial)
+        volumes = [(p.start_bytes, p.size_bytes) for p in facts.partitions]
+        known = facts.table or facts.signatures
+        volumes += [(at, 0) for at in (() if known else samples.without_table(between.found))]
+        headers = samples.headers(facts.path, facts.size_bytes, volumes)
     except OSError as error:
         return replace(facts, read_error=errno.errorcode.get(error.errno or 0, str(error.errno)))
-    known = facts.table or facts.signatures
     return replace(
         facts,
         edges=tuple(hashlib.sha256(edge).hexdigest() for edge in edges),
         samples=between.sums,
+        headers=headers,
+        writes=_writes(facts),
+        kernel_writes=devices.writes(Path(facts.path).name),
         unknown="" if known else _unknown(facts.path, edges, between.found),
     )
+
+
+def _writes(facts: DiskFacts) -> int | None:
+    """Write commands that the drive counted; None where it counts none, or others share it."""
+    try:
+        return None if facts.beside or facts.path is None else nvme.writes(facts.path)
+    except OSError:
+        return None
 
 
 def _unknown(path: str, edges: tuple[bytes, bytes], found: tuple[int, ...]) -> str:
@@ -298,8 +330,8 @@ def _signatures(paths: list[str]) -> dict[str, list[Signature]]:
     found: dict[str, list[Signature]] = {Path(path).name: [] for path in paths}
     said = run(["wipefs", "--no-act", "--json", *paths]).out
     for entry in json.loads(said or "{}").get("signatures", []):
-        signature = Signature(entry["type"], int(entry["offset"], 0), entry["label"])
-        found[entry["device"]].append(signature)
+        at, label, own = int(entry["offset"], 0), entry["label"], entry["uuid"]
+        found[entry["device"]].append(Signature(entry["type"], at, label, own))
     return found
 
 

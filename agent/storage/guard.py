@@ -5,6 +5,7 @@ Checked again right before every destructive step, for a disk may change hands i
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from agent.command import CommandError
 from agent.storage import devices
 from agent.storage.facts import DiskFacts, Partition, Signature, gather
 from contract.errors import AgentError
+from contract.files import yaml_text
 from contract.journal import Fact
 from contract.places import MOUNT_POINT, step
 from contract.plan import Disk
@@ -33,17 +35,23 @@ class _Says(NamedTuple):
 
 
 _REVERT = (
-    f"revert it by its PSID if nothing on it is needed ({step('teardown', psid_revert='{serial}')})"
+    f"revert it by its PSID if nothing on it is needed ({step('teardown', psid_revert='{typed}')})"
 )
 _ALLOW = (
     "choose another disk, or, if nothing on it is needed, allow it in the inventory "
-    '(erase: "{serial} {print}")'
+    "(erase: {allowed})"
 )
 _CORRECT = "correct the inventory if this is really the disk to be used"
 SAYS: Mapping[str, _Says] = {
     "absent": _Says(
         "there is no block device at {by_id}",
         "connect it, or correct by_id in the inventory",
+        "Disk {role}: ",
+    ),
+    "given-away": _Says(
+        "there is no block device at {by_id}, and a program drives {controllers}",
+        "end the virtual machine or SPDK that has it and bind the kernel's driver again, connect "
+        "the disk, or correct by_id in the inventory",
         "Disk {role}: ",
     ),
     "not-whole": _Says(
@@ -180,7 +188,8 @@ class Refusal(Cause):
     def of(cls, cause: str, disk: Disk, seen: DiskFacts, /, **facts: Fact) -> Refusal:
         """With what names the disk."""
         named = {"role": disk.role, "by_id": disk.by_id, "serial": disk.serial}
-        return cls(cause, {**named, "path": seen.path or "", **facts})
+        named |= {"typed": shlex.quote(disk.serial), "path": seen.path or ""}
+        return cls(cause, {**named, **facts})
 
     @property
     def what(self) -> str:
@@ -211,6 +220,9 @@ def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Refusa
     `erase`: whether the inventory's `erase` counts; who does not lay the disk out again says no.
     """
     if facts.path is None:
+        if facts.given_away:
+            controllers = ", ".join(facts.given_away)
+            return [Refusal.of("given-away", disk, facts, controllers=controllers)]
         return [Refusal.of("absent", disk, facts)]
     allowed = erase and given_up(disk, facts)
     found = [*_identity(disk, facts), *_in_use(disk, facts), *_hidden(disk, facts)]
@@ -236,8 +248,7 @@ def given_up(disk: Disk, facts: DiskFacts) -> bool:
     It is the serial number and what `make check` printed of the contents, and ends with these; the
     serial number alone, which is allowed in a lab only, gives up whatever lies there.
     """
-    serial, _, seen = (disk.erase or "").partition(" ")
-    return serial == disk.serial and seen in ("", facts.print)
+    return disk.erase is not None and disk.erase_digits in ("", facts.print)
 
 
 def shared(disk: Disk, facts: DiskFacts) -> list[Refusal]:
@@ -275,7 +286,7 @@ def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:
     if facts.size_bytes != disk.size_bytes:
         size = {"found": facts.size_bytes, "size_bytes": disk.size_bytes}
         yield Refusal.of("other-size", disk, facts, **size)
-    if disk.erase is not None and disk.erase.partition(" ")[0] != disk.serial:
+    if disk.erase is not None and disk.erase_digits is None:
         yield Refusal.of("other-erase", disk, facts, erase=disk.erase)
     if facts.same_identity:
         others = ", ".join(f"/dev/{name}" for name in facts.same_identity)
@@ -315,7 +326,9 @@ def foreign(disk: Disk, facts: DiskFacts) -> list[Refusal]:
     expired = disk.erase is not None and not given_up(disk, facts)
 
     def found(cause: str, **told: Fact) -> list[Refusal]:
-        return [Refusal.of(cause, disk, facts, print=facts.print, expired=int(expired), **told)]
+        allowed = yaml_text(f"{disk.serial} {facts.print}")
+        told |= {"print": facts.print, "allowed": allowed, "expired": int(expired)}
+        return [Refusal.of(cause, disk, facts, **told)]
 
     if facts.signatures:
         return found("foreign-signature", types=_types(facts.signatures))
@@ -407,6 +420,9 @@ def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
     words = {
         "edges": "first or last MiB",
         "samples": "what lies between",
+        "headers": "what a volume notes of its use",
+        "writes": "write commands counted by the drive",
+        "kernel_writes": "written by the kernel",
         "diskseq": "connected again",
         "table_uuid": "disk GUID",
     }

@@ -14,6 +14,7 @@ from agent.command import run
 from agent.storage import devices, facts, guard, layout, notes
 from agent.storage.facts import DiskFacts
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
+from contract import system_text
 from contract.plan import Disk, StorageSpec
 
 
@@ -40,7 +41,7 @@ def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
         "opal": opal(found),
         "would": [] if reasons else would(spec, disk, found),
         "refusals": [refusal.document() for refusal in reasons],
-        "fingerprint": found.fingerprint,
+        "fingerprint": found.checked_print,
         # Whether the testbed has had this disk: what is lost on one that it has not, is asked for.
         "ours": found.partition is not None or notes.left_by_us(disk, found),
     }
@@ -142,5 +143,5 @@ def kind_of_disk(path: str) -> tuple[str, str]:
     name = Path(path).name
     fabric = devices.controllers(Path(f"/sys/class/block/{name}/device"))[0] / "transport"
     if fabric.exists():
-        return entry["model"] or "", f"nvme/{fabric.read_text().strip()}"
+        return entry["model"] or "", f"nvme/{system_text.read(fabric).strip()}"
     return entry["model"] or "", entry["tran"] or ""

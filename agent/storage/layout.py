@@ -27,6 +27,7 @@ from agent.storage.facts import (
     with_contents,
 )
 from agent.storage.plaintext_probe import locked_read
+from contract import system_text
 from contract.errors import AgentError
 from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
@@ -47,7 +48,8 @@ def discard_extent(place: Place) -> str:
         return NOT_OFFERED
     start, size = place.extent.offset_bytes, place.extent.size_bytes
     where = ("--offset", str(start), "--length", str(size))
-    if run(["blkdiscard", "--force", *where, place.partition], ok=(0, 1)).code:
+    argv = ["blkdiscard", "--force", *where, place.partition]
+    if run(argv, ok=(0, 1), progress=devices.progress(place.partition)).code:
         return REFUSED
     if not nvme.reads_zeros(devices.kernel_name(place.disk.by_id) or ""):
         return ASKED
@@ -77,7 +79,7 @@ def _limits(name: str) -> dict[str, int]:
     queue = (device if (device / "queue").exists() else device.parent) / "queue"
     files = {"granularity_bytes": "discard_granularity", "max_bytes": "discard_max_bytes"}
     there = {key: queue / file for key, file in files.items()}
-    return {key: int(file.read_text()) if file.exists() else 0 for key, file in there.items()}
+    return {key: int(system_text.read(file)) if file.exists() else 0 for key, file in there.items()}
 
 
 MIB = 2**20

@@ -8,6 +8,8 @@ import os
 import struct
 from pathlib import Path
 
+from contract import system_text
+
 # Opcode, flags, 2 reserved, namespace, CDW 2 and 3, metadata, data, their lengths, CDW 10 to 15,
 # time-out, result.
 _COMMAND = struct.Struct("=BBHIIIQQII6III")
@@ -21,6 +23,7 @@ _PAGE_BYTES = 4096
 # from 0. Of it, minutes at and above the two limits of temperature, transitions to slower states.
 _HEALTH, _ALL_NAMESPACES, _HEALTH_BYTES = 0x02 | (512 // 4 - 1) << 16, 0xFFFFFFFF, 512
 _HEAT = struct.Struct("<192xII16xII")
+_HOST_WRITES = slice(80, 96)  # of the same page: write commands completed, little-endian
 
 
 class NvmeError(OSError):
@@ -40,7 +43,7 @@ def reads_zeros(name: str) -> bool:
     """Whether the disk with this kernel name is NVMe and promises that what is discarded reads as
     zeros (NVM Command Set Specification, Identify Namespace, DLFEAT)."""
     try:
-        namespace = int(Path(f"/sys/class/block/{name}/nsid").read_text())
+        namespace = int(system_text.read(Path(f"/sys/class/block/{name}/nsid")))
         fd = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
@@ -57,12 +60,20 @@ def throttlings(device: str) -> int:
 
     Raises OSError.
     """
+    return sum(_HEAT.unpack_from(_health(device)))
+
+
+def writes(device: str) -> int:
+    """Write commands that the controller of a disk has completed in its life; raises OSError."""
+    return int.from_bytes(_health(device)[_HOST_WRITES], "little")
+
+
+def _health(device: str) -> bytes:
     fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        page = _ask(fd, _GET_LOG_PAGE, _ALL_NAMESPACES, _HEALTH, _HEALTH_BYTES)
+        return _ask(fd, _GET_LOG_PAGE, _ALL_NAMESPACES, _HEALTH, _HEALTH_BYTES)
     finally:
         os.close(fd)
-    return sum(_HEAT.unpack_from(page))
 
 
 def _listed(fd: int, which: int, *, optional: bool = False) -> set[int]:

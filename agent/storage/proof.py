@@ -17,6 +17,7 @@ from agent.storage.dmcrypt import HMAC_BITS
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
+from contract import system_text
 
 
 class Mismatch(Cause):
@@ -241,7 +242,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     )
     plan = planned(place, expectation, configuration.discard)
     differing = mismatches(plan, found)
-    crypto = Path("/proc/crypto").read_text()
+    crypto = system_text.read(Path("/proc/crypto"))
     layers = [_document(layer, lines.get(layer.name, []), crypto) for layer in _stack(found.layers)]
     top = next((layer for layer in layers if layer["name"] == MAPPING), {})
     return {
@@ -280,7 +281,7 @@ def _plaintext_probe(
     offset_bytes, room_bytes = place.extent.offset_bytes, 0
     try:
         if expectation.interleaved:
-            mapped = int((BLOCK / Path(mapping.PATH).resolve().name / "size").read_text())
+            mapped = int(system_text.read(BLOCK / Path(mapping.PATH).resolve().name / "size"))
             offset_bytes -= plaintext_probe.BEFORE_BYTES
             room_bytes = layout.partition_bytes(place.extent) - offset_bytes
             room_bytes -= SECTOR_BYTES * mapped

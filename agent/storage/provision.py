@@ -93,7 +93,7 @@ def reasons_of_change(
     disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None
 ) -> list[Refusal]:
     """Why the disk is not the one that was looked at before; `checked`: role to fingerprint."""
-    if checked is None or checked.get(disk.role) == found.fingerprint:
+    if checked is None or checked.get(disk.role) == found.checked_print:
         return []
     # Nothing is lost on a disk that is ours or blank: it may have been torn down since.
     if found.partition or found.blank or notes.left_by_us(disk, found):

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.command import run
 from agent.storage import devices
+from agent.storage.devices import SECTOR_BYTES
 
 MIB = 2**20
 BLOCK_BYTES = 4096
@@ -31,6 +33,8 @@ _HEADERS = ((0, 68 * 1024), (128 * 1024, BLOCK_BYTES), (256 * 1024, BLOCK_BYTES)
 # btrfs copies and ext's second superblock, of a disk without a table and of a first partition.
 _COPIES = (64 * MIB, 128 * MIB, 256 * 2**30)
 _NAMED = 8
+_HEADER_BYTES = 8 * MIB
+_MOST_HEADERS = 512
 BLANK_EDGES = frozenset(hashlib.sha256(byte * MIB).hexdigest() for byte in (b"\0", b"\xff"))
 
 
@@ -70,6 +74,70 @@ def take(path: str, size: int, seed: str) -> Samples:
     return Samples(sums, tuple(found))
 
 
+def without_table(found: Iterable[int]) -> list[int]:
+    """Of places where something lies, those where partitions usually begin."""
+    return [offset for offset in found if offset in {mib * MIB for mib in STARTS_MIB}]
+
+
+def headers(path: str, size: int, volumes: Iterable[tuple[int, int]]) -> tuple[str, ...]:
+    """Sums of the first 8 MiB and the last MiB of the disk, of volumes of it, and of those inside.
+
+    `volumes`: (offset, length) in bytes, a length of 0 where it is not known. What a file system,
+    a group of volumes or an array notes of its use (times, counts, generations, free blocks) lies
+    there, so that a file stored anywhere in it changes a sum. Raises OSError.
+    """
+    waiting = sorted({(0, size), *volumes})
+    sums: dict[int, str] = {}
+    with devices.opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
+
+        def read(offset: int, length: int) -> bytes:
+            begin = offset - offset % BLOCK_BYTES
+            end = min(offset + length, size) // BLOCK_BYTES * BLOCK_BYTES
+            data = devices.read(fd, begin, end - begin) if end > begin else b""
+            sums[begin] = "" if blank(data) else hashlib.blake2b(data, digest_size=8).hexdigest()
+            return data[offset - begin :]
+
+        while waiting and len(sums) < _MOST_HEADERS:
+            start, length = waiting.pop(0)
+            first = read(start, _HEADER_BYTES)
+            if length > _HEADER_BYTES:
+                read(start + length - MIB, MIB)
+            inside = {start + offset for offset in _inside(first)}
+            waiting += [(o, 0) for o in sorted(inside) if o - o % BLOCK_BYTES not in sums]
+    return tuple(f"{offset} {value}" for offset, value in sorted(sums.items()))
+
+
+def _inside(data: bytes) -> Iterator[int]:
+    """Where a volume that begins so keeps others, or what changes with its files, from its start.
+
+    LUKS: its payload (on-disk formats 1.2.3 and 2 of 1.1.2). LVM2: all its logical volumes, those
+    of older versions of its metadata too. MD: the data behind a superblock 1.1 or 1.2. NTFS: the
+    master file table. exFAT: the map of its clusters.
+    """
+    if data.startswith(b"LUKS\xba\xbe\0\1"):
+        yield SECTOR_BYTES * int.from_bytes(data[104:108])
+    elif data.startswith(b"LUKS\xba\xbe\0\2"):
+        text = data[4096 : int.from_bytes(data[8:16])].split(b"\0")[0]
+        yield from map(int, re.findall(rb'"offset":"(\d{1,18})","size":"(?:dynamic|\d+)"', text))
+    elif b"LABELONE" in data[: 4 * SECTOR_BYTES]:
+        starts = {int(n) for n in re.findall(rb"pe_start = (\d{1,12})\n", data)}
+        sizes = {int(n) for n in re.findall(rb"extent_size = (\d{1,12})\n", data)}
+        extents = {int(n) for n in re.findall(rb'"pv\d+", (\d{1,12})\n', data)}
+        yield from (SECTOR_BYTES * (s + n * e) for s in starts for n in sizes for e in extents)
+    elif data[3:11] == b"NTFS    ":
+        per_cluster = data[13] if data[13] <= 128 else 1 << (256 - data[13])
+        yield _little(data, 11, 2) * per_cluster * _little(data, 48, 8)
+    elif data[3:11] == b"EXFAT   ":
+        yield _little(data, 88, 4) << (data[108] & 15)
+    for at in (0, 4096):
+        if data[at : at + 8] == b"\xfc\x4e\x2b\xa9\1\0\0\0":
+            yield SECTOR_BYTES * _little(data, at + 128, 8)
+
+
+def _little(data: bytes, offset: int, length: int) -> int:
+    return int.from_bytes(data[offset : offset + length], "little")
+
+
 def same_or_blanked(now: Sequence[str], then: Sequence[str]) -> bool:
     """Whether sums differ from earlier ones only where the disk has become blank."""
     return len(now) == len(then) and all(a in ("", b) for a, b in zip(now, then, strict=True))
@@ -77,9 +145,8 @@ def same_or_blanked(now: Sequence[str], then: Sequence[str]) -> bool:
 
 def named(path: str, found: Iterable[int]) -> list[tuple[str, int]]:
     """(type, offset in bytes) of what libblkid knows at the usual starts where something lies."""
-    starts = [offset for offset in found if offset in {mib * MIB for mib in STARTS_MIB}]
     names = []
-    for start in starts[:_NAMED]:
+    for start in without_table(found)[:_NAMED]:
         said = run(
             ["blkid", "--probe", "--offset", str(start), "--output", "export", path], ok=(0, 2, 8)
         )

@@ -11,7 +11,7 @@ from typing import ClassVar
 from agent.causes import CauseError
 from agent.lock import RUN
 from agent.storage import devices
-from contract import private
+from contract import private, system_text
 from contract.files import write_json
 from contract.places import step
 from contract.strict_json import read_object
@@ -90,7 +90,7 @@ def login(device: str, authority: str) -> Login:
     return Login(
         device,
         devices.serial(name),
-        diskseq.read_text().strip() if diskseq.exists() else "",
+        system_text.read(diskseq).strip() if diskseq.exists() else "",
         authority,
     )
 

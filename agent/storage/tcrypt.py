@@ -32,6 +32,7 @@ from agent.storage.devices import SECTOR_BYTES, opened
 from agent.storage.dmcrypt import cipher
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from contract import system_text
 from contract.parameters import Parameter
 from contract.plan import Configuration
 from workloads.children.kernel_ciphers import Cipher
@@ -245,7 +246,7 @@ def _create(path: str, words: list[str], passphrase: bytes) -> None:
         process.kill()
         process.wait()
     if code:
-        words_said = " ".join(said.decode(errors="replace").split())[-300:]
+        words_said = " ".join(system_text.decode(said).split())[-300:]
         raise CommandError(f"tcplay --create failed with exit code {code}: {words_said}")
 
 

@@ -195,6 +195,24 @@ USES = [
         undo=GONE,
     ),
     Row(
+        "generic",
+        "open by its NVMe generic device, as SPDK, xNVMe or QEMU have it",
+        ("is in use", ": open in python3["),
+        make=HOLD.replace("os.O_RDWR | os.O_EXCL", "os.O_RDWR").replace(
+            "$D", "/dev/ng${D#/dev/nvme}"
+        ),
+        undo=GONE,
+    ),
+    Row(
+        "odd-name",
+        "open in a program whose name the kernel cut within a letter",
+        ("is in use", ": open in process-name-t\\xc3["),
+        make="cp /bin/sleep /usr/local/bin/process-name-töö; "
+        "process-name-töö 999 <$D >/dev/null 2>&1 & echo $! >$F/pid; "
+        "until ls -l /proc/$!/fd | grep -q $D; do sleep 0.1; done; ",
+        undo=f"{GONE}; rm /usr/local/bin/process-name-*",
+    ),
+    Row(
         "mapped",
         "mapped into a program's memory, its descriptor closed",
         ("is in use", ": mapped into python3["),
@@ -610,7 +628,58 @@ MEMBERS = [
     ),
 ]
 
+TWO = (
+    "printf 'start=1MiB, size=699MiB\\nstart=700MiB, size=1300MiB\\n' | "
+    f"sfdisk -q --label gpt $D; {SETTLE}Q=${{D}}p2; "
+)
+_STORE = "mount %s /mnt; echo thesis >/mnt/thesis; umount /mnt; "
+_OPEN = "echo -n x | cryptsetup open --key-file - $Q danger; "
+_CLOSE = "cryptsetup close danger; "
+# What lay there, what was done with it since, and what the owner's `erase` was given for.
+_USED = {
+    "erase-file": ("a file was stored in it", f"{MKFS} $Q; ", _STORE % "$Q"),
+    "erase-mkfs": ("another file system was made in it", f"{MKFS} $Q; ", f"{MKFS} $Q; "),
+    "erase-lvm": (
+        "a volume was made in it",
+        "pvcreate -qy $Q; vgcreate -qy danger $Q; ",
+        "lvcreate -qy -Wn -Zn -an -L 8M -n v danger; ",
+    ),
+    "erase-md": (
+        "it became a member of an array",
+        f"{MKFS} $Q; ",
+        "mdadm -q -C /dev/md127 -e 1.2 -l1 -n2 --run $Q missing; mdadm -q -S /dev/md127; ",
+    ),
+    "erase-luks": (
+        "a file was stored in its encrypted volume",
+        f"echo -n x | cryptsetup {LUKS} $Q; {_OPEN}{MKFS} /dev/mapper/danger; {_CLOSE}",
+        f"{_OPEN}{_STORE % '/dev/mapper/danger'}{_CLOSE}",
+    ),
+    "erase-swap": ("swap was made anew in it", "mkswap -q $Q; ", "mkswap -q $Q; "),
+    "erase-label": ("it was given a name", f"{MKFS} $Q; ", "sfdisk -q --part-label $D 2 home; "),
+    "erase-block": ("one block of it was written", f"{MKFS} $Q; ", poke(1234 * 2**20, b"x" * 4096)),
+}
+MEMBERS += [
+    Row(
+        name,
+        f"a second partition, and since `erase` was given {since}",
+        ("its erase was given for something else",),
+        make=TWO + make,
+        late=f"Q=${{D}}p2; {late}",
+        disk={"erase": "{serial} {print}"},
+    )
+    for name, (since, make, late) in _USED.items()
+]
+
 RACES = [
+    Row(
+        "checked-block",
+        "one block was written since `make check`",
+        ("changed since it was checked",),
+        make=f"{MKFS} $D; ",
+        checked=True,
+        late=poke(1234 * 2**20, b"x" * 4096),
+        disk=ERASE,
+    ),
     Row(
         "written",
         "someone writes to it between the look and the write",
@@ -685,6 +754,18 @@ PATHS = [
     ),
 ]
 
+PATHS.append(
+    Row(
+        "generic-scsi",
+        "open by its SCSI generic device, as QEMU has it",
+        ("is in use", "(sg0: open in python3["),
+        make="modprobe scsi_debug dev_size_mb=128 delay=0; udevadm settle; [ -b /dev/sda ]; "
+        + HOLD.replace("os.O_RDWR | os.O_EXCL", "os.O_RDWR").replace("$D", "/dev/sg0"),
+        undo=f"{GONE}; udevadm settle; rmmod scsi_debug",
+        disk={"by_id": "/dev/sda", "serial": "2000", "size_bytes": 2**27},
+        medium="/dev/sda",
+    )
+)
 PATHS.append(
     Row(
         "large",

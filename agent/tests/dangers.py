@@ -252,6 +252,7 @@ def plain_words(text: str) -> str:
     text = re.sub(r"/dev/disk/by-id/nvme-fde-lab-(plain|sed)_FDELAB\w+?(?=[,;:) ])", "BY-ID", text)
     text = re.sub(r"/dev/nvme\dn1|nvme\dn1", "DISK", text)
     text = re.sub(r"\bnvme\dn2", "nvme0n2", text)
+    text = re.sub(r"\bng\dn1", "ng0n1", text)
     # Every load of scsi_debug may give its disk another serial number.
     text = re.sub(r"Disk \w+ \(/dev/sda, /dev/sda\) has serial '\d+', the [^.]+\. ", "", text)
     text = re.sub(r"\[\d+\]", "[PID]", text)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import shlex
+import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from agent.storage import facts, guard, inspect, layout, opal, provision
+from agent.storage import devices, facts, guard, inspect, layout, opal, provision, samples
 from agent.storage.devices import Use, zero
 from agent.storage.facts import DiskFacts, Partition, Signature, disk_uuid, partition_uuid
 from agent.storage.guard import GuardError
@@ -22,6 +27,7 @@ from agent.storage.opal_ioctl import Discovery, Geometry, Status
 from agent.storage.secrets import Secrets
 from agent.tests import dangers
 from agent.tests.danger_rows import ROWS
+from contract.files import json_text
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
@@ -73,6 +79,11 @@ def test_a_blank_disk_and_our_own_may_be_written(facts: DiskFacts) -> None:
 
 REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
     "absent": (replace(BLANK, path=None), "absent", "no block device"),
+    "given away": (
+        DiskFacts(given_away=("0000:01:00.0 (vfio-pci)",)),
+        "given-away",
+        r"0000:01:00\.0 \(vfio-pci\): end the virtual machine",
+    ),
     "partition": (replace(BLANK, whole_disk=False), "not-whole", "not a whole disk"),
     "other serial": (replace(BLANK, serial="S2"), "other-serial", "'S2'.*'S1'"),
     "no serial": (replace(BLANK, serial=""), "other-serial", "'unknown'"),
@@ -242,7 +253,7 @@ def test_erase_is_a_way_past_contents_and_past_nothing_else(name: str) -> None:
     assert bool(guard.refusals(ERASABLE, found)) == (name not in FOREIGN)
     assert guard.refusals(ERASABLE, found, erase=False)
     others = guard.refusals(replace(DISK, erase="S3"), found)
-    assert cause == "absent" or "other-erase" in {other.cause for other in others}
+    assert cause in ("absent", "given-away") or "other-erase" in {other.cause for other in others}
 
 
 def test_an_erase_that_names_another_serial_is_refused_even_for_a_blank_disk() -> None:
@@ -257,6 +268,39 @@ def test_an_erase_that_was_given_for_other_contents_is_said_to_be() -> None:
     )
     assert (found.cause, found.facts["expired"]) == ("foreign-signature", 1)
     assert "its erase was given for something else that lay there; choose" in found.sentence
+
+
+ODD_SERIALS = ("VMware NVME_0000", "\\xff\\xff ABC", "WD  12", "a'b\"c", "{{ x }} y", "Größe 1")
+
+
+@pytest.mark.parametrize("serial", ODD_SERIALS)
+def test_what_check_prints_of_a_serial_can_be_pasted(serial: str) -> None:
+    disk = replace(DISK, serial=serial)
+    found = replace(BLANK, serial=serial, signatures=(EXT4,))
+    (refusal,) = guard.refusals(disk, found)
+    line = re.search(r"\((erase: .*)\)\.$", refusal.sentence)
+    assert line is not None
+    pasted = yaml.load(line[1].replace("!unsafe ", ""), yaml.SafeLoader)["erase"]
+    assert pasted == f"{serial} {found.print}"
+    assert guard.refusals(replace(disk, erase=pasted), found) == []
+    assert replace(disk, erase=f"{serial} x").erase_digits is None
+    assert guard.refusals(replace(DISK, erase=pasted), BLANK)[0].cause == "other-erase"
+    (owned,) = guard.refusals(disk, replace(found, opal=OWNED, signatures=()))
+    way = re.search(r"\((make .*)\)", owned.sentence)
+    assert way is not None
+    assert shlex.split(way[1]) == ["make", "teardown", f"PSID_REVERT={serial}"]
+
+
+def test_a_serial_number_of_any_bytes_is_one_that_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "BLOCK", tmp_path)
+    for name, raw in (("nvme0n1", b"S64DNX0T12\n"), ("nvme1n1", b"\xff\xffAB C \0\n")):
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / "size").write_text("4194304\n")
+        (tmp_path / name / "device" / "serial").write_bytes(raw)
+    assert devices.same_identity("nvme0n1") == []
+    assert devices.serial("nvme1n1") == "\\xff\\xffAB C"
 
 
 def test_a_revert_by_psid_is_the_way_past_locks_and_shadows_but_not_past_what_can_be_seen() -> None:
@@ -364,8 +408,19 @@ def test_our_own_use_and_the_state_of_a_lock_are_no_change() -> None:
 def test_a_fingerprint_follows_contents_and_not_who_uses_the_disk() -> None:
     same = replace(BLANK, diskseq=8, path="/dev/nvme1n1", uses=(Use("nvme1n1", "used as swap"),))
     assert BLANK.fingerprint == same.fingerprint
-    for change in ({"edges": ("a", "c")}, {"serial": "S2"}, {"signatures": (EXT4,)}):
-        assert replace(BLANK, **change).fingerprint != BLANK.fingerprint
+    fingerprints = {BLANK.fingerprint}
+    changes: list[dict[str, Any]] = [
+        {"edges": ("a", "c")},
+        {"serial": "S2"},
+        {"signatures": (EXT4,)},
+        {"signatures": (replace(EXT4, uuid="1"),)},
+        {"headers": ("1048576 0011223344556677",)},
+        {"writes": 12},
+        {"partitions": (OURS,)},
+        {"partitions": (replace(OURS, signatures=(replace(EXT4, uuid="1"),)),)},
+    ]
+    fingerprints |= {replace(BLANK, **change).fingerprint for change in changes}
+    assert len(fingerprints) == 1 + len(changes)
     assert replace(BLANK, read_error="EIO").fingerprint is None
 
 
@@ -501,6 +556,22 @@ def test_data_that_nobody_knows_are_seen_at_both_ends(loop: Loop, place: int) ->
     assert [refusal.cause for refusal in guard.refusals(_disk(device), found)] == ["unknown-data"]
 
 
+def test_any_write_ends_a_check(loop: Loop) -> None:
+    """Also one in a place that nothing else would tell of: the kernel counts it."""
+    device, _ = loop()
+    subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    before = _facts(device)
+    assert _facts(device) == before
+    looked_at = {offset for offset, _ in samples.places(64 * 2**20, "LOOP")}
+    with device.open("r+b") as file:
+        file.seek(next(o for o in range(20 * 2**20, 2**25, 4096) if o not in looked_at))
+        file.write(b"x")
+    after = _facts(device)
+    assert after.fingerprint == before.fingerprint
+    assert after.checked_print != before.checked_print
+    assert provision.reasons_of_change(_disk(device), after, {"plain": str(before.checked_print)})
+
+
 def test_a_disk_of_ones_is_blank(loop: Loop) -> None:
     device, _ = loop()
     with device.open("r+b") as file:
@@ -551,6 +622,76 @@ def test_a_real_file_system_is_refused_mounted_or_not(loop: Loop, tmp_path: Path
     assert f"mounted on {folder}" in uses
 
 
+def test_a_program_whose_name_the_kernel_cut_within_a_letter_is_named(
+    loop: Loop, tmp_path: Path
+) -> None:
+    device, _ = loop()
+    program = tmp_path / "process-name-töö"
+    shutil.copy("/bin/sleep", program)
+    with device.open("rb") as file, subprocess.Popen([program, "99"], stdin=file) as process:
+        try:
+            found = _facts(device)
+        finally:
+            process.kill()
+    who = f"process-name-t\\xc3[{process.pid}]"
+    assert found.uses == (Use(device.name, f"open in {who}"),)
+    assert who in json.loads(json_text({"how": found.uses[0].how}))["how"]
+
+
+def test_what_the_kernel_exports_is_a_use(
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As nvmet, LIO and a USB gadget keep it in configfs, which this machine's kernel may lack."""
+    device, _ = loop()
+    monkeypatch.setattr(devices, "CONFIGFS", tmp_path)
+    for place, text in (
+        ("nvmet/subsystems/t/namespaces/1/device_path", f"{device}\n"),
+        ("nvmet/subsystems/t/namespaces/2/device_path", "/dev/absent\n"),
+        ("target/core/iblock_0/d/udev_path", f"{device}\n"),
+        ("target/core/fileio_0/d/info", f"Status: ACTIVATED\n File: {device}  Size: 1\n"),
+        ("usb_gadget/g/functions/mass_storage.0/lun.0/file", f"{device}\n"),
+    ):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text(text)
+    said = [use.how for use in _facts(device).uses]
+    assert said == [
+        "exported by nvmet/subsystems/t/namespaces/1",
+        "exported by target/core/fileio_0/d",
+        "exported by target/core/iblock_0/d",
+        "exported by usb_gadget/g/functions/mass_storage.0/lun.0",
+    ]
+
+
+def test_a_file_that_io_uring_alone_keeps_is_a_use(loop: Loop) -> None:
+    """Its descriptor is closed (Documentation of io_uring_register(2))."""
+    device, _ = loop()
+    script = (
+        "import ctypes, os, sys, time\n"
+        "call = ctypes.CDLL(None, use_errno=True).syscall\n"
+        "ring = call(425, 4, ctypes.create_string_buffer(120))\n"
+        "file = os.open(sys.argv[1], os.O_RDONLY)\n"
+        "done = call(427, ring, 2, (ctypes.c_int * 1)(file), 1)\n"
+        "os.close(file)\n"
+        "print(min(ring, done), flush=True)\n"
+        "time.sleep(99)\n"
+    )
+    argv = [sys.executable, "-c", script, str(device)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if int(process.stdout.readline()) < 0:
+                pytest.skip("no io_uring here")
+            uses = _facts(device).uses
+        finally:
+            process.kill()
+    assert [use.how for use in uses] == [f"open in {sys_name()}[{process.pid}]"]
+
+
+def sys_name() -> str:
+    """The name of this interpreter's processes, as the kernel cuts it."""
+    return Path(sys.executable).name[:15]
+
+
 def test_a_loop_device_over_the_disk_is_a_use(loop: Loop) -> None:
     device, _ = loop()
     over = subprocess.run(
@@ -593,10 +734,12 @@ def test_a_disk_with_nothing_to_lose_need_not_be_as_it_was_checked(found: DiskFa
 
 def test_a_disk_with_contents_must_be_as_it_was_checked() -> None:
     found = replace(BLANK, signatures=(EXT4,))
-    assert found.fingerprint
-    assert provision.reasons_of_change(DISK, found, {"plain": found.fingerprint}) == []
+    assert found.checked_print
+    assert provision.reasons_of_change(DISK, found, {"plain": found.checked_print}) == []
     assert provision.reasons_of_change(DISK, found, None) == []
-    for checked in ({"plain": "another"}, {}):
+    written = replace(found, kernel_writes="another boot")
+    assert (written.print, written.fingerprint) == (found.print, found.fingerprint)
+    for checked in ({"plain": "another"}, {}, {"plain": str(written.checked_print)}):
         (refusal,) = provision.reasons_of_change(DISK, found, checked)
         assert refusal.cause == "changed-since-check"
         assert "changed since it was checked: run make check again" in refusal.sentence

@@ -1,0 +1,215 @@
+"""Changes to a disk after `erase` was allowed: `python -m agent.tests.changes DISK` makes each of
+them and prints whether the fingerprint noticed it, as JSON. The disk is lost.
+
+A line of a scenario is one change, made on what the lines before it left. $D is the disk, $P and $Q
+its first two partitions, $M a folder, $L, $K, $S bytes that are drawn anew for each scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent.storage import facts
+from contract.plan import Disk
+
+MIB = 2**20
+_MOUNT = "mount $V $M && {{ {0}; sync; umount $M; }}"
+_FILES = tuple(
+    _MOUNT.format(command)
+    for command in (
+        "true",
+        "echo thesis >$M/thesis",
+        "mkdir -p $M/a/b/c",
+        "dd if=/dev/urandom of=$M/a/b/c/big bs=1M count=20 status=none",
+        "echo x >>$M/thesis",
+        "printf X | dd of=$M/a/b/c/big conv=notrunc status=none",
+        "mv $M/thesis $M/a/b/work",
+        "chmod 600 $M/a/b/work",
+        "rm $M/a/b/work",
+    )
+)
+EXT4 = "mkfs.ext4 -qF -E lazy_itable_init=0,lazy_journal_init=0 $V"
+XFS, BTRFS = "mkfs.xfs -qf -m reflink=0 $V", "mkfs.btrfs -qf $V"
+GPT = (
+    'printf "start=1MiB, size=${S}MiB\\nsize=700MiB\\n" | sfdisk -q --label gpt $D; udevadm settle'
+)
+_LUKS = "echo -n x | cryptsetup %s -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file -"
+_OPEN = "echo -n x | cryptsetup open --key-file - $Q danger"
+_VOLUME = "V=/dev/danger/v; vgchange -qay danger >/dev/null; %s; vgchange -qan danger >/dev/null"
+_ARRAY = "V=/dev/md127; mdadm -q -A $V $Q; %s; udevadm settle; mdadm -q -S $V"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`tools` must be there; `make` is what lies on the disk when `erase` is allowed."""
+
+    tools: str
+    make: str
+    changes: tuple[str, ...]
+
+
+SCENARIOS = {
+    "whole-ext4": Scenario("mkfs.ext4", f"V=$D; {EXT4}", tuple(f"V=$D; {c}" for c in _FILES)),
+    "ext4": Scenario(
+        "mkfs.ext4 sfdisk",
+        f"{GPT}; V=$P; {EXT4}; V=$Q; {EXT4}",
+        (
+            *(f"V=$Q; {c}" for c in _FILES),
+            f"V=$P; {_FILES[1]}",
+            f"V=$Q; {EXT4}",
+            "tune2fs -L home $Q",
+            "tune2fs -U random $Q",
+            "tune2fs -O ^has_journal $Q",
+            "e2fsck -fy $Q || true; resize2fs $Q 500M",
+        ),
+    ),
+    "xfs": Scenario(
+        "mkfs.xfs sfdisk",
+        f"{GPT}; V=$Q; {XFS}",
+        (*(f"V=$Q; {c}" for c in _FILES), f"V=$Q; {XFS}", "xfs_admin -L data $Q"),
+    ),
+    "btrfs": Scenario(
+        "mkfs.btrfs sfdisk",
+        f"{GPT}; V=$Q; {BTRFS}",
+        (*(f"V=$Q; {c}" for c in _FILES), f"V=$Q; {BTRFS}", "btrfs filesystem label $Q data"),
+    ),
+    "table": Scenario(
+        "mkfs.ext4 sfdisk",
+        GPT,
+        (
+            "sfdisk -q --part-label $D 2 data",
+            "sfdisk -q --part-type $D 2 swap",
+            "sfdisk -q --part-uuid $D 2 7d3c1f0e-52a4-4d0b-9d1c-fde7e57bed09",
+            "sfdisk -q --disk-id $D 7d3c1f0e-52a4-4d0b-9d1c-fde7e57bed08",
+            "echo 'size=60MiB' | sfdisk -q --append $D",
+            "echo ', 50MiB' | sfdisk -q -N 3 $D",
+            "sfdisk -q --delete $D 3",
+            f"V=$P; {EXT4}",
+            "printf 'start=1MiB, size=400MiB\\n' | sfdisk -q --wipe never --label dos $D",
+            "sfdisk -q --part-type $D 1 82",
+            "sfdisk -q --activate $D 1",
+            "wipefs -qa $D",
+        ),
+    ),
+    "swap": Scenario(
+        "mkswap sfdisk",
+        f"{GPT}; mkswap -q $Q",
+        ("mkswap -q $Q", "swaplabel -L s $Q", f"V=$Q; {EXT4}", "wipefs -qa $Q"),
+    ),
+    "luks": Scenario(
+        "cryptsetup mkfs.ext4 sfdisk",
+        f"{GPT}; {_LUKS % 'luksFormat --type luks2'} $Q; {_OPEN}; V=/dev/mapper/danger; {EXT4}; "
+        "cryptsetup close danger",
+        (
+            *(f"{_OPEN}; V=/dev/mapper/danger; {c}; cryptsetup close danger" for c in _FILES[:5]),
+            f"{_OPEN}; V=/dev/mapper/danger; {EXT4}; cryptsetup close danger",
+            "cryptsetup config $Q --label home",
+            "echo y >$M/k; " + _LUKS % "luksAddKey" + " $Q $M/k",
+            _LUKS % "luksFormat --type luks2" + " $Q",
+            _LUKS % "luksFormat --type luks1" + " $Q",
+            f"{_OPEN}; V=/dev/mapper/danger; {EXT4}; cryptsetup close danger",
+            f"{_OPEN}; V=/dev/mapper/danger; {_FILES[1]}; cryptsetup close danger",
+        ),
+    ),
+    "lvm": Scenario(
+        "pvcreate mkfs.ext4 sfdisk",
+        f"{GPT}; pvcreate -qy $Q; vgcreate -qy danger $Q; lvcreate -qy -Wn -L ${{K}}M -n w danger; "
+        "lvcreate -qy -Wn -L 300M -n v danger; " + _VOLUME % EXT4,
+        (
+            *(_VOLUME % c for c in _FILES[:5]),
+            _VOLUME % EXT4,
+            "lvcreate -qy -Wn -Zn -an -L 20M -n n danger",
+            "lvrename -q danger n o",
+            "lvextend -q -L +20M danger/o",
+            "lvremove -qy danger/o",
+            "vgchange -q --addtag t danger",
+            "vgrename -q danger other",
+            "vgremove -qqyf other",
+            "pvremove -qy $Q",
+        ),
+    ),
+    "md": Scenario(
+        "mdadm mkfs.ext4 sfdisk",
+        f"{GPT}; mdadm -q -C /dev/md127 -l0 -n1 --force --run $Q; V=/dev/md127; {EXT4}; "
+        "mdadm -q -S /dev/md127",
+        (
+            *(_ARRAY % c for c in _FILES[:5]),
+            _ARRAY % EXT4,
+            "mdadm -q --zero-superblock $Q; "
+            "mdadm -q -C /dev/md127 -e 1.0 -l1 -n2 --run $Q missing; mdadm -q -S /dev/md127",
+            _ARRAY.replace("-A $V", "-A --run $V") % EXT4,
+            _ARRAY.replace("-A $V", "-A --run $V") % _FILES[1],
+            "mdadm -q --zero-superblock $Q",
+        ),
+    ),
+    "somewhere": Scenario(
+        "mkfs.ext4 sfdisk mkswap",
+        f"{GPT}; V=$P; {EXT4}",
+        tuple(
+            f"echo 'start={at}MiB, size=40MiB' | sfdisk -q --append $D; udevadm settle; "
+            f"{command} ${{D}}p3; udevadm settle; sfdisk -q --delete $D 3"
+            for at, command in ((1300, EXT4.removesuffix(" $V")), (1427, "mkswap -q"))
+        ),
+    ),
+}
+# Noticed where the drive counts what it writes, and else where one of the places drawn is hit.
+UNMARKED = tuple(
+    f"dd if=/dev/urandom of=$D bs=4K seek={at * MIB // 4096} count=1 conv=notrunc status=none"
+    for at in (1310, 1402, 1555, 1673, 1777)
+)
+
+
+def shell(text: str, words: dict[str, str]) -> None:
+    """Run shell text with `words`; raises CalledProcessError."""
+    after = "\nsync; blockdev --flushbufs $D; ! command -v udevadm >/dev/null || udevadm settle"
+    subprocess.run(
+        ["bash", "-ec", text + after],
+        check=True,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **words},
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def notice(device: str, serial: str, folder: Path, names: list[str]) -> dict[str, list[bool]]:
+    """Of every change of these scenarios, whether the fingerprint noticed it with the drive's own
+    count of its writes, and without it. Scenarios whose tools are missing are left out."""
+    size = int(Path(f"/sys/class/block/{Path(device).name}/size").read_text()) * 512
+    disk = Disk("plain", device, serial, size)
+    part = f"{device}p" if device[-1].isdigit() else device
+    found: dict[str, list[bool]] = {}
+    for name in names:
+        scenario = SCENARIOS[name]
+        if not all(
+            shutil.which(tool, path="/usr/sbin:/usr/bin") for tool in scenario.tools.split()
+        ):
+            print(f"{name}: left out, it needs {scenario.tools}", file=sys.stderr)
+            continue
+        draw = random.Random(name)
+        words = {"D": device, "P": f"{part}1", "Q": f"{part}2", "M": str(folder)}
+        words |= {"S": str(draw.randrange(100, 550)), "K": str(4 * draw.randrange(2, 40))}
+        shell("wipefs -qaf $D; blkdiscard -fq $D || dd if=/dev/zero of=$D bs=1M || true", words)
+        shell(scenario.make, words)
+        before = facts.gather(disk, lambda _: serial)
+        changes = (*scenario.changes, *UNMARKED) if name == "somewhere" else scenario.changes
+        for number, change in enumerate(changes):
+            shell(change, words)
+            after = facts.gather(disk, lambda _: serial)
+            pair = [replace(f, writes=None).fingerprint for f in (before, after)]
+            found[f"{name} {number}: {change}"] = [
+                before.fingerprint != after.fingerprint,
+                pair[0] != pair[1],
+            ]
+            before = after
+    return found
+
+
+if __name__ == "__main__":
+    place = Path("/run/fde-changes")
+    place.mkdir(exist_ok=True)
+    print(json.dumps(notice(sys.argv[1], "S1", place, sys.argv[2:] or list(SCENARIOS)), indent=1))

@@ -1,0 +1,109 @@
+"""Every change to a disk after `erase` was allowed is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.storage import samples
+from agent.tests import changes
+from controller.bundle import PACKAGES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_files_on_a_disk_without_a_counter_are_noticed(tmp_path: Path) -> None:
+    """On a loop device, as far as this machine has the programs; the rest on the guest's disk."""
+    if os.geteuid() != 0:
+        pytest.skip("loop devices and mounts need root")
+    backing, folder = tmp_path / "disk", tmp_path / "mount"
+    folder.mkdir()
+    with backing.open("wb") as file:
+        file.truncate(2**28)
+    made = subprocess.run(
+        ["losetup", "-f", "--show", backing], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"no loop devices here: {made.stderr.strip()}")
+    device = made.stdout.strip()
+    try:
+        noticed = changes.notice(device, "S1", folder, ["whole-ext4"])
+    finally:
+        subprocess.run(["umount", "-q", device], check=False)
+        subprocess.run(["losetup", "-d", device], check=True)
+    assert len(noticed) == len(changes.SCENARIOS["whole-ext4"].changes)
+    assert [name for name, pair in noticed.items() if not all(pair)] == []
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+@pytest.mark.parametrize("name", changes.SCENARIOS)
+def test_changes_to_a_real_disk_are_noticed(lab: Any, name: str) -> None:
+    """By contents alone, but for blocks that belong to nothing, which the drive's count tells."""
+    for part in (*PACKAGES, "pyproject.toml"):
+        lab.send(ROOT / part, "/opt/fde-changes")
+    drive = lab.state["drives"]["plain"]
+    device = f"$(readlink -f /dev/disk/by-id/nvme-{drive['model']}_{drive['serial']})"
+    done = lab.ssh(f"cd /opt/fde-changes && python3 -m agent.tests.changes {device} {name}")
+    noticed: dict[str, list[bool]] = json.loads(done.stdout)
+    unmarked = [change for change, (_, contents) in noticed.items() if not contents]
+    assert [change for change, (any_, _) in noticed.items() if not any_] == []
+    assert not unmarked or name == "somewhere"
+    assert len(noticed) >= len(changes.SCENARIOS[name].changes)
+
+
+def _luks2() -> bytes:
+    area = b'"area":{"offset":"32768","size":"258048"}'
+    segment = b'"segments":{"0":{"type":"crypt","offset":"16777216","size":"dynamic"}}'
+    head = b"LUKS\xba\xbe\0\2" + (16384).to_bytes(8)
+    return head.ljust(4096, b"\0") + b"{" + area + b"," + segment + b"}\0"
+
+
+@pytest.mark.parametrize(
+    ("start", "inside"),
+    [
+        (b"LUKS\xba\xbe\0\1".ljust(104, b"\0") + (4096).to_bytes(4), {2**21}),
+        (_luks2(), {2**24}),
+        (
+            bytes(4096) + b"\xfc\x4e\x2b\xa9\1\0\0\0".ljust(128, b"\0") + b"\0\x08" + bytes(6),
+            {2**20},
+        ),
+        (b"\xeb\x52\x90NTFS    \0\2\x08".ljust(48, b"\0") + (4).to_bytes(8, "little"), {4 * 4096}),
+        (
+            b"\xeb\x76\x90EXFAT   ".ljust(88, b"\0") + b"\0\x10\0\0".ljust(20, b"\0") + b"\x09",
+            {2**21},
+        ),
+        (
+            bytes(512)
+            + b"LABELONE".ljust(3584, b"\0")
+            + b'pe_start = 2048\nextent_size = 8192\n"pv0", 3\n',
+            {2**20 + 3 * 2**22},
+        ),
+        (b"\0" * 4096, set()),
+    ],
+    ids=["luks1", "luks2", "md", "ntfs", "exfat", "lvm", "blank"],
+)
+def test_what_lies_in_a_volume_is_looked_at_too(
+    tmp_path: Path, start: bytes, inside: set[int]
+) -> None:
+    """Made by hand where this machine has no program for it; the guest has most."""
+    backing = tmp_path / "disk"
+    base = 3 * 2**20
+    with backing.open("wb") as file:
+        file.truncate(2**26)
+        file.seek(base)
+        file.write(start)
+    before = samples.headers(str(backing), 2**26, [(base, 0)])
+    for offset in inside:
+        with backing.open("r+b") as file:
+            file.seek(base + offset + 1024)
+            file.write(b"used")
+        after = samples.headers(str(backing), 2**26, [(base, 0)])
+        assert after != before
+    read = {int(line.split()[0]) for line in before}
+    assert read >= {0, 2**26 - 2**20, base, *(base + offset for offset in inside)}
