@@ -298,7 +298,9 @@ def test_what_the_family_denies_is_shown_by_the_interval_that_decides() -> None:
     assert not answer.close(denied)
 
 
-def test_the_matrix_of_a_suite_that_scatters_has_intervals_without_a_verdict(shared: Shared) -> None:
+def test_the_matrix_of_a_suite_that_scatters_has_intervals_without_a_verdict(
+    shared: Shared,
+) -> None:
     found = results(shared("reader-it-scatters", SUITES["it scatters"][0])[0])
     (matrix,) = (block for block in tables.matrix(found) if isinstance(block, Matrix))
     shown = [cell for _, cells in matrix.groups[0].rows for cell in cells]
