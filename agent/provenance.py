@@ -22,7 +22,7 @@ from contract.plan import Disk, StorageSpec
 ATA_LINKS = Path("/sys/class/ata_link")
 
 SIMULATED_RAPL = Path("/sys/module/fde_rapl_sim")
-_VERSIONS = {
+PROGRAMS = {
     "cryptsetup": ["cryptsetup", "--version"],
     "dmsetup": ["dmsetup", "version"],
     "fio": ["fio", "--version"],
@@ -68,7 +68,7 @@ def lab_word(key: str, command_line: str) -> str | None:
 
 def versions() -> dict[str, str | None]:
     """First line that each program says about itself; null where it is not installed."""
-    programs = {name: _first_line(argv) for name, argv in _VERSIONS.items()}
+    programs = {name: _first_line(argv) for name, argv in PROGRAMS.items()}
     return {"python": sys.version.split()[0], **programs, "pyRAPL": _pyrapl_version()}
 
 

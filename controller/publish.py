@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
 import math
 import mimetypes
 import shutil
@@ -16,7 +17,7 @@ import tarfile
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -42,6 +43,8 @@ from contract.files import sha256_of, write, write_json
 from contract.places import SHARE, version
 from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
 from controller import identifying, seal, suite_folder
+from controller.anonymous import Anonymous
+from instrumentation.readings import Readings
 
 FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
 ABOUT = "bundle.json"
@@ -50,8 +53,11 @@ AUTHORS = ("The authors of this suite",)
 PIECE = 1 << 20
 
 
-def identified(folder: Path) -> list[Identifying]:
-    """What of a suite identifies; raises ControllerError where it is not ready to be published."""
+def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
+    """What of a suite identifies; raises ControllerError where it is not ready to be published.
+
+    Where it is made anonymous, what looks like a secret is left out with all free text.
+    """
     if group.is_group(folder):
         raise ControllerError(f"{folder} is a group of suites: publish each of them by itself.")
     suite_id(folder)  # a plan of this version, and neither links nor pipes beside it
@@ -67,7 +73,7 @@ def identified(folder: Path) -> list[Identifying]:
                 f"{found.problems[0]} Only what was sealed is published: restore it from a copy, "
                 "or fetch it again with fde resume."
             )
-        if held := identifying.secrets(folder):
+        if held := () if anonymous else identifying.secrets(folder):
             raise ControllerError(
                 f"{held[0]} in {folder} holds what looks like a password or a private key: nothing "
                 "was written; take it out at its origin (a meter's address, a workload's output), "
@@ -84,7 +90,7 @@ def listing(found: Sequence[Identifying], anonymous: bool) -> list[str]:
     """What identifies, line by line, and what becomes of it."""
     if not found:
         return ["Nothing was found that identifies a person or a machine."]
-    fate = "is replaced" if anonymous else "stays in the bundle (--anonymous replaces it)"
+    fate = "is left out" if anonymous else "stays in the bundle (--anonymous leaves it out)"
     lines = [f"What identifies a person or a machine, and {fate}:"]
     for one in found:
         more = f" and {len(one.files) - NAMED} more" if len(one.files) > NAMED else ""
@@ -97,10 +103,36 @@ def default_name(folder: Path, anonymous: bool) -> str:
     return "anonymous-suite" if anonymous else suite_id(folder)
 
 
+def kept_listing(made: Anonymous) -> list[str]:
+    """What an anonymous bundle keeps besides numbers and the testbed's own words, line by line."""
+    lines = ["Kept besides numbers and the testbed's own words:"]
+    lines += [
+        f"  {place}: {', '.join(sorted(texts))}" for place, texts in sorted(made.names.kept.items())
+    ] or ["  nothing"]
+    if made.without_raw:
+        lines.append(
+            f"Raw bytes left out, records kept: meters {', '.join(made.without_raw)}. What is "
+            "computed from those records cannot be traced to raw bytes."
+        )
+    if made.names.left_out:
+        some = ", ".join(f"{place} ({n})" for place, n in sorted(made.names.left_out.items()))
+        lines.append(f"Left out, by field: {some}.")
+    return lines
+
+
 def publish(
-    folder: Path, out: Path, found: Sequence[Identifying], anonymous: bool, authors: Sequence[str]
+    folder: Path,
+    out: Path,
+    found: Sequence[Identifying],
+    anonymous: bool,
+    *,
+    authors: Sequence[str],
+    agree: Callable[[Sequence[str]], bool] = lambda _: True,
 ) -> PublishResult:
-    """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError."""
+    """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError.
+
+    An anonymous bundle is written once `agree` has been shown what it keeps, and returns True.
+    """
     if (out.is_file() or out.is_dir()) and not exports.is_stdout(out):
         raise ControllerError(f"{out} exists already: name another file, or remove it.")
     for name in (path.relative_to(folder).as_posix() for path in seal.files(folder)):
@@ -110,18 +142,24 @@ def publish(
                 "was written. Have the workload keep text, JSON or CSV, and measure again."
             )
     with tempfile.TemporaryDirectory(prefix="fde-publish-") as temporary:
-        copy = Path(temporary) / suite_id(folder)
+        copy = Path(temporary) / "sealed" / suite_id(folder)
         for path in (*seal.files(folder), folder / seal.MANIFEST):
             place = copy / path.relative_to(folder)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
-        before = results.results(copy, raw=True) if anonymous else None
         if anonymous:
-            copy = identifying.anonymise(copy, found)
-        made = build.build(copy).found
-        assert made is not None
-        if before is not None:
-            _require_same_figures(before, made)
+            key = hashlib.sha256((copy / seal.MANIFEST).read_bytes()).digest()
+            hidden = Anonymous(key, found)
+            before = results.results(copy, raw=True).all_energy
+            copy = hidden.write(copy, Path(temporary) / "anonymous")
+            made = build.build(copy).found
+            assert made is not None
+            _require_same_figures(hidden.renamed(before), made)
+            if not agree(kept_listing(hidden)):
+                raise ControllerError(f"{out} was not written: what it keeps was not agreed to.")
+        else:
+            made = build.build(copy).found
+            assert made is not None
         replaced = Counter(one.kind for one in found if anonymous)
         marked = anonymous
         if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
@@ -140,13 +178,15 @@ def publish(
         )
 
 
-def _require_same_figures(before: Results, after: Results) -> None:
-    texts = ["suite_id", "host"]
-    if not before.all_energy.drop(texts).equals(after.all_energy.drop(texts)):
+def _require_same_figures(before: pl.DataFrame, after: Results) -> None:
+    keys = ["run_id", "phase", "source", "component"]
+    one, other = (
+        energy.drop("suite_id", "host").sort(keys) for energy in (before, after.all_energy)
+    )
+    if not one.equals(other):
         raise ControllerError(
-            "Without what identifies it, the suite gives other figures (a meter's raw bytes hold "
-            "its name where it cannot be replaced): nothing was written; publish it without "
-            "--anonymous, or not at all."
+            "The anonymous bundle was not written: without what identifies, the suite gives other "
+            "figures. Publish it without --anonymous, or not at all."
         )
 
 
@@ -255,7 +295,13 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     is_bundle = (folder / ABOUT).is_file()
     said, problems = list(found.said), list(found.problems)
     if is_bundle and about(folder).anonymous:
-        said.append("The bundle is anonymous: its manifest was made anew, of the replaced files.")
+        said.append("The bundle is anonymous: its manifest was made anew, of what was kept.")
+        meters = [meter.name for meter in again.suite.meters if meter.kind == Readings.kind]
+        if meters:
+            said.append(
+                f"Not made again: the records of {', '.join(meters)}, whose raw bytes were left "
+                "out. Their joules follow from the published records."
+            )
     made: dict[str, pl.DataFrame | bytes] = {
         "energy.parquet": again.all_energy,
         "summary.parquet": again.summary,

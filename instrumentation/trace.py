@@ -127,12 +127,6 @@ def read_frames(path: Path) -> Iterator[Frame]:
         yield from (frame for frame, _ in _whole_frames(file))
 
 
-def frame_spans(path: Path) -> Iterator[tuple[int, int]]:
-    """Where in the file the bytes of each whole frame begin and end. Raises as `read_frames`."""
-    with _named(path) as file:
-        yield from ((end - len(frame.data), end) for frame, end in _whole_frames(file))
-
-
 def read_pieces(path: Path) -> Iterator[Frame | Pieces]:
     """The same as `read_frames`, what was received some megabytes at a time: a fast meter leaves
     millions of frames.

@@ -125,21 +125,35 @@ def publish(
     ] = None,
     anonymous: Annotated[
         bool,
-        typer.Option("--anonymous", help="Replace what identifies a person or a machine."),
+        typer.Option(
+            "--anonymous", help="Keep only what is known not to identify a person or a machine."
+        ),
     ] = False,
     author: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Whom to cite; repeated for several.")
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask at a terminal whether what is kept may be.")
+    ] = False,
 ) -> PublishResult:
     """Pack a sealed suite as one file that can be cited; says first what in it identifies."""
+    from controller import confirm
     from controller import publish as publishing
+
+    def agree(kept: Sequence[str]) -> bool:
+        say("\n".join(kept))
+        if yes or not sys.stdin.isatty():
+            return True
+        return confirm.at_terminal("Write the bundle with this? [y/N] ").strip().lower() == "y"
 
     aside = redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext()
     with aside, publishing.opened([suite or newest()]) as (folder,):
-        found = publishing.identified(folder)
+        found = publishing.identified(folder, anonymous)
         say("\n".join(publishing.listing(found, anonymous)))
         place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
-        made = publishing.publish(folder, place, found, anonymous, author or ())
+        made = publishing.publish(
+            folder, place, found, anonymous, authors=author or (), agree=agree
+        )
         size = f"{made.size_bytes / 1e6:.2f} MB"
         say(f"bundle: {made.bundle} ({size})\nSHA-256: {made.sha256}")
     return made
