@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from contract.command_results import Identifying
 from controller import seal
+from instrumentation.ports import SECRET_QUERY
 
 RAW = "stream.raw"
 # Host names that every lab's guest has, and users that every system has, name nobody.
@@ -55,7 +56,7 @@ RAW_KEYS = re.compile(
 IDN = re.compile(rb"[A-Za-z][\w .&-]+,[\w ./-]+,([\w-]{4,}),[\w .:/-]+\r?\n")
 SECRET = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@\"]+:[^/\s@\"]+@"
-    rb"|[?&][\w-]*(?:password|passwd|token|secret|key|auth|pwd|sig|signature)=[^&\s\"]"
+    rb"|" + SECRET_QUERY.pattern.encode() + rb"[^&\s\"]"
     rb'|"[\w-]*(?:passphrase|password|passwd|psid|api_key|auth_token)[\w-]*"\s*:\s*"[^"]',
     re.IGNORECASE,
 )

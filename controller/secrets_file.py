@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import string
 import subprocess
 import sys
@@ -66,6 +67,7 @@ NEEDED = ("luks_passphrase", "opal_admin_pin")
 # Printed on the drive's label: kept here, and sent only for the reversal that needs it.
 PSID = "sed_psid"
 VAULT_MARK = b"$ANSIBLE_VAULT;"
+_MOST_BYTES = 1 << 20
 _FOLDER = Path(PLACE).parent
 # The folder above can be passed, not read: a database server must reach its data below it. ramfs,
 # for what lies on a tmpfs is swapped out like any memory.
@@ -86,16 +88,33 @@ def load(path: Path) -> dict[str, str]:
     """The secrets, decrypted where they are an Ansible Vault; raises ControllerError, without any
     of them in its words."""
     private.no_core_dumps()
+    return _parsed(path, _content(path))
+
+
+def _content(path: Path) -> bytes:
+    """The file's bytes; mode and owner are those of what was read, whatever its name leads to."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        mode = path.stat().st_mode
-        content = path.read_bytes()
+        with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - what was opened is judged
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise ControllerError(f"The secrets {path} are not a file: name another one.")
+            if found.st_uid != os.geteuid():
+                raise ControllerError(
+                    f"The secrets {path} belong to user {found.st_uid}, not to you: make a copy of "
+                    "your own, and chmod 600 it."
+                )
+            if found.st_mode & 0o077:
+                raise ControllerError(f"{path} is open to other users: chmod 600 {path}")
+            return file.read(_MOST_BYTES)
     except OSError as error:
         raise ControllerError(
             f"The secrets {path} cannot be read ({error.strerror}): write them as a JSON object of "
             f"{', '.join((*NEEDED, PSID))}, and chmod 600 it."
         ) from None
-    if mode & 0o077:
-        raise ControllerError(f"{path} is open to other users: chmod 600 {path}")
+
+
+def _parsed(path: Path, content: bytes) -> dict[str, str]:
     encrypted = content.startswith(VAULT_MARK)
     if not encrypted and _tracked(path):
         raise ControllerError(
@@ -103,7 +122,7 @@ def load(path: Path) -> dict[str, str]:
             f"git rm --cached {path}, choose other secrets, or encrypt it (ansible-vault encrypt)."
         )
     try:
-        document = json.loads(_decrypted(path) if encrypted else content)
+        document = json.loads(_decrypted(path, content) if encrypted else content)
     except ValueError:
         # The parser's message would quote the file.
         raise ControllerError(f"The secrets {path} are not JSON: correct them.") from None
@@ -140,16 +159,15 @@ def _tracked(path: Path) -> bool:
     return done.returncode == 0
 
 
-def _decrypted(path: Path) -> bytes:
+def _decrypted(path: Path, content: bytes) -> bytes:
     program = Path(sys.executable).with_name("ansible-vault")
     done = subprocess.run(
-        [str(program), "view", str(path)],
-        # A prompt for the password would hang where nobody sits: it comes from a file or a program.
-        stdin=subprocess.DEVNULL,
+        [str(program), "decrypt", "--output", "-", "-"],
+        # What is on standard input is no password: that comes from a file or a program.
+        input=content,
         capture_output=True,
         start_new_session=True,
         check=False,
-        env={**os.environ, "PAGER": "cat"},
     )
     if done.returncode:
         raise ControllerError(
@@ -165,11 +183,13 @@ def described(path: Path) -> str:
     Raises ControllerError. What is placed later is not judged again: a drive that was owned with
     another PIN must be given back with it.
     """
-    found = load(path)
+    private.no_core_dumps()
+    content = _content(path)
+    found = _parsed(path, content)
     for key, guesser in zip(NEEDED, (OFFLINE, AT_THE_DRIVE), strict=True):
         if weak := weakness(f"The secret {key} in {path}", found[key], guesser):
             raise ControllerError(f"{weak}; a drive that was owned before is given back first.")
-    vault = "encrypted with Ansible Vault, " if path.read_bytes().startswith(VAULT_MARK) else ""
+    vault = "encrypted with Ansible Vault, " if content.startswith(VAULT_MARK) else ""
     return f"mode 0600, {vault}with {', '.join(sorted(found))}"
 
 

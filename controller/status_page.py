@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import platform
+import re
+import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -74,16 +77,15 @@ def served(folders: Mapping[str, Path], where: str) -> Iterator[str]:
     """
     address, port = parse(where)
     try:
-        server = ThreadingHTTPServer((address, port), _handler(folders))
+        server = _Server((address, port), _handler(folders))
     except (OSError, OverflowError) as error:
         raise ControllerError(
             f"Nothing can be served at {address}:{port} ({getattr(error, 'strerror', error)}): "
             "choose another with SERVE=port or SERVE=address:port."
         ) from None
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    name = platform.node() if address in ("", "0.0.0.0") else address
+    name = platform.node() if address == "0.0.0.0" else address
     try:
         yield f"http://{name}:{server.server_address[1]}/"
     finally:
@@ -94,12 +96,60 @@ def served(folders: Mapping[str, Path], where: str) -> Iterator[str]:
 
 def parse(where: str) -> tuple[str, int]:
     """Address and port of `8080` or `0.0.0.0:8080`; without an address, this machine alone."""
-    address, colon, port = where.rpartition(":")
+    address, _, port = where.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise ControllerError(
             f"SERVE is {where!r}: give a port, or an address and a port, as 8080."
         )
-    return (address if colon else LOCAL), int(port)
+    return address or LOCAL, int(port)
+
+
+MOST_CLIENTS = 16
+LIMIT_S = 10.0  # for a whole request and its answer
+
+
+class _Server(ThreadingHTTPServer):
+    """Answers so many clients at a time, none for longer than `LIMIT_S`."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.Semaphore(MOST_CLIENTS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        limit = threading.Timer(LIMIT_S, _cut, [request])
+        limit.daemon = True
+        limit.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            limit.cancel()
+            self._free.release()
+
+    def handle_error(self, *_: object) -> None:
+        """A client that went away or was cut; the terminal is the view's."""
+
+
+def _cut(request: socket.socket) -> None:
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
+def _is_ours(host: str) -> bool:
+    """Whether a Host header names this machine: by an address, which no other site's page can have
+    as its name, or by its own name."""
+    name = host.rsplit(":", 1)[0] if re.search(r":\d{1,5}$", host) else host
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(name.strip("[]")))
+    own = platform.node().lower()
+    return name.lower() in {"localhost", own, own.partition(".")[0], f"{own}.local"}
 
 
 def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
@@ -111,6 +161,9 @@ def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if not _is_ours(self.headers.get("Host", "")):
+                self.send_error(421)
+                return
             path = self.path.partition("?")[0].removeprefix("/")
             if not path and len(folders) > 1:
                 self._send(LIST.format(links=links).encode(), TYPES["index.html"])

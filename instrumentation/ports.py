@@ -32,6 +32,11 @@ _URL = re.compile(
 )
 _VISA = re.compile(r"TCPIP\d*::[A-Za-z0-9_.-]+::(?:\d{1,5}::SOCKET|(?:\w+::)?INSTR)")
 _NETWORK = re.compile(r"\w+://|TCPIP\d*::")
+# A part of an address that holds a login.
+SECRET_QUERY = re.compile(
+    r"[?&;#][\w-]*(?:pass|passwd|password|pwd|token|secret|key|auth|sig|signature|login)=",
+    re.IGNORECASE,
+)
 # Serial numbers of counterfeit FT232R chips, all of which have the same.
 _COUNTERFEIT = frozenset({"A50285BI", "A601CKQK", "FTB6SPL3"})
 _LEAST_SERIAL = 5  # characters besides leading zeros
@@ -199,7 +204,7 @@ def form_of(wanted: str) -> str:
 def check_form(wanted: str) -> None:
     """Raises ValueError, with a sentence, where a name looks like one of these and is none."""
     if is_network(wanted) and not (_URL.fullmatch(wanted) or _VISA.fullmatch(wanted)):
-        if "@" in wanted:  # not shown: it may hold a password
+        if "@" in wanted or SECRET_QUERY.search(wanted):  # not shown: it may hold a password
             raise ValueError("a login does not belong into the address: put it into secret_file.")
         raise ValueError(
             f"{wanted} names no meter: write http://HOST, https://HOST, mqtt://BROKER, "

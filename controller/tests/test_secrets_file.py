@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,21 @@ def test_what_is_not_whole_is_refused(
     said = refused(written(tmp_path, document, mode))
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(said)
+
+
+def test_a_pipe_and_another_users_file_are_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    with pytest.raises(ControllerError, match="are not a file"):
+        secrets_file.load(pipe)
+    if os.geteuid() != 0:
+        pytest.skip("giving a file to another user takes root")
+    theirs = tmp_path / "theirs.json"
+    theirs.write_text("{}", encoding="utf-8")
+    theirs.chmod(0o600)
+    os.chown(theirs, 65534, 65534)
+    with pytest.raises(ControllerError, match="belong to user 65534"):
+        secrets_file.load(theirs)
 
 
 def test_what_git_keeps_is_refused_unless_it_is_encrypted(tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -172,6 +174,53 @@ def test_several_suites_have_a_page_each(tmp_path: Path) -> None:
     with status_page.served(folders, "127.0.0.1:0") as url:
         assert b'href="one/"' in get(url)[1] and b'href="two/"' in get(url)[1]
         assert get(f"{url}two/")[1] == b"two"
+
+
+@pytest.mark.parametrize("where", ["0", ":0", "127.0.0.1:0"])
+def test_without_an_address_only_this_machine_is_served(where: str, tmp_path: Path) -> None:
+    assert status_page.parse(where) == ("127.0.0.1", 0)
+    (tmp_path / "index.html").write_text("here", encoding="utf-8")
+    with status_page.served({"a": tmp_path}, where) as url:
+        own = urllib.parse.urlsplit(url).netloc
+        for host, status in (
+            (own, 200),
+            (f"LOCALHOST:{own.partition(':')[2]}", 200),
+            ("[::1]", 200),
+            ("evil.example", 421),
+            (f"evil.example:{own.partition(':')[2]}", 421),
+            ("127.0.0.1.evil.example", 421),
+            ("", 421),
+        ):
+            assert f" {status} ".encode() in _asked(url, f"Host: {host}".encode()), host
+        assert b" 421 " in _asked(url, b"X: without a host")
+
+
+def _asked(url: str, header: bytes) -> bytes:
+    with _connected(url) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n" + header + b"\r\n\r\n")
+        return client.makefile("rb").read()
+
+
+def _connected(url: str) -> socket.socket:
+    at = urllib.parse.urlsplit(url)
+    return socket.create_connection((at.hostname or "", at.port or 0))
+
+
+def test_clients_that_stay_are_bounded_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "index.html").write_text("here", encoding="utf-8")
+    with status_page.served({"a": tmp_path}, "0") as url, ExitStack() as stack:
+        for _ in range(status_page.MOST_CLIENTS):
+            stack.enter_context(_connected(url)).sendall(b"G")
+        with _connected(url) as one_more:
+            assert one_more.recv(1) == b""
+    monkeypatch.setattr(status_page, "LIMIT_S", 0.05)
+    with status_page.served({"a": tmp_path}, "0") as url:
+        with _connected(url) as silent:
+            silent.sendall(b"GET / HT")
+            assert silent.recv(1) == b""
+        assert b" 200 " in _asked(url, b"Host: localhost")
 
 
 @pytest.mark.parametrize("where", ["", "http", "70000", "0.0.0.0:", "-1", "localhost"])

@@ -26,6 +26,7 @@ from instrumentation.meters.networked import (
     check_text,
     document,
 )
+from instrumentation.ports import SECRET_QUERY
 
 _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
 
@@ -102,6 +103,8 @@ class Settings(JsonSettings):
         if self.profile == "home-assistant":
             check_text("entity", self.entity, r"[a-z_]+\.[a-z0-9_]+", "such as sensor.plug_power")
         if self.profile == "generic":
+            if isinstance(self.path, str) and SECRET_QUERY.search(self.path):  # not shown
+                raise ValueError("path holds a login: put it into secret_file.")
             check_text("path", self.path, r"/[!-~]*", "the part behind the address, such as /power")
         self.check_described(("home-assistant", "generic"), "path")
 

@@ -654,6 +654,11 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"port": "http://admin:secret@plug"}, "put it into secret_file"),
+        ({"port": "http://plug/?token=secret@"}, "put it into secret_file"),
+        (
+            {"settings": {"profile": "generic", "path": "/w?id=1&api_key=secret@"}},
+            "put it into secret_file",
+        ),
         ({"port": "http://plug/status"}, "names no meter"),
         ({"port": "ftp://plug"}, "names no meter"),
         ({"port": "TCPIP::plug"}, "names no meter"),
