@@ -29,6 +29,7 @@ import yaml
 from agent import pack
 from analysis.money import budgets
 from analysis.report import build
+from analysis.spreadsheet import csv_bytes
 from analysis.stats import alike, results
 from analysis.stats.alike import ROUNDING
 from analysis.stats.results import Results
@@ -305,8 +306,8 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     made: dict[str, pl.DataFrame | bytes] = {
         "energy.parquet": again.all_energy,
         "summary.parquet": again.summary,
-        "summary.csv": again.summary.write_csv().encode(),
-        "budget.csv": budgets.table(again).write_csv().encode(),
+        "summary.csv": csv_bytes(again.summary),
+        "budget.csv": csv_bytes(budgets.table(again)),
         "next.json": results.next_text(again).encode(),
     }
     there = [name for name in DERIVED if is_bundle or (folder / name).exists()]

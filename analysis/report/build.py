@@ -19,6 +19,7 @@ from analysis.report import (
 )
 from analysis.report.sections import Report
 from analysis.report.view import Blocks
+from analysis.spreadsheet import csv_bytes
 from analysis.stats.results import Results, mark, results
 from analysis.stats.results import write as write_tables
 from analysis.suite.records import SuiteError
@@ -52,7 +53,7 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     say(text)
     try:
         write_tables(found)
-        files.write(folder / BUDGET, [budgets.table(found).write_csv().encode()])
+        files.write(folder / BUDGET, [csv_bytes(budgets.table(found))])
         files.write(path, [render.html(Report(found).page()).encode()])
         mark(found, path.name)
     except OSError as error:

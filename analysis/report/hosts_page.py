@@ -15,6 +15,7 @@ from analysis.report import answer, build, hosts_sections, render, view, words
 from analysis.report.build import Built
 from analysis.report.figures import forest
 from analysis.report.view import Blocks, Link, Page, Section
+from analysis.spreadsheet import csv_bytes
 from analysis.stats.comparison import Comparison
 from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.suite import manifest
@@ -55,7 +56,7 @@ def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambd
     statements = table(found)
     statements.write_parquet(held)
     files.write(place / "hosts.parquet", [held.getvalue()])
-    files.write(place / "hosts.csv", [statements.write_csv().encode()])
+    files.write(place / "hosts.csv", [csv_bytes(statements)])
     files.write(place / "report.html", [render.html(page(found, place)).encode()])
     return Built(place / "report.html", text)
 

@@ -24,6 +24,7 @@ from analysis.energy.energy import (
 )
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.flags import doubt, flag_note, reserves
+from analysis.spreadsheet import csv_bytes
 from analysis.stats.alike import ROUNDING, column_distances
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Answer, Contrast, by_block
@@ -275,7 +276,7 @@ def write(found: Results) -> None:
         held = io.BytesIO()
         frame.write_parquet(held, metadata=says)
         files.write(folder / name, [held.getvalue()])
-    files.write(folder / "summary.csv", [found.summary.write_csv().encode()])
+    files.write(folder / "summary.csv", [csv_bytes(found.summary)])
     files.write(folder / "next.json", [next_text(found).encode()])
     mark(found, "energy.parquet", "next.json")
 
