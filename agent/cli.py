@@ -21,6 +21,7 @@ from contract import identity, journal, names, plan
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.journal import Entry
+from contract.names import sentence
 
 TARGET = Path("/etc/fde-testbed/target.json")
 # Exit codes beside 0, 1 and 2; all but the first two of sysexits.h's restart the service.
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             keep_private()
         return int(options.command(options))
     except AgentError as error:
-        print(f"fde: {names.printable(str(error))}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return _status(error)
     except BrokenPipeError:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.

@@ -31,6 +31,7 @@ from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, facts, inspect
 from contract.errors import AgentError
 from contract.files import json_text
+from contract.names import sentence
 from contract.plan import Disk
 from instrumentation.sources.registry import SourceError
 
@@ -291,7 +292,7 @@ def main() -> int:
         else:
             found = list(joules(options.joules))
     except (AgentError, SourceError, OSError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     print(json_text(found))
     return 0

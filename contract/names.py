@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Collection
@@ -14,9 +15,12 @@ from contract.schema import Text
 PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _WORDS = "names are of letters, digits, dot, dash and underscore"
 Name = Annotated[str, Text(PATTERN, _WORDS)]
-# Neither what a terminal obeys nor what turns the direction of the text around it.
+# Neither what a terminal obeys, nor what turns the direction of the text around it, nor what shows
+# nothing (Unicode 15, categories Cc, Cf, Cs, Zl and Zp; not the soft hyphen).
 _UNPRINTABLE = re.compile(
-    r"[^\n\t\x20-\x7e\u00a0-\U0010ffff]|[\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    r"[^\n\t\x20-\x7e\u00a0-\U0010ffff]"
+    r"|[\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
+    r"|[\U000e0000-\U000e007f]"
 )
 SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -50,6 +54,11 @@ def as_utf8(text: str) -> str:
 def _code(found: re.Match[str]) -> str:
     byte = ord(found[0]) - 0xDC00  # PEP 383: how Python keeps a byte that is no UTF-8
     return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else ascii(found[0])[1:-1]
+
+
+def printable_json(text: str) -> str:
+    """JSON for a terminal and for programs, which read the same texts from it."""
+    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def sentence(text: str) -> str:

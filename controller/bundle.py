@@ -19,6 +19,7 @@ from typing import Any
 
 from contract.errors import ControllerError
 from contract.extensions import distribution, installed
+from contract.names import sentence
 from contract.places import CHECKOUT, ROOT
 from controller import remote
 
@@ -155,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if send(remote.read_target(options.target), files):
             print("changed")
     except (ControllerError, OSError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     return 0
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract import names
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.places import step
@@ -91,7 +92,7 @@ def _waiting(
 
 def at_terminal(question: str) -> str:
     """An answer typed; the question does not go where standard output leads."""
-    print(question, end="", file=sys.stderr, flush=True)
+    print(names.printable(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline()
 
 

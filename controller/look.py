@@ -189,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         found = look(target, disks=not options.machine_only)
     except ControllerError as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     from controller.confirm import unconfirmed  # which looks, too
 

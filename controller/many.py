@@ -269,7 +269,8 @@ def plan(options: Options, freeze: Freeze) -> Path:
     plans = frozen()
     slowest = min(plans, key=lambda each: int(each["blocks"]))
     if any(each["blocks"] > slowest["blocks"] for each in plans):  # fitted to the time
-        print(f"{slowest['host']} is the slowest: {slowest['blocks']} blocks on every host")
+        host = names.printable(str(slowest["host"]))
+        print(f"{host} is the slowest: {slowest['blocks']} blocks on every host")
         plans = frozen(blocks=slowest["blocks"])
     require_alike(plans)
     kept = keep(plans, options.out, now)
@@ -297,7 +298,7 @@ def run(options: Options) -> bool:
             _start(target, path, options.inventory)
             for target, path in zip(targets, named.values(), strict=True)
         ]
-        print(f"group {folder.name}: {', '.join(named)}", flush=True)
+        print(names.printable(f"group {folder.name}: {', '.join(named)}"), flush=True)
         with closing(Hosts(list(named))) as view:
             _follow(sessions, view, interrupts)
         os.utime(folder)  # the newest, for `make report`
@@ -305,7 +306,7 @@ def run(options: Options) -> bool:
             print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
-        print(f"all hosts came through: {step('report', folder)}")
+        print(names.printable(f"all hosts came through: {step('report', folder)}"))
     return not failed
 
 

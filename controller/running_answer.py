@@ -22,6 +22,7 @@ from typing import Any
 from contract.errors import AgentError
 from contract.files import write_json, write_lines
 from contract.journal import TERMINAL, Entry
+from contract.names import sentence
 from contract.places import module_command
 from contract.plan import Plan
 from contract.strict_json import read_object
@@ -139,7 +140,7 @@ def main(suite_dir: Path, blocks: int) -> int:
     try:
         write_json(suite_dir / "status" / "results" / FILE, compute(suite_dir, blocks), sync=False)
     except (AgentError, OSError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     return 0
 

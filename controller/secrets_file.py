@@ -17,6 +17,7 @@ from typing import Any
 
 from contract import private
 from contract.errors import ControllerError
+from contract.names import sentence
 from controller import remote
 
 
@@ -231,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             changed = remove(target)
     except ControllerError as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     if changed:
         print("changed")

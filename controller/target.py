@@ -15,6 +15,7 @@ from agent.storage import layout, registry
 from agent.storage.base import NOBODY
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
+from contract.names import sentence
 from contract.parameters import Parameter, ParameterValue, described
 from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Disk, Extent
@@ -268,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.out, document)
     except (AgentError, OSError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     return 0
 

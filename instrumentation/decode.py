@@ -17,6 +17,7 @@ from polars.io.plugins import register_io_source
 
 from contract import strict_json
 from contract.extensions import ExtensionError
+from contract.names import sentence
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.rows import GAP, NO_TIME, Rows, concatenated
@@ -243,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             decoded = write_samples(Path(directory))
         except DecodeError as error:
-            print(f"fde: {error}", file=sys.stderr)
+            print(f"fde: {sentence(str(error))}", file=sys.stderr)
             return 1
         print(f"{directory}: {decoded.records} samples, {len(decoded.faults)} faults")
     return 0

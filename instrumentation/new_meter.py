@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from contract.names import sentence
 from instrumentation.meters import registry
 
 _PACKAGE = Path(__file__).parent
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         driver, simulator, test = lay_out(kind)
     except NewMeterError as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"fde: {error.filename} cannot be written ({error.strerror}).", file=sys.stderr)

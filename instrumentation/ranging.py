@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from contract.interrupts import noted_signals
+from contract.names import sentence
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.meters.yokogawa import VOLTAGE_RANGES_V, Extremes, Yokogawa
@@ -165,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with noted_signals(signal.SIGTERM, signal.SIGINT) as ended:
             print(ranging(config, needs, lambda: bool(ended) or monotonic_ns() >= end_ns))
     except (RangingError, RecorderError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     return 0
 

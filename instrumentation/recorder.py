@@ -28,6 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from contract import files, strict_json
+from contract.names import sentence
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import (
@@ -456,7 +457,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if live:
                     live.clear()
     except (RecorderError, OverdueError) as error:
-        print(f"fde: {error or 'ended before it began'}", file=sys.stderr)
+        print(f"fde: {sentence(str(error)) or 'ended before it began'}", file=sys.stderr)
         return 1
     print(summary)
     return 0

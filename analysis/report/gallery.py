@@ -135,4 +135,7 @@ def html(entries: Sequence[Entry]) -> str:
         "origin": ("Figures", sorted({entry.origin for entry in entries})),
     }
     template = render.environment().get_template("gallery.html.j2")
-    return template.render(entries=entries, filters=filters)
+    script = render.asset("gallery.js")
+    return template.render(
+        entries=entries, filters=filters, script=script, digest=render.digest(script)
+    )

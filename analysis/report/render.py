@@ -28,6 +28,7 @@ from analysis.report.view import (
     Terms,
     Trace,
 )
+from contract import names
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -46,15 +47,25 @@ def html(page: Page) -> str:
     traces = any(view.every(Trace, page))
     view.draw(page)
     scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
-    digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
     return made.get_template("page.html.j2").render(
         page=page,
         language=catalogue().language,
         words=json.dumps(catalogue().starting("script."), ensure_ascii=False),
         styles=[asset("uPlot.min.css")] * traces,
         scripts=scripts,
-        digests=" ".join(f"'sha256-{digest}'" for digest in digests),
+        digests=" ".join(map(digest, scripts)),
     )
+
+
+def digest(script: str) -> str:
+    """What lets a policy run a script of ours (CSP 3, hash-source)."""
+    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
+
+
+def _printable(value: object) -> object:
+    """What is put into a template; a text without what turns the direction of the line."""
+    plain = isinstance(value, str) and not isinstance(value, Markup)
+    return names.printable(str(value)) if plain else value
 
 
 def environment() -> Environment:
@@ -62,6 +73,7 @@ def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=_printable,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -114,7 +126,7 @@ def _pattern(term: Term) -> re.Pattern[str]:
 
 def shown(text: str) -> str:
     """A figure stays on one line with its unit and its interval."""
-    return UNIT.sub("\u00a0", text).replace(" ± ", "\u00a0±\u00a0")
+    return UNIT.sub("\u00a0", names.printable(text)).replace(" ± ", "\u00a0±\u00a0")
 
 
 def text(blocks: Blocks, width: int = WIDTH) -> str:

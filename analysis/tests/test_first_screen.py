@@ -126,7 +126,8 @@ def test_another_language_may_be_filled_in_part(tmp_path: Path) -> None:
 
 
 def test_a_browser_runs_our_scripts_alone() -> None:
-    page = page_of(Paragraph("<script>alert(1)</script>", ""))
+    page = page_of(Paragraph("<script>alert(1)</script> gpj\u202e", ""))
+    assert "\u202e" not in page and r"gpj\u202e" in page
     assert live_markup(page) == ""
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     assert script in OWN_SCRIPTS

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from contract import places
+from contract import names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from controller import bounded
@@ -91,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # no session ends for a letter that a terminal lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
     argv = list(sys.argv[1:] if arguments is None else arguments)
     unwritten.clear()
     if bundles := bounded.bundles(argv):

@@ -57,7 +57,7 @@ def finished(as_json: bool, work: Callable[[], Result]) -> bool | int:
         result = work()
     if as_json:
         document: Any = result
-        show(f"{strict_json.dumps(asdict(document))}\n")
+        show(f"{names.printable_json(strict_json.dumps(asdict(document)))}\n")
     return result.ok or int(getattr(result, "exit_status", 1))
 
 

@@ -18,7 +18,7 @@ from contract.files import write
 from contract.interrupts import ENDING, heard, noted_signals, term_interrupts
 from contract.journal import boot_id
 from contract.measured_command import CommandDocument, CommandResult, Note
-from contract.names import as_utf8, printable
+from contract.names import as_utf8, printable, printable_json
 from contract.places import build_folder
 from controller.measured_command import evaluate, notes, show
 from controller.measured_command.evaluate import Design
@@ -330,7 +330,7 @@ class _Measurement:
     def _tell(self, found: CommandDocument) -> list[str]:
         """Show the result, then write it to files; return what failed, in sentences."""
         options = self._options
-        document = f"{strict_json.dumps(asdict(found))}\n"
+        document = f"{printable_json(strict_json.dumps(asdict(found)))}\n"
         # Names of commands may hold what a terminal would obey.
         text = document if options.json else f"{printable(show.text(found))}\n"
         files = [(options.export_json, document), (options.export_markdown, show.markdown(found))]

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -268,3 +269,23 @@ def test_what_standard_output_does_not_take_is_no_success(more: list[str]) -> No
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last == "fde: Standard output cannot be written: No space left on device."
+
+
+def test_no_text_of_a_suite_is_obeyed_by_a_terminal(
+    suites: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither with --json nor in a sentence or a warning of a library."""
+    folder = tmp_path / "suite"
+    write_suite(folder, Options(blocks=2, workloads=("sql",), host="x"))
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    evil = "x\x1b[2J\x9b\u202e"
+    (folder / "plan.json").write_text(json.dumps({**plan, "host": evil}), encoding="utf-8")
+    for options in ([], ["--json"]):
+        for words in (["report"], ["summary"], ["verify"], ["compare", suites[0]]):
+            main([*words, str(folder), *options])
+            printed = "".join(capsys.readouterr()).replace("\n", "")
+            assert printed.isprintable(), words
+    main(["compare", suites[0], str(folder), "--json"])
+    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    assert evil in [one["b"] for one in pair["differences"]]  # for a program, the text as it is
+    assert warnings.formatwarning(evil, UserWarning, "f", 1) == "fde: x\\x1b[2J\\x9b\\u202e\n"

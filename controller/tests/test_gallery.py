@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,7 +51,7 @@ def test_a_site_shows_every_bundle_and_says_what_it_left_out(
     folder, site = tmp_path / "bundles", tmp_path / "site"
     machine = {
         "cpu": {"model": "<script>alert(1)</script> CPU"},
-        "disks": {"plain": {"model": "Fast 980"}, "sed": {"model": "Sealed 870"}},
+        "disks": {"plain": {"model": "Fast\u202e 980"}, "sed": {"model": "Sealed 870"}},
     }
     options = Options(blocks=2, interval_ms=100, workloads=("sql",), machine=machine)
     write_suite(tmp_path / "suite", options)
@@ -67,7 +71,12 @@ def test_a_site_shows_every_bundle_and_says_what_it_left_out(
     assert not shown.loaded and "<script>alert" not in text
     assert len(shown.rows) == 5
     disks = [row["data-disk"] for row in shown.rows]
-    assert disks == ["Fast 980", "Sealed 870", "Fast 980", "Fast 980", "none"]
+    assert disks == [fast := r"Fast\u202e 980", "Sealed 870", fast, fast, "none"]
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy.startswith("default-src 'none';")
+    assert f"script-src 'sha256-{allowed}';" in html.unescape(policy)
     ciphers = {row["data-cipher"] for row in shown.rows}
     assert ciphers == {"none", "the drive's own", "aes-xts-plain64"}
     assert [row["data-origin"] for row in shown.rows] == ["modelled"] * 4 + ["measured"]

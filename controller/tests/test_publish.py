@@ -14,6 +14,7 @@ import shutil
 import tarfile
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -388,7 +389,7 @@ def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
     write_manifest(copy)
     assert "password" in told()
     for address in ("http://plug.lan/?token=s3cret", "http://plug.lan/p?id=1&access_key=s3cret"):
-        _change(meter, lambda m, port=address: m.update(port=port))
+        _change(meter, partial(dict.update, port=address))
         write_manifest(copy)
         assert "password" in told()
     assert main(["publish", str(copy), "--anonymous", "--out", str(out)]) == 0

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from contract.extensions import ExtensionError
 from contract.interrupts import noted_signals
+from contract.names import sentence
 from instrumentation.simulators import registry
 from instrumentation.simulators.faults import Faults
 from instrumentation.simulators.networked import Live, NetworkSimulator
@@ -68,7 +69,7 @@ def _serve(options: argparse.Namespace, ended: Callable[[], bool]) -> int:
             raise ValueError(f"{options.at} is not HOST:PORT.")
         server = meter.serve(host, int(port))
     except (ExtensionError, ValueError, TypeError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"fde: {options.at} cannot be used: {error.strerror or error}.", file=sys.stderr)
@@ -95,7 +96,7 @@ def _play(options: argparse.Namespace, ended: Callable[[], bool]) -> int:
         watts = _watts(options.watts, make().channels)
         player = Player(make, options.link, watts, Faults.parse(options.fault), options.seed)
     except (ExtensionError, ValueError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"fde: {options.link} cannot become a link: {error.strerror}.", file=sys.stderr)
