@@ -7,8 +7,10 @@ import fcntl
 import hashlib
 import json
 import os
+import pwd
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import threading
@@ -18,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contract.errors import LabError
+from contract.files import sha256_of, write_json
 from lab.state import read_json, require_room
 
 Say = Callable[[str], None]
@@ -25,6 +28,7 @@ Say = Callable[[str], None]
 KEPT = 2
 BUILDING = "building-"
 FACTS = "build.json"
+SUMS = "sums.json"
 FAILED_LOG = "failed-build.log"
 TAIL_LINES = 15
 
@@ -52,15 +56,18 @@ def ensure(
 ) -> None:
     """Have `directory`, filled by `build` if it is not there; `what` names it in messages.
 
-    Directories beside it are older ones: all but the `KEPT` newest are dropped. Raises LabError.
+    Its files have the sums that they were built with. Directories beside it are older ones: all but
+    the `KEPT` newest are dropped. Raises LabError.
     """
-    if directory.exists():
-        return
     siblings = directory.parent
+    if directory.exists():
+        _require_sums(directory, what, say)
+        return
     require_room(siblings, room_bytes, f"the guest's {what}")
-    siblings.mkdir(parents=True, exist_ok=True)
+    siblings.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _lock(siblings / "lock", what, say):
         if directory.exists():
+            _require_sums(directory, what, say)
             return
         started = time.monotonic()
         _sweep(siblings)
@@ -73,13 +80,62 @@ def ensure(
             facts = read_json(temporary / FACTS) or {}
             facts |= {"build_s": round(seconds, 1), "allocated_bytes": allocated}
             (temporary / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
-            temporary.chmod(0o755)
+            _note_sums(temporary)
             temporary.rename(directory)
             (siblings / FAILED_LOG).unlink(missing_ok=True)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         say(f"{what}: {allocated / 1e9:.2f} GB made in {seconds:.0f} s: {directory}")
+
+
+def _require_sums(directory: Path, what: str, say: Say) -> None:
+    """Raise LabError where a cached file is not what was built, or anybody may have changed it.
+
+    A file is read again where its inode says that it was changed since. What an older version built
+    has no sums yet: they are taken now.
+    """
+    for place in (directory.parent, directory):
+        found = place.stat()
+        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o002:
+            raise LabError(
+                f"The cached {what} {directory} is not used: other users can write to {place}. "
+                f"Remove it, run chmod o-w {directory.parent}, and start again."
+            )
+    noted = read_json(directory / SUMS)
+    if noted is None:
+        say(f"{what}: taking the sums of its files, once")
+        noted = _note_sums(directory)
+    files = {path.relative_to(directory).as_posix(): path for path in _files(directory)}
+    touched = {n: p for n, p in files.items() if n in noted and noted[n]["inode"] != _inode(p)}
+    changed = files.keys() ^ noted.keys()
+    changed |= {n for n, path in touched.items() if noted[n]["sha256"] != sha256_of(path)}
+    if changed:
+        raise LabError(
+            f"The cached {what} {directory} is not used: {min(changed)} is not what was built. "
+            "Remove the folder to have it built again."
+        )
+    if touched:
+        _note_sums(directory)
+
+
+def _note_sums(directory: Path) -> dict[str, dict[str, object]]:
+    noted: dict[str, dict[str, object]] = {}
+    for path in _files(directory):
+        inode, sha256 = _inode(path), sha256_of(path)
+        noted[path.relative_to(directory).as_posix()] = {"sha256": sha256, "inode": inode}
+    write_json(directory / SUMS, noted, 0o600)
+    return noted
+
+
+def _inode(path: Path) -> list[int]:
+    """What changes with every writing of a file, and which nobody can set back (ctime)."""
+    found = path.stat()
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file() and path.name != SUMS]
 
 
 def require_programs(*programs: str) -> None:
@@ -91,13 +147,13 @@ def require_programs(*programs: str) -> None:
 
 @contextmanager
 def work_directory(what: str, room_bytes: int, target: Path) -> Iterator[tuple[Path, Path]]:
-    """A scratch directory that a namespace's users can reach, unlike a home directory, and in it
-    the build's log, which is kept beside `target` if the build fails.
+    """A scratch directory of mode 0700 that a namespace's users can reach, unlike a home directory,
+    and in it the build's log, which is kept beside `target` if the build fails.
     """
     base = os.environ.get("TMPDIR") or "/var/tmp"
     require_room(Path(base), room_bytes, f"building the guest's {what}")
     work = Path(tempfile.mkdtemp(prefix=f"fde-{what}-", dir=base))
-    work.chmod(0o755)
+    _let_namespace_in(work)
     log = work / "build.log"
     try:
         yield work, log
@@ -111,6 +167,30 @@ def work_directory(what: str, room_bytes: int, target: Path) -> Iterator[tuple[P
         ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _let_namespace_in(work: Path) -> None:
+    """Let the root of this user's namespaces pass `work`, and nobody else (acl(5), subuid(5)).
+
+    Root's own builds need no user namespace. Raises LabError where the file system has no ACLs.
+    """
+    if os.geteuid() == 0:
+        return
+    uids = {str(os.geteuid()), pwd.getpwuid(os.geteuid()).pw_name}
+    with contextlib.suppress(OSError):
+        lines = Path("/etc/subuid").read_text(encoding="utf-8").split()
+        starts = [int(one.split(":")[1]) for one in lines if one.split(":")[0] in uids]
+        # Version 2; user::rwx, user:START:r-x each, group::---, mask::r-x, other::---
+        users = b"".join(struct.pack("<HHI", 2, 5, start) for start in sorted(starts))
+        none = 0xFFFFFFFF
+        entry = struct.Struct("<HHI")
+        ends = entry.pack(4, 0, none) + entry.pack(16, 5, none) + entry.pack(32, 0, none)
+        acl = struct.pack("<I", 2) + entry.pack(1, 7, none) + users + ends
+        os.setxattr(work, "system.posix_acl_access", acl)
+        return
+    raise LabError(
+        f"{work.parent} has no access control lists: set TMPDIR to a folder on ext4, xfs or btrfs."
+    )
 
 
 def system_path() -> str:

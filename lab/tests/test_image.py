@@ -162,6 +162,61 @@ def test_old_images_and_leftovers_are_dropped(
     assert left == {"old", "older", image.location(tmp_path).directory.name}
 
 
+def test_what_is_cached_is_used_only_as_it_was_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(target: Path, _say: object) -> None:
+        assert target.stat().st_mode & 0o077 == 0
+        (target / "modules").mkdir()
+        for name in ("root.img", "vmlinuz", "modules/one.ko"):
+            (target / name).write_bytes(name.encode())
+
+    monkeypatch.setattr(image, "build", build)
+    found = image.ensure(_silent, tmp_path)
+    assert found.directory.stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(image, "build", lambda *_: pytest.fail("it is built once"))
+    for name in ("root.img", "modules/one.ko"):
+        path = found.directory / name
+        before, content = path.stat(), path.read_bytes()
+        path.write_bytes(content.swapcase())  # as long, and with its old time
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        with pytest.raises(LabError, match=f"{name} is not what was built"):
+            image.ensure(_silent, tmp_path)
+        path.write_bytes(content)
+        image.ensure(_silent, tmp_path)
+    (found.directory / "more").touch()
+    with pytest.raises(LabError, match="more is not what was built"):
+        image.ensure(_silent, tmp_path)
+    (found.directory / "more").unlink()
+    found.directory.chmod(0o777)
+    with pytest.raises(LabError, match="other users can write"):
+        image.ensure(_silent, tmp_path)
+
+
+def test_what_an_older_version_built_gets_its_sums(tmp_path: Path) -> None:
+    found = image.location(tmp_path)
+    found.directory.mkdir(parents=True)
+    found.root.write_bytes(b"root")
+    (found.directory / "build.json").write_text("{}", encoding="utf-8")
+    image.ensure(_silent, tmp_path)
+    found.root.write_bytes(b"evil")
+    with pytest.raises(LabError, match=r"root\.img is not what was built"):
+        image.ensure(_silent, tmp_path)
+
+
+def test_a_build_is_closed_to_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with cache.work_directory("image", 0, tmp_path / "target") as (work, _):
+        (entry,) = tmp_path.iterdir()
+        assert entry == work
+        others = work.stat().st_mode & 0o007
+        assert not others and (os.geteuid() or not work.stat().st_mode & 0o077)
+
+
+def _silent(_line: str) -> None:
+    """Nothing is said."""
+
+
 def test_no_room_is_said_with_both_figures(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"needs 3\.0 GiB in .*, where 1\.0 GiB are free") as raised:
         require_room(tmp_path / "not" / "yet", 3 * GIB, "the guest image", free_bytes=GIB)
