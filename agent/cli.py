@@ -17,7 +17,7 @@ from typing import Any
 from agent import brought, lock, notify, pack, quiet, tries
 from agent.command import keep_private
 from agent.limits import Stop
-from contract import identity, journal, names, plan
+from contract import identity, journal, plan
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.journal import Entry

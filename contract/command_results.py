@@ -201,7 +201,7 @@ class Identifying:
 @dataclass(frozen=True)
 class PublishResult:
     """`fde publish`: the bundle, its bytes and SHA-256, the suite's name in it, and what of the
-    suite identifies; `anonymous`: it was replaced."""
+    suite identifies; `anonymous`: it was left out."""
 
     ok: bool
     bundle: str

@@ -145,7 +145,7 @@ class ManifestDocument:
 
 @dataclass(frozen=True)
 class BundleDocument:
-    """bundle.json: what `fde publish` has packed; by kind, how many names it has `replaced`, and
+    """bundle.json: what `fde publish` has packed; by kind, how many names it has left out, and
     the version and the code (SHA-256) that derived the tables."""
 
     format: Literal["fde-bundle/1"]

@@ -1,4 +1,4 @@
-"""What a terminal would obey, or what turns a line around, stands as its code wherever it is printed."""
+"""What a terminal would obey, or what turns a line around, stands as its code."""
 
 from __future__ import annotations
 
