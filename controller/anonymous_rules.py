@@ -34,6 +34,7 @@ from contract.places import ANSIBLE
 from contract.plan import Configuration
 from controller import identifying
 from controller.names import SUITES
+from instrumentation.accuracy import UNITS as UNITS_OF_ERRORS
 from instrumentation.sources import registry as source_kinds
 from workloads import registry as workload_kinds
 from workloads.base import UNITS, WorkloadError
@@ -482,6 +483,7 @@ RULES: Mapping[str, Callable[..., Any]] = {
     "one_of_workloads": lambda names, value: _one_of(names, value, *workload_kinds.names()),
     "storage_kind": lambda _, value: value if value in storage_kinds.names() else "left-out",
     "source": _source,
+    "error_term": lambda _, value: value if value in UNITS_OF_ERRORS else "",
     "work_unit": lambda names, value: _one_of(names, value, *UNITS),
     "quiet_group": lambda names, value: _one_of(names, value, *GROUPS),
     "journal_state": lambda names, value: _one_of(names, value, *STATES),
