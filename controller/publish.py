@@ -116,7 +116,7 @@ def kept_listing(made: Anonymous) -> list[str]:
             "computed from those records cannot be traced to raw bytes."
         )
     if made.names.left_out:
-        some = ", ".join(f"{place} ({n})" for place, n in sorted(made.names.left_out.items()))
+        some = ", ".join(f"{place} ({n})" for place, n in sorted(made.names.left_out.items()) if n)
         lines.append(f"Left out, by field: {some}.")
     return lines
 

@@ -210,6 +210,7 @@ def test_clients_that_stay_are_bounded_and_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "index.html").write_text("here", encoding="utf-8")
+    monkeypatch.setattr(status_page, "LIMIT_S", 1e6)
     with status_page.served({"a": tmp_path}, "0") as url, ExitStack() as stack:
         for _ in range(status_page.MOST_CLIENTS):
             stack.enter_context(_connected(url)).sendall(b"G")
