@@ -298,11 +298,16 @@ def sensor_objection(
 
 
 def category(name: str, components: Mapping[str, Component]) -> coverage.Category | None:
-    """What a component covers; None where that is unknown. Of a meter's channels `system` alone is
-    the machine: another may be one of several supplies, or a disk."""
+    """Return what a component covers; None where that is unknown.
+
+    Of a meter's channels `system` alone is the machine: another may be one of several supplies, or
+    a disk. Whoever installed a package with a source wants its figures, whatever they cover.
+    """
     table = coverage.table()
-    if not components[name].source.startswith("meter "):
-        return table.category(name, components)
+    source = components[name].source
+    if not source.startswith("meter "):
+        undeclared = table.categories["undeclared"] if registry.is_installed(source) else None
+        return table.category(name, components) or undeclared
     whole = name.rpartition("/")[2] == "system"  # a channel that sees the whole machine
     return table.categories["machine"] if whole else None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from contract import extensions
 from contract.errors import ControllerError
 from contract.measured_command import CommandDocument, Component
 from controller.measured_command import MeasureOptions, of_strings, of_words
@@ -225,6 +226,28 @@ def test_what_is_compared_is_chosen_by_what_it_covers(
     with pytest.raises(ControllerError, match=r"unknown part: nct6775/power1, amd.*--component"):
         main_component(components, None)
     assert main_component(components, names[0]) == names[0]
+
+
+def test_an_installed_source_is_compared_where_no_other_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "mine-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[fde.sources]\nmine = mine:Mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    components = {
+        "screen": Component("mine", "screen", "measured"),
+        "fan": Component("hwmon", "fan", "measured"),
+    }
+    extensions.installed.cache_clear()
+    assert main_component(components, None) == "screen"
+    components["cpu"] = Component("RAPL", "cpu", "measured")
+    assert main_component(components, None) == "cpu"
+    monkeypatch.undo()
+    extensions.installed.cache_clear()
+    with pytest.raises(ControllerError, match="unknown part"):
+        main_component({name: components[name] for name in ("screen", "fan")}, None)
 
 
 def test_a_channel_that_is_not_the_system_is_no_headline() -> None:

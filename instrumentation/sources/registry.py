@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.extensions import ExtensionError, Group
+from contract.extensions import ExtensionError, Group, installed
 
 
 class SourceError(Exception):
@@ -21,6 +21,11 @@ def names() -> tuple[str, ...]:
 def load(name: str) -> type[Any]:
     """The class of a source. Raises ExtensionError."""
     return _GROUP.load(name)
+
+
+def is_installed(name: str) -> bool:
+    """Whether a source of that name comes from an installed package, not from this tree."""
+    return any(point.name == name for point in installed(_GROUP.entry_points))
 
 
 def there(name: str) -> bool:
