@@ -30,16 +30,22 @@ PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $
   $(if $(CONFIGURATIONS),--configurations "$(CONFIGURATIONS)") $(if $(SKIP),--skip "$(SKIP)") \
   $(if $(CONFIRM),--confirm $(call quoted,$(CONFIRM)))
 
-# The directories of the labs that an inventory names; none where it is of real hardware.
-LABS-lab = $(FDE_LAB_DIR)
-LABS-media = $(FDE_LAB_DIR)
-LABS-two-labs = $(addprefix $(FDE_LAB_DIR)/,first second)
+# The directories of the labs that an inventory names, each quoted for the shell; none where it is of real hardware.
+LABS-lab = $(call quoted,$(FDE_LAB_DIR))
+LABS-media = $(LABS-lab)
+LABS-two-labs = $(call quoted,$(FDE_LAB_DIR)/first) $(call quoted,$(FDE_LAB_DIR)/second)
 DISKS-media = media
-LABS = $(LABS-$(notdir $(INVENTORY)))
-LAB_IS_DOWN = $(if $(filter-out $(wildcard $(LABS:=/state.json)),$(LABS:=/state.json)),down)
+NO_BLANKS = $(subst $() ,_,$(INVENTORY))
+LABS = $(LABS-$(notdir $(NO_BLANKS)))
+LAB_IS_DOWN = $(if $(LABS),$(shell for lab in $(LABS); do [ -e "$$lab/state.json" ] || echo down; done))
+THE_INVENTORY = --inventory $(call quoted,$(INVENTORY))
 define NEED_LAB
 	@[ -z "$(LAB_IS_DOWN)" ] || { echo "fde: the virtual lab is not running: start it with" \
-	  "make lab TARGET=$(notdir $(INVENTORY)), or name a target with INVENTORY=…" >&2; exit 1; }
+	  "make lab TARGET=$(notdir $(NO_BLANKS)), or name a target with INVENTORY=…" >&2; exit 1; }
+endef
+define NEED_PYTHON
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fde: $(PYTHON) is" \
+	  "$$($(PYTHON) --version 2>&1): Python 3.11 or newer is needed; set PYTHON=…" >&2; exit 1; }
 endef
 define NEED_SUITE
 	@[ -n $(THE_SUITE) ] || { echo "fde: there is no suite yet: make run makes one, or name its folder with SUITE_DIR=…" >&2; exit 1; }
@@ -60,7 +66,8 @@ help: ## list the steps
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
-	@$(PYTHON) -m controller.testbed --target $(TARGET) --suite $(SUITE) --inventory $(INVENTORY) \
+	$(NEED_PYTHON)
+	@$(PYTHON) -m controller.testbed --target $(TARGET) --suite $(SUITE) $(THE_INVENTORY) \
 	  --labs $(LABS)
 
 .PHONY: packages
@@ -71,7 +78,7 @@ packages: ## install the system packages that are missing (the only step that ma
 # are, and to compile all takes longer than to install them.
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes
 $(VENV)/.locked: requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fde: Python 3.11 or newer is needed; set PYTHON=…")'
+	$(NEED_PYTHON)
 	@echo "venv: making .venv from requirements.lock"
 	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) -r $<
@@ -94,66 +101,66 @@ image: venv ## build the guest's image, or find it in the cache
 
 .PHONY: lab
 lab: venv ## start the virtual lab, or with TARGET=two-labs both, TARGET=media with three media; DISKS=model from lab/disk_models.yml
-	@for lab in $(or $(LABS),$(FDE_LAB_DIR)); do $(PY) -m lab up --dir $$lab \
+	@for lab in $(or $(LABS),$(LABS-lab)); do $(PY) -m lab up --dir "$$lab" \
 	  $(if $(DISKS)$(DISKS-$(TARGET)),--disks $(or $(DISKS),$(DISKS-$(TARGET)))) \
 	  $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(APPARMOR),--apparmor); done
 
 .PHONY: lab-down
 lab-down: ## stop every virtual lab
-	@[ ! -x $(PY) ] || $(PY) -m lab down --dir $(FDE_LAB_DIR)
+	@[ ! -x $(PY) ] || $(PY) -m lab down --dir $(LABS-lab)
 
 .PHONY: check
 check: venv ## say what would happen to the target, disk by disk (and with SUITE=…, its wear); touches nothing
 	$(NEED_LAB)
-	@$(FDE) check --inventory $(INVENTORY) \
+	@$(FDE) check $(THE_INVENTORY) \
 	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE) $(if $(SCALE),--scale $(SCALE)))
 
 .PHONY: doctor
 doctor: venv ## what stands in the way of a trustworthy suite, with the way out: make doctor [NOISE=1]
 	$(NEED_LAB)
-	@$(FDE) doctor --inventory $(INVENTORY) $(if $(NOISE),--noise) \
+	@$(FDE) doctor $(THE_INVENTORY) $(if $(NOISE),--noise) \
 	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE)) $(if $(SCALE),--scale $(SCALE))
 
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"
 	$(NEED_LAB)
-	@$(FDE) provision --inventory $(INVENTORY) $(if $(CONFIRM),--confirm $(call quoted,$(CONFIRM))) $(if $(LABS),</dev/null)
+	@$(FDE) provision $(THE_INVENTORY) $(if $(CONFIRM),--confirm $(call quoted,$(CONFIRM))) $(if $(LABS),</dev/null)
 
 .PHONY: assets
 assets: venv ## make the kernel archives and the clip on the target: make assets [KERNEL=path] [CLIP=path]
 	$(NEED_LAB)
-	@$(FDE) assets --inventory $(INVENTORY) $(if $(KERNEL),--kernel $(KERNEL)) $(if $(CLIP),--clip $(CLIP))
+	@$(FDE) assets $(THE_INVENTORY) $(if $(KERNEL),--kernel $(call quoted,$(KERNEL))) $(if $(CLIP),--clip $(call quoted,$(CLIP)))
 
 .PHONY: prove
 prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
 	$(NEED_LAB)
-	@$(FDE) prove --inventory $(INVENTORY) $(CONFIGURATIONS)
+	@$(FDE) prove $(THE_INVENTORY) $(CONFIGURATIONS)
 
 .PHONY: teardown
 teardown: venv ## put the target's disks back and take away what provisioning brought; KEEP=1 keeps it
 	$(NEED_LAB)
-	@$(FDE) teardown --inventory $(INVENTORY) $(if $(KEEP),--keep) $(if $(PSID_REVERT),--psid-revert $(call quoted,$(PSID_REVERT)))
+	@$(FDE) teardown $(THE_INVENTORY) $(if $(KEEP),--keep) $(if $(PSID_REVERT),--psid-revert $(call quoted,$(PSID_REVERT)))
 
 .PHONY: plan
 plan: venv ## freeze a plan for SUITE, on every host of the inventory
 	$(NEED_LAB)
-	@$(FDE) plan --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+	@$(FDE) plan --suite $(SUITE) $(THE_INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: run
 run: venv ## freeze a plan for SUITE and run it, on every host of the inventory at once
 	$(NEED_LAB)
-	@$(FDE) run --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+	@$(FDE) run --suite $(SUITE) $(THE_INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: resume
 resume: venv ## continue with an interrupted suite
 	$(NEED_LAB)
 	$(NEED_SUITE)
-	@$(FDE) resume $(THE_SUITE) --inventory $(INVENTORY)
+	@$(FDE) resume $(THE_SUITE) $(THE_INVENTORY)
 
 .PHONY: watch
 watch: venv ## attach to what runs, here or on the target: make watch [SUITE_DIR=…] [SERVE=8080]
 	@$(FDE) watch $(if $(filter file,$(origin SUITE_DIR)),,$(THE_SUITE)) \
-	  $(if $(SERVE),--serve $(SERVE)) $(if $(LAB_IS_DOWN),,--inventory $(INVENTORY))
+	  $(if $(SERVE),--serve $(SERVE)) $(if $(LAB_IS_DOWN),,$(THE_INVENTORY))
 
 .PHONY: report
 report: venv ## joules, verdicts and payback of the newest suite
@@ -163,7 +170,7 @@ report: venv ## joules, verdicts and payback of the newest suite
 .PHONY: compare
 compare: venv ## suites beside the first: make compare A=data/suites/… B=data/suites/… [MORE="…"] [FAIL_ON=percent]
 	@[ -n $(call quoted,$(A)) ] && [ -n $(call quoted,$(B)) ] || { echo "fde: name two suite folders: make compare A=… B=…" >&2; exit 1; }
-	@$(FDE) compare $(call quoted,$(A)) $(call quoted,$(B)) $(MORE) --out $(FDE_BUILD)/compare \
+	@$(FDE) compare $(call quoted,$(A)) $(call quoted,$(B)) $(MORE) --out "$$FDE_BUILD"/compare \
 	  $(if $(FAIL_ON),--fail-on $(FAIL_ON))
 
 .PHONY: publish
@@ -174,17 +181,17 @@ publish: venv ## pack the newest suite as one file that can be cited: make publi
 
 .PHONY: examples
 examples: venv ## make the bundles of data/examples again, with the tables of this version
-	@for old in data/examples/*.tar.gz; do rm -f $(FDE_BUILD)/example.tar.gz; \
-	  $(FDE) publish $$old --out $(FDE_BUILD)/example.tar.gz >/dev/null && mv $(FDE_BUILD)/example.tar.gz $$old; done
+	@for old in data/examples/*.tar.gz; do rm -f "$$FDE_BUILD"/example.tar.gz; \
+	  $(FDE) publish $$old --out "$$FDE_BUILD"/example.tar.gz >/dev/null && mv "$$FDE_BUILD"/example.tar.gz $$old; done
 
 .PHONY: gallery
 gallery: venv ## a static site of bundles: make gallery [BUNDLES=data/examples], build/gallery/index.html
-	@$(FDE) gallery $(call quoted,$(or $(BUNDLES),data/examples)) --out $(FDE_BUILD)/gallery
+	@$(FDE) gallery $(call quoted,$(or $(BUNDLES),data/examples)) --out "$$FDE_BUILD"/gallery
 
 .PHONY: trace
 trace: venv ## draw the power over the time of one run: make trace RUN=<run id> [SUITE_DIR=…]
 	$(NEED_SUITE)
-	@$(FDE) trace $(THE_SUITE) $(call quoted,$(RUN)) --out $(FDE_BUILD)/traces
+	@$(FDE) trace $(THE_SUITE) $(call quoted,$(RUN)) --out "$$FDE_BUILD"/traces
 
 .PHONY: notebook
 notebook: venv-dev ## the notebook of the newest suite in JupyterLab; without a suite, of a synthetic one
@@ -196,7 +203,7 @@ synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled s
 	@folder=$$($(PY) -m validation.synthetic data/suites) && $(FDE) report "$$folder"
 
 .PHONY: report-pdf
-report-pdf: venv ## the report of the newest suite as report.pdf, for paper
+report-pdf: venv-dev ## the report of the newest suite as report.pdf, for paper
 	$(NEED_SUITE)
 	@$(FDE) report --pdf $(THE_SUITE)
 
@@ -220,7 +227,7 @@ lint: venv-dev docs ## style, types, layers, playbooks, shell, the links of the 
 
 .PHONY: docs
 docs: venv-dev ## the documentation as a site, its links checked: build/site/index.html
-	@NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir $(FDE_BUILD)/site
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir "$$FDE_BUILD"/site
 
 PYTEST := $(VENV)/bin/pytest
 # More at once than processors: most tests wait more than they work. Those of a module share a process as
@@ -266,7 +273,7 @@ test-dangers: packages venv-dev image ## dangerous situations, hostile folders, 
 	  ansible/tests/test_lab_secrets.py || failed=1; \
 	  $(PY) -m agent.tests.hostile_folders --count $(or $(FOLDERS),2000) || failed=1; \
 	  $(PY) -m instrumentation.tests.hostile_wires --count $(or $(ANSWERS),10000) || failed=1; \
-	  $(PY) -m drive.tests.fuzz --inputs $(or $(INPUTS),20000) --out $(FDE_BUILD)/bench/drive-fuzz.json || failed=1; \
+	  $(PY) -m drive.tests.fuzz --inputs $(or $(INPUTS),20000) --out "$$FDE_BUILD"/bench/drive-fuzz.json || failed=1; \
 	  $(PY) -m agent.tests.dangers && [ -z "$${failed:-}" ]
 
 .PHONY: test-night

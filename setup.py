@@ -1,35 +1,39 @@
-"""What pyproject.toml cannot say: folders that are no packages go into the wheel as fde_share/."""
+"""What pyproject.toml cannot say: our folders go into the wheel below `fde_testbed/`.
+
+There they share no name with other people's packages, and the tests stay out.
+"""
 
 import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).parent
+PACKAGES = ("agent", "analysis", "contract", "controller", "instrumentation", "workloads")
 SHARED = ("ansible", "data/examples", "data/reference", "data/schema")
 FILES = ("CITATION.cff", "LICENSE")  # what a bundle of results has beside them
+LEFT_OUT = shutil.ignore_patterns("tests", "__pycache__", "secrets*.json", ".*")
 
 
-def share(library: Path) -> None:
-    """Copy what is no package to where `contract/places.py` finds it beside our packages."""
-    for name in SHARED:
-        shutil.copytree(
-            ROOT / name,
-            library / "fde_share" / name,
-            ignore=shutil.ignore_patterns("tests", "__pycache__", "secrets.json"),
-            dirs_exist_ok=True,
-        )
+def place(package: Path) -> None:
+    """Copy what `contract/places.py` looks for into the package that is built."""
+    folders = {name: package / name for name in PACKAGES}
+    folders |= {name: package / "share" / name for name in SHARED}
+    for name, folder in folders.items():
+        shutil.rmtree(folder, ignore_errors=True)  # an earlier build's
+        shutil.copytree(ROOT / name, folder, ignore=LEFT_OUT)
     for name in FILES:
-        shutil.copyfile(ROOT / name, library / "fde_share" / name)
+        shutil.copyfile(ROOT / name, package / "share" / name)
 
 
 if __name__ == "__main__":  # what builds the package has setuptools; Python 3.12 itself has not
     from setuptools import setup
     from setuptools.command.build_py import build_py
 
-    class BuildWithShare(build_py):
-        """With what is shared beside the packages."""
+    class BuildWithPackages(build_py):
+        """Build `fde_testbed` with all that belongs to it."""
 
         def run(self) -> None:
             super().run()
-            share(Path(self.build_lib))
+            if not self.editable_mode:
+                place(Path(self.build_lib, "fde_testbed"))
 
-    setup(cmdclass={"build_py": BuildWithShare})
+    setup(cmdclass={"build_py": BuildWithPackages})

@@ -12,8 +12,8 @@ from typing import IO
 
 from contract.errors import AgentError
 from contract.files import sha256_of
+from contract.packed import SUMS
 
-SUMS = "sums.json"
 # Of a run's folder, where a workload's programs leave what they wrote of themselves.
 KEPT = "kept"
 
@@ -34,7 +34,7 @@ def pack(suite_dir: Path, out: IO[bytes]) -> None:
     names = {path: str(path.relative_to(root.parent)) for path in found}
     sums = json.dumps({names[path]: digest for path, (digest, _) in found.items()}, indent=1)
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        _add(tar, SUMS, len(sums.encode()), io.BytesIO(sums.encode()))
+        _add(tar, f"{root.name}/{SUMS}", len(sums.encode()), io.BytesIO(sums.encode()))
         for path, (_, size_bytes) in found.items():
             try:
                 with path.open("rb") as file:

@@ -6,6 +6,9 @@ data frames; `to_pandas` makes pandas of them. What is not in `analysis.__all__`
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, lru_cache
@@ -22,7 +25,7 @@ from analysis.money.payback import Payback
 from analysis.stats.contrasts import Contrast
 from analysis.stats.results import Results, results
 from analysis.stats.stats import ENDS, Span, columns
-from analysis.suite import records
+from analysis.suite import bundle, records
 from analysis.suite.assumptions import Assumptions
 from analysis.suite.records import Meter, Run, SuiteError
 from analysis.suite.suite_folder import rapl_samples
@@ -84,15 +87,25 @@ class Suite:
 
     @classmethod
     def open(cls, path: str | Path) -> Suite:
-        """Read a suite's folder and compute its figures; nothing is written.
+        """Read a suite's folder or bundle and compute its figures; nothing is written.
 
-        Raises SuiteError, with the way out, where the folder is no suite.
+        A bundle is unpacked among temporary files, for as long as the suite is in use. Raises
+        SuiteError, with the way out, where it is no suite.
 
         >>> Suite.open("nowhere")
         Traceback (most recent call last):
         analysis.suite.records.SuiteError: There is no suite folder nowhere: ...
         """
-        return cls(results(Path(path)))
+        if not Path(path).is_file():
+            return cls(results(Path(path)))
+        place = tempfile.mkdtemp(prefix="fde-bundle-")
+        try:
+            suite = cls(results(bundle.unpacked(Path(path), Path(place))[0]))
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        weakref.finalize(suite, shutil.rmtree, place, ignore_errors=True)
+        return suite
 
     def __repr__(self) -> str:
         return f"<Suite {self.id}: {self.origin}, {self.runs.height} runs>"

@@ -28,9 +28,9 @@ try:
     import numpy as np
     import numpy.typing as npt
     import polars as pl
+    from fde_testbed import Suite, SuiteError
     from scipy import optimize, special, stats
 
-    from analysis import Suite, SuiteError
     from analysis.energy.curve import level_part, level_w
     from analysis.energy.energy import run_edges
     from analysis.energy.uncertainty import Resolution
@@ -1060,6 +1060,6 @@ print(f"{sum(differing.values())} figures differ.", differing)
 # %% [markdown]
 # ## Your question
 # `suite`, `runs`, `energy`, `blocks`, `logs`, `savings` and `power` are there, as Polars frames;
-# `analysis.to_pandas(energy)` makes pandas of one. The names are described in `docs/library.md`.
+# `fde_testbed.to_pandas(energy)` makes pandas of one. The names are described in `docs/library.md`.
 
 # %%

@@ -8,11 +8,14 @@ import shlex
 import sys
 from pathlib import Path
 
+from contract.errors import ControllerError
+
 ROOT = Path(__file__).resolve().parents[1]
 """What our packages are imported from."""
 CHECKOUT = (ROOT / "pyproject.toml").is_file()
-SHARE = ROOT if CHECKOUT else ROOT / "fde_share"
+SHARE = ROOT if CHECKOUT else ROOT / "share"
 """Above `ansible/` and `data/`, which are no packages: setup.py puts them there."""
+DISTRIBUTION = "fde-energy-testbed"
 ANSIBLE = SHARE / "ansible"
 MOUNT_POINT = "/run/fde-testbed/disk"
 """On the target, where the file system of the configuration that is entered stands."""
@@ -27,16 +30,16 @@ def version() -> str:
         return str(project["version"])
     from importlib import metadata
 
-    return metadata.version("fde-energy-testbed")
+    return metadata.version(DISTRIBUTION)
 
 
 def python_path() -> str:
-    """Return PYTHONPATH for a process of ours: this checkout, and what the user has set.
+    """Return PYTHONPATH for a process of ours: our packages, and what the user has set.
 
     An empty entry is left out: Python takes it for the current directory.
     """
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join([*[str(ROOT)] * CHECKOUT, *filter(None, given)])
+    return os.pathsep.join([str(ROOT), *filter(None, given)])
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
@@ -49,37 +52,51 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 def step(name: str, folder: object = "", **options: object) -> str:
     """How a step is typed here, for people: `make run SUITE=micro` in a checkout, `fde run --suite
-    micro` elsewhere. `folder` is a suite's; an option without a value is left out."""
-    given = {key: value for key, value in options.items() if value}
+    micro` elsewhere. `folder` is a suite's; an option without a value is left out. Values are
+    quoted for a shell, but for what stands for one: `…`, `<serial>`, `{serial}`."""
+    given = {key: _typed(value) for key, value in options.items() if value}
     if CHECKOUT:
-        named = {"suite_dir": folder, **given} if folder else given
-        return " ".join(
-            ["make", name, *(f"{key.upper()}={_typed(value)}" for key, value in named.items())]
-        )
-    words = [f"--{key.replace('_', '-')} {_typed(value)}" for key, value in given.items()]
-    return " ".join(["fde", name, *([str(folder)] if folder else []), *words])
+        named = {"suite_dir": _typed(folder), **given} if folder else given
+        return " ".join(["make", name, *(f"{key.upper()}={value}" for key, value in named.items())])
+    words = [f"--{key.replace('_', '-')} {value}" for key, value in given.items()]
+    return " ".join(["fde", name, *([_typed(folder)] if folder else []), *words])
+
+
+def with_extra(name: str) -> str:
+    """How what only some need is installed here, for people, as an imperative."""
+    return "run `make venv-dev`" if CHECKOUT else f"run `pip install '{DISTRIBUTION}[{name}]'`"
 
 
 def _typed(value: object) -> str:
     """As one word of a shell; a place that is filled in later, `{serial}`, stays as it is."""
     text = str(value)
-    if re.fullmatch(r"\{\w+\}|<\w+>", text):
+    if re.fullmatch(r"…|\{\w+\}|<\w+>", text):
         return text
     return f'"{text}"' if "'" in text and not set('"$`\\!') & set(text) else shlex.quote(text)
 
 
 def build_folder() -> Path:
     """What can be made again: checks, proofs, unpacked bundles, figures. FDE_BUILD, else `build/`
-    of the checkout, else a folder of the user's."""
+    of the checkout, else a folder of the user's. Raises ControllerError where there is none."""
     if given := os.environ.get("FDE_BUILD"):
         return Path(given)
     return ROOT / "build" if CHECKOUT else state_folder()
 
 
 def state_folder() -> Path:
-    """Return the user's folder for what lasts from one command to the next."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "fde-testbed"
+    """Return the user's folder for what lasts from one command to the next.
+
+    Raises ControllerError where this user has none.
+    """
+    if state := os.environ.get("XDG_STATE_HOME"):
+        return Path(state) / "fde-testbed"
+    try:
+        return Path.home() / ".local" / "state" / "fde-testbed"
+    except RuntimeError:
+        raise ControllerError(
+            f"No folder for files that can be made again: HOME is not set, and user {os.getuid()} "
+            "has no home directory. Set FDE_BUILD and XDG_STATE_HOME to folders that you may write."
+        ) from None
 
 
 def suites_folder() -> Path:

@@ -38,10 +38,18 @@ def require(folder: Path) -> None:
         raise AgentError(f"{folder} is open to other users: it is not used; chmod 700 it.")
 
 
+def expanded(path: str | Path) -> Path:
+    """The path with `~` replaced, or as it is where this user has no home directory."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def read_secret(path: Path) -> str:
     """The one line of a file that its owner alone can read. AgentError where others can as well."""
     try:
-        fd = os.open(path.expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        fd = os.open(expanded(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise AgentError(
             f"The secret {path} cannot be read ({error.strerror}): write it there, mode 0600."

@@ -14,12 +14,12 @@ from pathlib import Path
 from analysis.report import build as reports
 from analysis.report import gallery, render
 from analysis.report.gallery import Entry
+from analysis.suite.bundle import opened
 from contract import schema, strict_json
 from contract.command_results import GalleryResult
 from contract.errors import AgentError, ControllerError
 from contract.files import write
 from controller import bounded
-from controller.publish import opened
 
 BUNDLES = "*.tar.gz"
 INDEX = "index.html"

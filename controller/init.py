@@ -354,7 +354,8 @@ def _hosts(name: str, host: Address | None) -> Iterator[str]:
     if host.key:
         yield f"      ansible_ssh_private_key_file: {yaml_text(host.key)}\n"
     if host.known_hosts or host.options:
-        own = [f"UserKnownHostsFile={host.known_hosts}"] if host.known_hosts else []
+        file = json.dumps(host.known_hosts, ensure_ascii=False)  # unquoted it is a list
+        own = [f"UserKnownHostsFile={file}"] if host.known_hosts else []
         words = ["StrictHostKeyChecking=yes", *own, *host.options]
         args = " ".join("-o '" + word.replace("'", "'\\''") + "'" for word in words)
         yield f"      ansible_ssh_common_args: {yaml_text(args)}\n"

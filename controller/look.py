@@ -22,7 +22,7 @@ from contract.places import build_folder
 from controller import remote
 from controller.bundle import HOME, collect, pack
 
-NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER = 94, 95, 96, 97, 98
+NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER, OLD_PYTHON = range(94, 100)
 # The folder goes whatever happens, also where the link is lost and the script is hung up on.
 # What the login shell prints by itself comes before it.
 BEGIN = b"fde-look-begins\n"
@@ -30,6 +30,8 @@ SCRIPT = f"""
 printf '{BEGIN.decode()[:-1]}\\n'
 [ "$(stat -f -c %T /run)" = tmpfs ] || exit {NOT_TMPFS}
 command -v python3 >/dev/null || exit {NO_PYTHON}
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+  {{ python3 --version >&2; exit {OLD_PYTHON}; }}
 d=$(mktemp -d /run/fde-check.XXXXXX) || exit {NO_FOLDER}
 trap 'cd /; rm -rf "$d"' EXIT
 trap 'exit 130' HUP INT TERM PIPE
@@ -163,7 +165,10 @@ def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:
 def _unanswered(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
     name = remote.address(target)
     user = "root" if remote.is_local(target) else target["ssh"]["user"]
+    said = done.stderr.decode(errors="replace").strip().splitlines()
     reasons = {
+        OLD_PYTHON: f"{said[-1] if said else 'python3'} of {name} is too old: Python 3.11 or newer "
+        "must be its python3, as on Debian 12 or Ubuntu 24.04.",
         NOT_TMPFS: f"There is no tmpfs at /run of {name}, so nothing can be looked at without "
         "writing a disk: boot it with systemd.",
         NO_FOLDER: f"{user} may not write below /run of {name}: set ansible_user: root.",

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from contract import files
 from contract.errors import ControllerError
-from contract.places import SHARE, build_folder, module_command
+from contract.places import SHARE, build_folder, module_command, with_extra
 from controller import publish
 
 NAME = "notebook.ipynb"
-EXTRA = "pip install 'fde-energy-testbed[notebook]'"
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ def open_in_lab(made: Copy, browser: bool = True) -> int:
     """
     if find_spec("jupyterlab") is None:
         raise ControllerError(
-            f"JupyterLab is not installed: {EXTRA}, or open {made.notebook} in any program that "
-            "runs notebooks."
+            f"JupyterLab is not installed: {with_extra('notebook')}, or open {made.notebook} in "
+            "any program that runs notebooks."
         )
     # The kernel is started by the server, with this environment.
     safe = {"PYTHONSAFEPATH": "1", "FDE_SUITE_DIR": str(made.suite)}

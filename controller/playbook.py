@@ -56,26 +56,37 @@ def resolve(path: Path) -> Inventory:
 
 
 def _last_words(said: str) -> str:
-    """Of an Ansible that played nothing: its first complaint, for people."""
-    lines = (line for line in said.splitlines() if "ERROR" in line or "WARNING" in line)
-    return next(lines, "it names no host in the group `targets`.")
+    """Of an Ansible that played nothing: its first complaint, for people; errors count most."""
+    lines = said.splitlines()
+    found = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
+    return next(found, "it names no host in the group `targets`.")
 
 
 @contextmanager
 def environment() -> Iterator[dict[str, str]]:
-    """Yield the environment of one ansible-playbook.
+    """Yield what Ansible's programs are to be started with, as long as this context is open.
 
-    Its open connections and its resolved targets are in folders of this process alone, which are
-    removed afterwards: another play may have a host of the same name.
+    What the user has set for plays of his own (callbacks, strategies) is left out, except how a
+    vault is opened. Its open connections and its resolved targets are in a folder of this play
+    alone, which is removed afterwards: another may have a host of the same name. A home directory
+    is not needed. Ansible insists on a locale of UTF-8.
     """
-    with tempfile.TemporaryDirectory(prefix="fde-cp-") as sockets:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ANSIBLE_") or name.startswith("ANSIBLE_VAULT_")
+    }
+    with tempfile.TemporaryDirectory(prefix="fde-cp-") as ours:
         yield {
-            **os.environ,
+            **kept,
+            "LC_ALL": "C.UTF-8",
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets,
+            "ANSIBLE_HOME": ours,
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": ours,
             "FDE_BUILD": str(build_folder().absolute()),
-            "FDE_TARGETS": str(Path(sockets) / "targets"),
+            "FDE_TARGETS": str(Path(ours) / "targets"),
             "PYTHONPATH": python_path(),
+            "PYTHONSAFEPATH": "1",
         }
 
 

@@ -1,27 +1,24 @@
 """A sealed suite as one file that can be cited, and such a file checked and opened elsewhere.
 
-A bundle is a gzipped tar of `sums.json` and one folder: the sealed suite, the tables and the page
-derived from it, the JSON Schemas of its documents, the licence, CITATION.cff (Citation File Format
-1.2.0), ro-crate-metadata.json (RO-Crate 1.1) and bundle.json. The same suite gives the same bytes.
+A bundle is a gzipped tar of one folder, its `sums.json` first: the sealed suite, the tables and the
+page derived from it, the JSON Schemas of its documents, the licence, CITATION.cff (Citation File
+Format 1.2.0), ro-crate-metadata.json (RO-Crate 1.1) and bundle.json. The same suite gives the same
+bytes.
 """
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import math
 import mimetypes
 import shutil
-import tarfile
 import tempfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 import yaml
@@ -34,9 +31,10 @@ from analysis.stats import alike, results
 from analysis.stats.alike import ROUNDING
 from analysis.stats.results import Results
 from analysis.suite import group, manifest
+from analysis.suite.bundle import ABOUT, FORMAT, about, unpacked
 from analysis.suite.manifest import Findings
 from analysis.suite.suite_folder import suite_id
-from contract import exports, schema, strict_json
+from contract import exports, schema
 from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
@@ -47,8 +45,6 @@ from controller import identifying, seal, suite_folder
 from controller.anonymous import Anonymous
 from instrumentation.readings import Readings
 
-FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
-ABOUT = "bundle.json"
 CRATE = "ro-crate-metadata.json"
 AUTHORS = ("The authors of this suite",)
 PIECE = 1 << 20
@@ -83,7 +79,6 @@ def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
         return identifying.identifying(folder)
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 NAMED = 3  # files that are named with each
 
 
@@ -191,26 +186,9 @@ def _require_same_figures(before: pl.DataFrame, after: Results) -> None:
         )
 
 
-@contextmanager
-def opened(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Folders of suites as they are; a bundle is unpacked for as long as this lasts.
-
-    Raises ControllerError, one sentence, where a bundle is not whole or of another version.
-    """
-    with ExitStack() as stack:
-        folders = []
-        for path in paths:
-            if path.is_file():
-                temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-bundle-"))
-                folders.append(_unpacked(path, Path(temporary))[0])
-            else:
-                folders.append(path)
-        yield folders
-
-
 def kept(path: Path, place: Path) -> Path:
     """A folder as it is; a bundle unpacked below `place`, to stay, with the page that is made of it
-    here. Raises ControllerError.
+    here. Raises SuiteError.
 
     It is kept under the bundle's own sum: whatever another one says of itself, it is not found
     there.
@@ -221,59 +199,13 @@ def kept(path: Path, place: Path) -> Path:
     if not found.is_dir():
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place, prefix=".unpacking-") as temporary:
-            folder, _ = _unpacked(path, Path(temporary) / "bundle")
+            folder, _ = unpacked(path, Path(temporary) / "bundle")
             try:
                 folder.parent.rename(found)
             except OSError:
                 if not found.is_dir():  # else another command was first
                     raise
     return next(found.iterdir())
-
-
-def _unpacked(path: Path, to: Path) -> tuple[Path, list[str]]:
-    """Unpack what a bundle must have below `to`; its folder, and the names of all other members."""
-    to.mkdir(exist_ok=True)
-    try:
-        with path.open("rb") as file:
-            left = seal.extract(file, to, lambda name: is_packed(name.partition("/")[2]))
-    except OSError as error:
-        if error.errno in FULL:
-            raise ControllerError(
-                f"There is no room to unpack {path} in {to.parent}: make some, or name another "
-                "folder in TMPDIR."
-            ) from None
-        raise _changed(path, error) from None
-    except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
-        raise _changed(path, error) from None
-    found = [one for one in to.iterdir() if one.is_dir()]
-    if len(found) != 1 or not (found[0] / ABOUT).is_file():
-        raise ControllerError(f"{path} is no bundle of a suite: fde publish makes them.")
-    about(found[0])
-    return found[0], left
-
-
-def _changed(path: Path, error: Exception) -> ControllerError:
-    return ControllerError(
-        f"The bundle {path} was changed, cut short or is none ({error}): get it again from where "
-        "it was published."
-    )
-
-
-def about(folder: Path) -> BundleDocument:
-    """bundle.json of an unpacked bundle. Raises ControllerError."""
-    try:
-        document = strict_json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        if isinstance(document, Mapping) and document.get("format") != FORMAT:
-            raise ControllerError(
-                f"The bundle has the format {document.get('format')!r}, this version reads "
-                f"{FORMAT!r}: use the version of the testbed that made it "
-                f"({document.get('testbed', 'not named')})."
-            )
-        return schema.read(BundleDocument, document)
-    except (OSError, ValueError) as error:
-        raise ControllerError(
-            f"{ABOUT} of the bundle cannot be read ({error}): get it again."
-        ) from None
 
 
 def verify(path: Path) -> Findings:
@@ -287,7 +219,7 @@ def verify(path: Path) -> Findings:
         suite_id(path)  # a plan of this version, and neither links nor pipes beside it
         return _verified(path, [])
     with tempfile.TemporaryDirectory(prefix="fde-bundle-") as temporary:
-        return _verified(*_unpacked(path, Path(temporary)))
+        return _verified(*unpacked(path, Path(temporary)))
 
 
 def _verified(folder: Path, left: Sequence[str]) -> Findings:

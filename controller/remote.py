@@ -4,9 +4,11 @@ resolved target is null); and the key that a host shows before it is known."""
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -47,7 +49,7 @@ def shown(ssh: Sequence[str]) -> Shown | None:
     with tempfile.TemporaryDirectory(prefix="fde-host-key-") as folder:
         file = Path(folder) / "known_hosts"
         # Of an option that comes twice ssh takes the first.
-        own = [f"-o{option}" for option in (*ASK, *ALONE, f"UserKnownHostsFile={file}")]
+        own = [f"-o{option}" for option in (*ASK, *ALONE, f'UserKnownHostsFile="{file}"')]
         try:
             subprocess.run(
                 [program, *own, *rest],
@@ -132,7 +134,15 @@ def read_target(path: Path) -> dict[str, Any]:
 
 
 def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
-    """The argv that runs `remote` on the target, never asking anything at the terminal."""
+    """The argv that runs `remote` on the target, never asking anything at the terminal.
+
+    Raises ControllerError where this machine has no ssh.
+    """
+    if shutil.which("ssh") is None:
+        raise ControllerError(
+            f"{address(target)} cannot be reached: the program ssh was not found here. Install it "
+            "(apt-get install openssh-client)."
+        )
     link = target["ssh"]
     argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"]
     # A dead link must be noticed within 20 s, else all would hang for as long as TCP retries.
@@ -142,7 +152,8 @@ def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
     # Nor through a connection that lies open at a path of the user's own choice, as in /tmp.
     argv += ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
     if link.get("known_hosts"):
-        argv += ["-o", f"UserKnownHostsFile={link['known_hosts']}"]
+        file = json.dumps(link["known_hosts"], ensure_ascii=False)  # unquoted it is a list
+        argv += ["-o", f"UserKnownHostsFile={file}"]
     for option in link.get("options", ()):
         argv += ["-o", option]
     if link.get("key"):
@@ -166,7 +177,7 @@ LOCAL_ENVIRONMENT = (
     *("env", "-i", "--chdir=/", "HOME=/root", "LANG=C.UTF-8"),
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 )
-BY_SUDO = ("sh", "-c", 'sudo -n -- "$@"; exit $?', "sh")
+BY_SUDO = ("sh", "-c", 'LC_ALL=C.UTF-8 sudo -n -- "$@"; exit $?', "sh")
 SUDO_ASKS = (
     "sudo asks for a password, and a suite runs while nobody is there to give it: allow it by "
     """`echo "$USER ALL=(root) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/fde`, and take that """

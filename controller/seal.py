@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from agent import pack
-from contract import derived, strict_json
+from contract import derived, packed
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.files import sha256_of, sync_folder, write_json
 from contract.interrupts import uninterrupted
 from contract.places import step
 from contract.suite_files import SEALED, SEALED_FOLDERS
-from controller import archives, remote, timing
+from controller import remote, timing
 from controller.recorders import end_leftovers
 
 SALVAGE_LIMIT_S = 120.0
@@ -39,7 +35,7 @@ def unpack(archive: Path, suite_dir: Path) -> None:
     with tempfile.TemporaryDirectory(dir=suite_dir, prefix=".incoming-") as temporary:
         try:
             with archive.open("rb") as file:
-                extract(file, Path(temporary))
+                packed.extract(file, Path(temporary))
         except (tarfile.TarError, OSError, ValueError, TypeError) as error:
             raise ControllerError(
                 f"The fetched results are not whole ({error}): fetch them again with "
@@ -61,53 +57,6 @@ def unpack(archive: Path, suite_dir: Path) -> None:
                         (suite_dir / name).rename(Path(temporary) / f"{name}.old")
                     (came / name).replace(suite_dir / name)
                     sync_folder(suite_dir)
-
-
-LEAST_FREE_BYTES = 64 << 20
-
-
-def extract(
-    file: IO[bytes], to: Path, is_wanted: Callable[[str], bool] = lambda _: True
-) -> list[str]:
-    """Unpack what `agent.pack` has written, compressed or not, below `to`; return what was left.
-
-    These are the members that are not wanted by their names, and whatever is no file. Neither links
-    nor devices are made, and nothing outside of `to`. Raises ValueError where a sum does not hold,
-    a member would lie outside, or there is no room for it; also what tarfile and the decompression
-    raise.
-    """
-    left = []
-    with archives.open_tar(file) as tar:
-        sums: dict[str, str] | None = None
-        for member in archives.members(tar, file):
-            content = tar.extractfile(member)
-            if content is None:
-                left += [member.name] * (not member.isdir())
-                continue
-            if sums is None:
-                if member.name != pack.SUMS:
-                    raise ValueError("it does not begin with its sums")
-                sums = dict(strict_json.loads(content.read()))
-                continue
-            place = (to / member.name).resolve()
-            if not place.is_relative_to(to.resolve()):
-                raise ValueError(f"{member.name} would lie outside of the suite")
-            if not is_wanted(member.name):
-                left.append(member.name)
-                found = hashlib.file_digest(content, "sha256")  # type: ignore[arg-type]
-                if found.hexdigest() != sums.pop(member.name, ""):
-                    raise ValueError(f"the sum of {member.name} differs")
-                continue
-            if member.size > shutil.disk_usage(to).free - LEAST_FREE_BYTES:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("wb") as out:
-                shutil.copyfileobj(content, out)
-            if sha256_of(place, sync=True) != sums.pop(member.name, None):
-                raise ValueError(f"the sum of {member.name} differs")
-        if sums is None or sums:
-            raise ValueError(f"{next(iter(sums or {'all'}))} is missing")
-    return left
 
 
 def salvage(target: Mapping[str, Any], suite_dir: Path) -> bool:

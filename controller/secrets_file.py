@@ -18,7 +18,7 @@ from typing import Any
 from contract import private
 from contract.errors import ControllerError
 from contract.names import sentence
-from controller import remote
+from controller import playbook, remote
 
 
 @dataclass(frozen=True)
@@ -162,14 +162,16 @@ def _tracked(path: Path) -> bool:
 
 def _decrypted(path: Path, content: bytes) -> bytes:
     program = Path(sys.executable).with_name("ansible-vault")
-    done = subprocess.run(
-        [str(program), "decrypt", "--output", "-", "-"],
-        # What is on standard input is no password: that comes from a file or a program.
-        input=content,
-        capture_output=True,
-        start_new_session=True,
-        check=False,
-    )
+    with playbook.environment() as variables:
+        done = subprocess.run(
+            [str(program), "decrypt", "--output", "-", "-"],
+            # What is on standard input is no password: that comes from a file or a program.
+            input=content,
+            capture_output=True,
+            start_new_session=True,
+            check=False,
+            env=variables,
+        )
     if done.returncode:
         raise ControllerError(
             f"{path} is encrypted, and no password opens it: name the file of the vault's password "

@@ -6,9 +6,10 @@ import contextlib
 import errno
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
+from contract.places import with_extra
+from contract.private import expanded
 from instrumentation.ports import PortError
 
 OPEN_LIMIT_S = 2.0  # for a connection, and for a broker's greeting
@@ -17,9 +18,7 @@ _USUAL_PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883, "snmp": 1
 
 def trusted(ca_file: str) -> ssl.SSLContext:
     """The authorities of the system, or of a file alone. Raises OSError, ssl.SSLError is one."""
-    context = ssl.create_default_context(
-        cafile=str(Path(ca_file).expanduser()) if ca_file else None
-    )
+    context = ssl.create_default_context(cafile=expanded(ca_file) if ca_file else None)
     if ca_file:  # certificates that small devices sign themselves lack what strictness asks for
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
@@ -36,6 +35,16 @@ def certificates_explained() -> Iterator[None]:
             way = "name the host as its certificate does"
         what = f"its certificate is not accepted ({error.verify_message.rstrip('.')}): {way}"
         raise PortError(errno.EPROTO, what) from None
+
+
+@contextlib.contextmanager
+def missing_explained(extra: str) -> Iterator[None]:
+    """Raise PortError, with what to do, where a library of this extra is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        what = f"this Python lacks {error.name}, which it needs: {with_extra(extra)}"
+        raise PortError(errno.ENOPKG, what) from None
 
 
 def endpoint(address: str) -> tuple[str, int, bool]:

@@ -9,7 +9,6 @@ import io
 import queue
 import socket
 import threading
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +19,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NewConnectionError, ReadTimeoutError
 
+from contract.private import expanded
 from instrumentation.clock import monotonic_ns
 from instrumentation.endpoints import OPEN_LIMIT_S, certificates_explained, endpoint, trusted
 from instrumentation.meters.answers import MOST_BODY_BYTES, envelope
@@ -56,7 +56,7 @@ class HttpTransport:
         context = trusted(ca_file) if is_tls else None
         self._session.mount(address.partition(":")[0] + "://", _Adapter(context))
         if context is not None:
-            self._session.verify = str(Path(ca_file).expanduser()) if ca_file else True
+            self._session.verify = str(expanded(ca_file)) if ca_file else True
         with (
             certificates_explained(),
             socket.create_connection((host, port), OPEN_LIMIT_S) as connection,

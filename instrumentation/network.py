@@ -22,8 +22,13 @@ from typing import Any, cast
 from contract.errors import AgentError
 from contract.private import read_secret
 from instrumentation.clock import monotonic_ns
-from instrumentation.endpoints import OPEN_LIMIT_S, certificates_explained, endpoint, trusted
-from instrumentation.http_transport import HttpTransport
+from instrumentation.endpoints import (
+    OPEN_LIMIT_S,
+    certificates_explained,
+    endpoint,
+    missing_explained,
+    trusted,
+)
 from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter
 from instrumentation.meters.http import PROFILES
@@ -52,6 +57,8 @@ def opened(address: str, meter: Meter) -> Transport:
         blocked_s = min(max(USUAL_LIMIT_S, meter.period_s), MOST_BLOCKED_S)
         return VisaTransport(address, framed=meter.framed, limit_s=blocked_s)
     if form.startswith("http"):
+        with missing_explained("plugs"):
+            from instrumentation.http_transport import HttpTransport
         return HttpTransport(
             address, login=meter.login, secret=secret, ca_file=meter.ca_file, limit_s=limit_s
         )
@@ -66,6 +73,8 @@ def opened(address: str, meter: Meter) -> Transport:
 def recognised(address: str) -> tuple[str, tuple[str, ...]]:
     """The profile of the plug or meter that answers HTTP at an address, and those of its channels
     that give a power: each profile's question is asked once, without a login. Raises OSError."""
+    with missing_explained("plugs"):
+        from instrumentation.http_transport import HttpTransport
     why = "it answers as none of the known devices"
     for name, profile in PROFILES.items():
         if "{entity}" in profile.path:
@@ -101,8 +110,9 @@ class MqttTransport:
     def __init__(
         self, host: str, port: int, *, trusted: ssl.SSLContext | None, secret: str
     ) -> None:
-        from paho.mqtt import client as mqtt
-        from paho.mqtt.enums import CallbackAPIVersion
+        with missing_explained("plugs"):
+            from paho.mqtt import client as mqtt
+            from paho.mqtt.enums import CallbackAPIVersion
 
         class BoundedClient(mqtt.Client):
             """A client that accepts no packet that this meter's broker has no reason to send."""
@@ -213,7 +223,8 @@ class SnmpTransport:
     """GET requests of SNMP version 2c; an answer is a JSON list of `[OID, type, value]`."""
 
     def __init__(self, host: str, port: int, *, community: str, limit_s: float) -> None:
-        from pysnmp.hlapi.v3arch import asyncio as snmp
+        with missing_explained("plugs"):
+            from pysnmp.hlapi.v3arch import asyncio as snmp
 
         self._snmp = snmp
         self._loop = asyncio.new_event_loop()
@@ -365,7 +376,9 @@ class _Instrument:
     """An instrument of PyVISA-py."""
 
     def __init__(self, address: str, limit_s: float) -> None:
-        import pyvisa
+        with missing_explained("lan"):
+            import pyvisa
+            import pyvisa_py  # noqa: F401 - pyvisa takes it up by itself
 
         self._timeout = pyvisa.constants.StatusCode.error_timeout
         self._manager = pyvisa.ResourceManager("@py")

@@ -12,7 +12,7 @@ from typing import Any
 
 from contract.errors import AgentError
 from contract.extensions import ExtensionError
-from contract.private import read_secret
+from contract.private import expanded, read_secret
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.ports import (
@@ -177,7 +177,7 @@ class MeterConfig:
 
         if meter.ca_file:
             try:
-                ssl.create_default_context(cafile=str(Path(meter.ca_file).expanduser()))
+                ssl.create_default_context(cafile=expanded(meter.ca_file))
             except OSError as error:  # ssl.SSLError is one
                 raise RecorderError(
                     f"{self.name}: no certificates in ca_file {meter.ca_file} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 import shlex
 import subprocess
@@ -87,7 +88,7 @@ def command(ssh: Mapping[str, Any], remote: Sequence[str] = (), connect_s: int =
         "LogLevel": "ERROR",
         "ServerAliveInterval": "30",
         "StrictHostKeyChecking": "yes",
-        "UserKnownHostsFile": ssh["known_hosts"],
+        "UserKnownHostsFile": json.dumps(ssh["known_hosts"], ensure_ascii=False),  # else a list
     }
     settings = [*(f"{name}={value}" for name, value in options.items()), *ssh["options"]]
     flags = [word for setting in settings for word in ("-o", setting)]

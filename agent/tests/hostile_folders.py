@@ -35,11 +35,12 @@ from typing import Any
 
 from agent import pack
 from agent.tests import hostile_changes
+from analysis.suite.bundle import ABOUT
 from contract import journal, names
 from contract import plan as plans
 from contract.documents import BundleDocument
 from contract.errors import AgentError
-from controller import bounded, compile, publish, remote, seal, suite_folder, suites
+from controller import bounded, compile, remote, seal, suite_folder, suites
 from controller.cli.app import guarded
 from controller.cli.app import main as fde
 from controller.names import SUITES
@@ -239,7 +240,7 @@ class Cases:
         plan = json.loads((self.base / "plan.json").read_text(encoding="utf-8"))
         what = BundleDocument("fde-bundle/1", plan["suite_id"], False, {}, "0", "0" * 64)
         with contextlib.suppress(OSError):  # an earlier change made something else there
-            (self.suite / publish.ABOUT).write_text(json.dumps(asdict(what)), encoding="utf-8")
+            (self.suite / ABOUT).write_text(json.dumps(asdict(what)), encoding="utf-8")
         held = io.BytesIO()
         pack.pack(self.suite, held)
         path = self.scratch / "bundles" / "one.tar.gz"

@@ -273,8 +273,8 @@ def test_a_pack_has_the_sums_of_what_follows_first(tmp_path: Path) -> None:
     with tarfile.open(packed) as tar:
         names = tar.getnames()
         content = {name: tar.extractfile(name).read() for name in names}  # type: ignore[union-attr]
-    assert names == ["sums.json", "s-1/plan.json", "s-1/runs/r1/run.json"]
-    sums = json.loads(content.pop("sums.json"))
+    assert names == ["s-1/sums.json", "s-1/plan.json", "s-1/runs/r1/run.json"]
+    sums = json.loads(content.pop("s-1/sums.json"))
     assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
 
 

@@ -6,7 +6,6 @@ catalogue by its code; this module decides on codes, figures and their order.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -411,7 +410,7 @@ def _unsound(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine | None
 
 
 def _command(name: str, folder: Path) -> dict[str, str]:
-    return {"command": step(name, shlex.quote(str(folder)))}
+    return {"command": step(name, folder)}
 
 
 def _again(found: Results, blocks: int = 0) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import suite_id
 from contract import files
-from contract.places import step
+from contract.places import step, with_extra
 
 PACKAGES = "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"  # as in lab/packages.sh
 
@@ -21,6 +21,10 @@ def write(folder: Path) -> Path:
         raise SuiteError(f"{folder} has no report.html: make it first, by `{step('report')}`.")
     try:
         import weasyprint
+    except ModuleNotFoundError:
+        raise SuiteError(
+            f"report.pdf needs WeasyPrint, which is not installed: {with_extra('pdf')}."
+        ) from None
     except OSError:
         raise SuiteError(
             f"The library that lays out the pages is missing: install {PACKAGES} "

@@ -139,7 +139,14 @@ INDENT = " " * 12  # where the first page's lines begin behind their labels
 
 def _filled(said: str, width: int, lead: str = "", indent: str = "") -> str:
     """Lines that part no figure from its unit, behind `lead` and then `indent`."""
-    lines = textwrap.fill(shown(said), width, initial_indent=lead, subsequent_indent=indent)
+    lines = textwrap.fill(
+        shown(said),
+        width,
+        initial_indent=lead,
+        subsequent_indent=indent,
+        break_long_words=False,  # a path is to be copied
+        break_on_hyphens=False,
+    )
     return lines.replace("\u00a0", " ")
 
 
@@ -160,6 +167,6 @@ def _lines(blocks: Blocks, width: int) -> Iterator[str]:
                 yield f"\n{title}\n"
             case Note(title, inside, _):
                 said = " ".join(_lines(inside, width))
-                yield textwrap.fill(f"{title.strip(' .').upper()}: {said}\n", width) + "\n"
+                yield _filled(f"{title.strip(' .').upper()}: {said}", width) + "\n"
             case Table():
                 yield f"{block.text}\n"

@@ -35,7 +35,7 @@ from analysis.stats.planning import next_suite
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import compare_pairs
 from analysis.stats.voids import void_tries, with_void_tries
-from analysis.suite import manifest, samples
+from analysis.suite import bundle, manifest, samples
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.manifest import Findings, trail
@@ -298,16 +298,18 @@ _MAGIC = re.compile(r"[*?[]")
 def load(*folders: str | Path) -> pl.DataFrame:
     """A row a run × phase × component of all suites (columns: data/README.md, energy.parquet).
 
-    A text with `*`, `?` or `[` is a pattern; what matches it and is no suite is passed over. A
-    suite's energy.parquet is taken where it was derived here, by this code, from the folder's seal
-    as it stands; else the joules are derived again, and nothing is written. The sums of the sealed
-    files are not compared: that is what `make verify` is for. Raises SuiteError for a folder that
-    is no suite, a pattern that matches none, and a suite that is named twice.
+    Each is a suite's folder or a bundle. A text with `*`, `?` or `[` is a pattern; what matches it
+    and is neither is passed over. A suite's energy.parquet is taken where it was derived here, by
+    this code, from its seal as it stands; else the joules are derived again, and nothing is
+    written. The sums of the sealed files are not compared: that is what `make verify` is for.
+    Raises SuiteError for a folder that is no suite, a pattern that matches none, and a suite that
+    is named twice.
     """
     found = [folder for name in folders for folder in _matched(name)]
     if not found:
         raise SuiteError('No suite is named: load("data/suites/*") takes all there are.')
-    tables = [energy_of(folder) for folder in dict.fromkeys(found)]
+    with bundle.opened(list(dict.fromkeys(found))) as opened:
+        tables = [energy_of(folder) for folder in opened]
     ids = [table["suite_id"][0] for table in tables if len(table)]
     twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice is not None:
@@ -316,13 +318,15 @@ def load(*folders: str | Path) -> pl.DataFrame:
 
 
 def _matched(name: str | Path) -> Iterator[Path]:
-    """The suite folders that a name or a pattern stands for, in order of their names."""
+    """The folders and bundles that a name or a pattern stands for, in order of their names."""
     path = Path(name)
-    if path.is_dir() or not _MAGIC.search(str(name)):
+    if path.exists() or not _MAGIC.search(str(name)):
         yield path.resolve()
         return
     matching = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
-    found = [folder.resolve() for folder in matching if (folder / PLAN).exists()]
+    found = [
+        folder.resolve() for folder in matching if (folder / PLAN).exists() or folder.is_file()
+    ]
     if not found:
         raise SuiteError(f"No suite matches {name}.")
     yield from found

@@ -8,6 +8,7 @@ modules are loaded for `fde --help`.
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 import os
 import signal
@@ -26,7 +27,7 @@ from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from controller import bounded
 from controller.cli import machine, measured, meters, results, suites
-from controller.cli.output import complain, unwritten
+from controller.cli.output import Command, PlainHelp, complain, unwritten
 
 EXAMPLES = {
     "fde check -i my-lab": "what would happen to each disk; touches nothing",
@@ -83,6 +84,10 @@ def _main(
 
 
 for module in (measured, machine, meters, suites, results):
+    for command in module.commands.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
+        command.cls = command.cls if issubclass(command.cls, PlainHelp) else Command
     app.add_typer(module.commands)
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from controller.cli.output import AnyInventory, Target
+from controller.cli.output import AnyInventory, PlainHelp, Target
+from controller.cli.output import Command as Plain
 
 if TYPE_CHECKING:
     from controller.measured_command import Command
@@ -30,7 +31,7 @@ WORDS = "words"
 commands = typer.Typer()
 
 
-class Group(TyperGroup):
+class Group(PlainHelp, TyperGroup):
     """The commands of `fde`, of which `run … -- …` is `measure`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -50,7 +51,7 @@ def _ask_for_dashes(ctx: Any, args: Sequence[str], message: str) -> None:
     ctx.fail(f"{message}{stop} To measure a command, put -- before it: {shlex.join(whole)}")
 
 
-class SuiteRun(TyperCommand):
+class SuiteRun(Plain):
     """`fde run` of a suite, which knows a command to measure that lacks its `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -66,7 +67,7 @@ class SuiteRun(TyperCommand):
         return left
 
 
-class Words(TyperCommand):
+class Words(Plain):
     """Keeps what follows `--` as it is: none of it is an option of ours."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 from contract import exports, names, strict_json
 from contract.errors import ControllerError
@@ -41,6 +42,23 @@ SuiteDirs = Annotated[
     list[Path] | None,
     typer.Argument(metavar="SUITE_DIR", help="Folders or bundles of suites. Default: the newest."),
 ]
+
+
+class PlainHelp:
+    """Part of a command or group whose help names values, not Python's types."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of what it is part of
+        for parameter in found:
+            if isinstance(parameter, TyperArgument) or parameter.is_flag:
+                parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - as it is called
+            else:
+                parameter.metavar = parameter.metavar or parameter.name.upper()
+        return found
+
+
+class Command(PlainHelp, TyperCommand):
+    """Any command of `fde`."""
 
 
 class Result(Protocol):

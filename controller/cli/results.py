@@ -137,6 +137,7 @@ def publish(
     ] = False,
 ) -> PublishResult:
     """Pack a sealed suite as one file that can be cited; says first what in it identifies."""
+    from analysis.suite.bundle import opened
     from controller import confirm
     from controller import publish as publishing
 
@@ -147,7 +148,7 @@ def publish(
         return confirm.at_terminal("Write the bundle with this? [y/N] ").strip().lower() == "y"
 
     aside = redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext()
-    with aside, publishing.opened([suite or newest()]) as (folder,):
+    with aside, opened([suite or newest()]) as (folder,):
         found = publishing.identified(folder, anonymous)
         say("\n".join(publishing.listing(found, anonymous)))
         place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
@@ -194,7 +195,7 @@ def compare(
     """Suites side by side: what differs between them, joules beside the first's, their history."""
     from analysis.report import compare_page
     from analysis.stats import compare as comparing
-    from controller.publish import opened
+    from analysis.suite.bundle import opened
 
     with opened(suites) as folders:
         found = comparing.compare_all(folders)
@@ -265,8 +266,8 @@ def notebook(
         made = notebooks.copy(suite or (newest() if there() else notebooks.example()))
         kept = "" if made.new else " (as it was left; remove it for a new one)"
         say(f"notebook: {made.notebook}{kept}")
-        opened = not (only_copy or as_json)
-        status = notebooks.open_in_lab(made, browser) if opened else 0
+        shown = not (only_copy or as_json)
+        status = notebooks.open_in_lab(made, browser) if shown else 0
         return NotebookResult(status == 0, str(made.notebook), str(made.suite))
 
     return finished(as_json, work)

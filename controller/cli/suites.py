@@ -106,7 +106,11 @@ def run(
     skip: Skip = None,
     confirm: Confirm = None,
 ) -> SuiteResult:
-    """Run a planned suite, or plan one (--suite) and run it, on every host at once."""
+    """Run a planned suite, or plan one (--suite) and run it, on every host at once.
+
+    To measure a command, put `--` before it: `fde run -- COMMAND`, whose help is that of
+    `fde measure`.
+    """
     given = dict(locals())
 
     from controller import doctor  # Ansible's, SSH's and the drivers' modules: not for --help

@@ -150,6 +150,8 @@ def lines(who: str, found: Sequence[DiagnosisResult], say: Callable[[str], None]
 
 
 def _wrapped(label: str, text: str, say: Callable[[str], None]) -> None:
-    for line in textwrap.wrap(text, WIDTH - len(label), break_long_words=False) or [""]:
+    for line in textwrap.wrap(
+        text, WIDTH - len(label), break_long_words=False, break_on_hyphens=False
+    ) or [""]:
         say(label + line)
         label = " " * len(label)

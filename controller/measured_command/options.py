@@ -12,6 +12,7 @@ from typing import Any
 from contract.errors import ControllerError
 
 SHELL = "/bin/sh"
+MOST_REST_S = 86_400
 # Where the commands' output goes; anything else is the path of a file.
 PIPE, NULL, INHERIT = "pipe", "null", "inherit"
 
@@ -30,15 +31,18 @@ def of_strings(texts: Sequence[str], shell: str | None = SHELL) -> list[Command]
     Raises ControllerError where it cannot be split.
     """
     if shell is not None:
-        return [Command(text, (*shlex.split(shell), "-c", text)) for text in texts]
-    found = []
-    for text in texts:
-        try:
-            argv = tuple(shlex.split(text))
-        except ValueError as error:
-            raise ControllerError(f"{text!r} cannot be split into words: {error}.") from None
-        found.append(Command(text, argv))
-    return found
+        words = _split(shell)
+        if not words:
+            raise ControllerError("--shell names no program: give one, as --shell bash.")
+        return [Command(text, (*words, "-c", text)) for text in texts]
+    return [Command(text, _split(text)) for text in texts]
+
+
+def _split(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise ControllerError(f"{text!r} cannot be split into words: {error}.") from None
 
 
 def of_words(words: Sequence[str], shell: str | None = None) -> Command:
@@ -92,8 +96,8 @@ class MeasureOptions:
             yield "--precision takes a share of the mean between 0 and 1: 0.01 is ±1 %."
         if not 0 < self.margin < 1:
             yield "--margin takes a share between 0 and 1: 0.02 is ±2 %."
-        if not 0 <= self.rest_s < float("inf"):
-            yield "--rest takes seconds, 0 for no rest."
+        if not 0 <= self.rest_s <= MOST_REST_S:
+            yield f"--rest takes seconds, 0 for no rest, at most {MOST_REST_S} (a day)."
         for name, given in (("--prepare", self.prepare), ("--cleanup", self.cleanup)):
             if len(given) not in (0, 1, len(commands)):
                 yield f"{name} is given once for all commands, or once for each of them."

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from contract.errors import ControllerError
-from controller import bounded, seal
+from contract.packed import extract
+from controller import bounded
 
 MB = 1 << 20
 
@@ -56,7 +57,7 @@ def test_a_bomb_is_refused_before_it_is_read(name: str, tmp_path: Path) -> None:
             file.write(piece)
     with path.open("rb") as packed, pytest.raises((ValueError, tarfile.TarError)):
         try:
-            seal.extract(packed, tmp_path / "to")
+            extract(packed, tmp_path / "to")
         finally:
             read_bytes = packed.tell()
     assert read_bytes < path.stat().st_size / 2 or size < 64 * MB
@@ -70,7 +71,7 @@ def test_only_gzip_is_unpacked(tmp_path: Path) -> None:
         tar.addfile(tarfile.TarInfo("sums.json"))
     (tmp_path / "x").write_bytes(held.getvalue())
     with (tmp_path / "x").open("rb") as packed, pytest.raises((ValueError, tarfile.TarError)):
-        seal.extract(packed, tmp_path / "to")
+        extract(packed, tmp_path / "to")
 
 
 @pytest.mark.parametrize(

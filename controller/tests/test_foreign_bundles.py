@@ -15,8 +15,8 @@ import pytest
 
 from analysis import load
 from analysis.suite import manifest
+from analysis.suite.bundle import opened
 from contract.suite_files import is_packed
-from controller import publish
 from controller.cli.app import main
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
@@ -143,7 +143,7 @@ def test_derived_tables_of_a_stranger_are_not_believed(
     columns = ("energy_j", "power_w") if name == "energy.parquet" else ("power_w_system",)
     false = sealed_again(forged(members, name, *columns))
     bundles = [packed(tmp_path / "a.tar.gz", members), packed(tmp_path / "b.tar.gz", false)]
-    with publish.opened(bundles) as folders:
+    with opened(bundles) as folders:
         assert load(folders[0]).equals(load(folders[1]))
     answers = [said(capsys, "summary", str(path))["suites"][0]["answer"] for path in bundles]
     assert answers[0] == answers[1] and len(answers[0]) > 1

@@ -14,6 +14,7 @@ import pytest
 
 from agent import pack
 from contract import journal as journals
+from contract import packed
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.files import sha256_of
@@ -147,10 +148,10 @@ def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -
     else:
         evil = tmp_path / "evil"
         evil.write_text("x", encoding="utf-8")
-        sums = tmp_path / pack.SUMS
+        sums = tmp_path / packed.SUMS
         sums.write_text(json.dumps({"../x/y": sha256_of(evil)}), encoding="utf-8")
         with tarfile.open(archive, "w") as tar:
-            tar.add(sums, pack.SUMS)
+            tar.add(sums, packed.SUMS)
             tar.add(evil, "../x/y")
         data = bytearray(archive.read_bytes())
     archive.write_bytes(data)

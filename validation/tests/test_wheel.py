@@ -1,13 +1,16 @@
-"""Installed, without a checkout: what comes with the package is found."""
+"""The wheel and the sdist, built and installed: nothing of a checkout is needed."""
 
 from __future__ import annotations
 
+import email
+import functools
 import json
 import os
-import runpy
-import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +18,179 @@ import pytest
 
 from contract.places import ROOT
 
-PACKAGES = ("agent", "analysis", "contract", "controller", "instrumentation", "workloads")
+EXAMPLE = ROOT / "data" / "examples" / "lab-one-disk.tar.gz"
+SCRIPT = "fde_testbed.__main__:main"
+UNWANTED = ("conftest.py", "pyproject.toml")
+LIBRARY = """
+import sys
+import analysis
+assert analysis.mine
+from fde_testbed import Suite
+print(Suite.open(sys.argv[1]).origin)
+"""
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """What pip makes of a wheel, here where nothing that builds one may be installed."""
-    site = tmp_path / "site"
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, site / name, ignore=shutil.ignore_patterns("tests", "*.pyc"))
-    runpy.run_path(str(ROOT / "setup.py"))["share"](site)
+def _run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def _done(*command: str | Path, **options: Any) -> str:
+    done = _run(*command, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _sources(to: Path) -> Path:
+    """Lay out what git would have of this checkout."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout
+    to.mkdir(parents=True)
+    for name in filter(None, names.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            (to / name).write_bytes((ROOT / name).read_bytes())
+    return to
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Sdist and wheel; the wheel is made from the sdist, without a registry."""
+    place = tmp_path_factory.mktemp("built")
+    sources = _sources(place / "sources")
+    _done(sys.executable, "-m", "build", "--no-isolation", "--outdir", place, sources)
+    return next(place.glob("*.tar.gz")), next(place.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def site(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pip has installed the wheel; all else comes from this environment."""
+    site = tmp_path_factory.mktemp("site")
+    pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
+    _done(sys.executable, *pip, site, built[1])
+    (site / "pyproject.toml").write_text("[project]\nversion = '99'\n")  # another package's
     return site
 
 
-def _fde(site: Path, place: Path, *arguments: str) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": str(site), "FDE_BUILD": str(place / "build")}
-    command = [sys.executable, "-m", "controller", *arguments, "--json"]
-    done = subprocess.run(
-        command, cwd=place, env=environment, capture_output=True, text=True, check=False
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """A folder with modules of our names that are not ours."""
+    (tmp_path / "analysis.py").write_text("mine = True\n")
+    for name in ("agent", "contract", "controller"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    return tmp_path
+
+
+def _fde(site: Path, place: Path, *arguments: str | Path) -> dict[str, Any]:
+    path = os.pathsep.join([str(place), str(site)])
+    environment = {**os.environ, "PYTHONPATH": path, "FDE_BUILD": str(place / "build")}
+    program: list[str | Path] = [sys.executable, site / "bin" / "fde"]
+    found: dict[str, Any] = json.loads(
+        _done(*program, *arguments, "--json", cwd=place, env=environment)
     )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def test_the_notebook_opens_on_an_example(site: Path, tmp_path: Path) -> None:
-    made = _fde(site, tmp_path, "notebook", "--copy")
-    assert Path(made["suite"]).is_relative_to(tmp_path / "build" / "bundles")
+def test_the_wheel_has_one_package_and_nothing_of_tests(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[1]) as wheel:
+        names = [Path(name) for name in wheel.namelist()]
+    metadata = [name for name in names if name.parts[0].endswith(".dist-info")]
+    assert {name.parts[0] for name in set(names) - set(metadata)} == {"fde_testbed"}
+    assert not [
+        n for n in names if "tests" in n.parts or n.name in ("conftest.py", "pyproject.toml")
+    ]
+    with zipfile.ZipFile(built[1]) as wheel:
+        entry_points = wheel.read(str(next(n for n in metadata if n.name == "entry_points.txt")))
+    assert entry_points.decode().split() == ["[console_scripts]", "fde", "=", SCRIPT]
+
+
+def test_the_sdist_has_no_secrets_and_no_suites(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[0]) as sdist:
+        names = sdist.getnames()
+    assert not [name for name in names if "secrets.json" in name or "/data/suites" in name]
+
+
+def test_it_knows_its_version_whatever_is_beside_it(site: Path, beside: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    environment = {**os.environ, "PYTHONPATH": f"{beside}{os.pathsep}{site}"}
+    said = _done(sys.executable, site / "bin" / "fde", "--version", cwd=beside, env=environment)
+    assert said == f"fde {project['version']}\n"
+
+
+def test_the_notebook_opens_on_an_example(site: Path, beside: Path) -> None:
+    made = _fde(site, beside, "notebook", "--copy")
+    assert Path(made["suite"]).is_relative_to(beside / "build" / "bundles")
     assert Path(made["notebook"]).is_file()
 
 
+def test_an_inventory_is_resolved(site: Path, beside: Path) -> None:
+    """Ansible's processes run modules of ours."""
+    found = _fde(site, beside, "plan", "--suite", "smoke", "-i", _inventory(beside))
+    plan = json.loads(Path(beside, found["folder"], "plan.json").read_text(encoding="utf-8"))
+    assert plan["suite"] == "smoke"
+
+
+def _inventory(place: Path) -> Path:
+    folder = place / "my inventory's"
+    for path in (ROOT / "ansible/inventory/hardware.example").rglob("*.yml"):
+        copy = folder / path.relative_to(ROOT / "ansible/inventory/hardware.example")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    secrets = {"luks_passphrase": "a" * 24, "opal_admin_pin": "b" * 24}
+    (folder / "secrets.json").write_text(json.dumps(secrets))
+    (folder / "secrets.json").chmod(0o600)
+    return folder
+
+
+def test_the_library_is_found_beside_modules_of_the_same_names(site: Path, beside: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{beside}{os.pathsep}{site}"}
+    said = _done(sys.executable, "-c", LIBRARY, EXAMPLE, cwd=beside, env=environment)
+    assert said == "modelled\n"
+
+
 def test_the_gallery_shows_the_examples(site: Path, tmp_path: Path) -> None:
-    for bundle in site.glob("fde_share/data/examples/*.tar.gz"):
-        bundle.unlink()  # their reports take a while
-    made = _fde(site, tmp_path, "gallery", "--out", "pages")
+    (tmp_path / "few").mkdir()
+    trace = site / "fde_testbed" / "share" / "data" / "examples" / "h100-trace"
+    (tmp_path / "few" / trace.name).symlink_to(trace)  # the bundles' reports take a while
+    made = _fde(site, tmp_path, "gallery", tmp_path / "few", "--out", "pages")
     assert (made["entries"], made["left_out"]) == (1, [])
+
+
+@functools.cache
+def _registry() -> str:
+    """Why no packages can be fetched here; empty where they can."""
+    asked = _run("uv", "pip", "compile", "--no-cache", "--quiet", "-", input="packaging")
+    return asked.stderr.strip().splitlines()[-1] if asked.returncode else ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_it_verifies_an_example_in_an_empty_environment(
+    built: tuple[Path, Path], tmp_path: Path, python: str, resolution: str
+) -> None:
+    """Wheel and sdist with the lowest and the newest versions that are allowed."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    found = [str(path) for path in pyenv.glob(f"versions/{python}.*/bin")]
+    environment = {**os.environ, "PATH": os.pathsep.join([os.environ["PATH"], *found])}
+    if why := _registry():
+        pytest.skip(f"no packages can be fetched: {why}")
+    if _run("uv", "python", "find", "--no-python-downloads", python, env=environment).returncode:
+        pytest.skip(f"there is no Python {python} here")
+    _done("uv", "venv", "--no-python-downloads", "-p", python, tmp_path / "env", env=environment)
+    to = ("-p", tmp_path / "env" / "bin" / "python")
+    with tarfile.open(built[0]) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    project = next(tmp_path.glob("fde_energy_testbed-*")) / "pyproject.toml"
+    _done("uv", "pip", "install", *to, "--resolution", resolution, "-r", project)
+    for package in built:
+        _done("uv", "pip", "install", *to, "--no-deps", "--reinstall", package)
+        said = _done(tmp_path / "env" / "bin" / "fde", "--version", cwd=tmp_path)
+        with zipfile.ZipFile(built[1]) as wheel:
+            name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+            metadata = email.message_from_bytes(wheel.read(name))
+        assert said == f"fde {metadata['Version']}\n"
+    checked = json.loads(
+        _done(tmp_path / "env" / "bin" / "fde", "verify", EXAMPLE, "--json", cwd=tmp_path)
+    )
+    assert checked["ok"]
