@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from analysis.stats import results
+from analysis.suite.bundle import opened
 from analysis.suite.manifest import canonical_sha256
 from contract.places import ROOT
-from controller import publish
 from controller.cli.app import main
 from instrumentation import decode
 from instrumentation.meters.answers import envelope
@@ -253,7 +253,7 @@ def test_it_is_verified_reported_and_compared(
     assert main(["compare", str(bundle), str(folder), "--out", str(tmp_path), "--json"]) == 0
     capsys.readouterr()
     before = results.results(folder, raw=True).all_energy
-    with publish.opened([bundle]) as (opened,):
+    with opened([bundle]) as (opened,):
         after = results.results(opened, raw=True).all_energy
     figures = ["energy_j", "power_w", "energy_statistical_j", "energy_u95_j", "coverage"]
     keys = ["block", "duration_s", "energy_j"]
@@ -295,7 +295,7 @@ def table(opened: Path) -> list[str]:
 
 
 def test_the_documentation_has_the_table_of_marks(planted: tuple[Path, Path]) -> None:
-    with publish.opened([planted[1]]) as (opened,):
+    with opened([planted[1]]) as (opened,):
         made = table(opened)
     text = DOCS.read_text(encoding="utf-8")
     assert "\n".join(made) in text, "\n".join(made)
