@@ -253,8 +253,8 @@ def test_it_is_verified_reported_and_compared(
     assert main(["compare", str(bundle), str(folder), "--out", str(tmp_path), "--json"]) == 0
     capsys.readouterr()
     before = results.results(folder, raw=True).all_energy
-    with opened([bundle]) as (opened,):
-        after = results.results(opened, raw=True).all_energy
+    with opened([bundle]) as (suite,):
+        after = results.results(suite, raw=True).all_energy
     figures = ["energy_j", "power_w", "energy_statistical_j", "energy_u95_j", "coverage"]
     keys = ["block", "duration_s", "energy_j"]
     assert after.sort(keys).select(figures).equals(before.sort(keys).select(figures))
@@ -295,7 +295,7 @@ def table(opened: Path) -> list[str]:
 
 
 def test_the_documentation_has_the_table_of_marks(planted: tuple[Path, Path]) -> None:
-    with opened([planted[1]]) as (opened,):
-        made = table(opened)
+    with opened([planted[1]]) as (suite,):
+        made = table(suite)
     text = DOCS.read_text(encoding="utf-8")
     assert "\n".join(made) in text, "\n".join(made)
