@@ -41,7 +41,7 @@ QUESTIONS = {
     "Which ways of encrypting were compared?": "on plain, Opal drive, dm-crypt AES-128 and dm-cr",
     "How often, and did anything fail?": "3 blocks *: 72 finished runs, none void",
     "Is it real?": "Modelled.*no evidence about real hardware",
-    "What does the drive's own encryption cost?": r"Opal drive\s*, [+−±][\d.]+ % to [+−±][\d.]+ % against",
+    "What does the drive's own encryption cost?": r"Opal drive\s*, [+−±][\d.]+ % to [+−±]",
     "What does Linux's encryption cost?": r"dm-crypt AES-256: [\d.]+ % more energy",
     "How sure is that?": r"95 % interval [+−±][\d.]+ % to",
     "Does the dearer drive pay for itself?": "drive (pays|does not pay)|No payback is shown",
