@@ -76,7 +76,8 @@ def headline(found: Results) -> Table:
     headers += ["CPU J (pyRAPL)"] * len(by_pyrapl) + ["s", "n"]
     rows = headline_rows(found, components)
     base = "own disk" if found.suite.by_disk else "plain"
-    return Table("", [*headers, f"system / {base}", "verdict"], rows, words=2)
+    ratio = f"{words.name_of(found.family.component)} / {base}"
+    return Table("", [*headers, ratio, "verdict"], rows, words=2)
 
 
 def energy_of(row: Mapping[str, Any] | None) -> Estimate | None:

@@ -114,8 +114,8 @@ def reservations(
 
 
 STOOD = {
-    STANDS_STILL: "stood still while the machine worked",
-    BELOW_PART: "counted less than what lies within it",
+    STANDS_STILL: "it stood still while the machine worked, in those or in runs beside them",
+    BELOW_PART: "it counted less than what lies within it",
 }
 WAYS = {"rapl": "measure on the machine itself, and look at its kernel's log"}
 
@@ -132,12 +132,12 @@ def stood_still(energy: pl.DataFrame) -> Iterator[str]:
         *(pl.col("flags").str.split(" ").list.contains(c).sum().alias(c) for c in STOOD),
     )
     for row in counts.iter_rows(named=True):
-        for code, said in STOOD.items():
+        for code, cause in STOOD.items():
             if row[code]:
                 way = WAYS.get(row["source"], "look at the meter and its wires, and restart it")
                 yield (
-                    f"{row['source']} {row['component']} {said}, in {row[code]} of {row['runs']} "
-                    f"runs: these have no joules of it. Before the next suite, {way}."
+                    f"{row['source']} {row['component']} has no joules in {row[code]} of "
+                    f"{row['runs']} runs: {cause}. Before the next suite, {way}."
                 )
 
 
