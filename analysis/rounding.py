@@ -19,13 +19,17 @@ _SWITCHED_OFF = "NPY_DISABLE_CPU_FEATURES"
 
 
 class _Finder:
-    """Finds numpy once, with a loader that has the features switched off while it runs."""
+    """Find numpy with a loader that has the features switched off while it runs.
+
+    It stays: polars asks for numpy's spec without importing it.
+    """
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name != "numpy":
             return None
-        sys.meta_path.remove(self)
+        sys.meta_path.remove(self)  # else it would be asked again
         spec = find_spec(name)
+        sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
             load = _switched_off(spec.loader.exec_module)
             spec.loader.exec_module = load  # type: ignore[method-assign, assignment]

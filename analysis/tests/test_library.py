@@ -18,6 +18,7 @@ from analysis.money import costs
 from analysis.stats.results import Results
 from analysis.suite.assumptions import Assumptions
 from analysis.tests.known import known
+from contract.places import ROOT
 from validation.synthetic.suite import Options, write_suite
 
 
@@ -134,3 +135,16 @@ def test_pandas_has_the_same_figures(suite: Suite) -> None:
     frame = to_pandas(suite.summary)
     assert list(frame.columns) == suite.summary.columns
     assert frame["mean_j"].to_list() == suite.summary["mean_j"].to_list()
+
+
+@pytest.mark.parametrize("first", ["", "import importlib.util as u; u.find_spec('numpy'); "])
+def test_numpy_is_imported_with_the_same_rounding_everywhere(first: str) -> None:
+    """Also where polars has asked for its spec before."""
+    code = (
+        f"import analysis.rounding; {first}import numpy; "
+        "from numpy._core._multiarray_umath import __cpu_features__ as found; "
+        "print(found.get('AVX512_SPR'))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout in ("False\n", "None\n")

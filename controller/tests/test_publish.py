@@ -319,7 +319,7 @@ def test_what_differs_from_where_a_bundle_was_made_is_named(
 ) -> None:
     """Next.json differs, as by another version of SciPy, as far as is allowed and farther."""
     members = _contents(bundles[0])
-    del members["sums.json"]
+    del members[next(iter(members))]
     name = next(n for n in members if n.endswith("/next.json"))
     path = tmp_path / "b.tar.gz"
     here = manifest.maker()
@@ -406,12 +406,16 @@ def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
 def test_nothing_is_unpacked_outside(name: str, tmp_path: Path) -> None:
     to = tmp_path / "to"
     to.mkdir()
-    with pytest.raises(ValueError, match="outside"):
-        packed.extract(io.BytesIO(_tar(_with_sums({name: b"x"}))), to)
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(_tar(_with_sums({name: b"x"})))
+    with path.open("rb") as file, pytest.raises(ValueError, match="outside"):
+        packed.extract(file, to)
     assert not (tmp_path / "evil").exists() and not Path("/tmp/fde-evil").exists()
 
 
 def test_compressed_archives_are_read_only_whole(tmp_path: Path) -> None:
     held = gzip.compress(gzip.decompress(_tar(_with_sums({"s/a": b"x" * 100})))[:600])
-    with pytest.raises((tarfile.TarError, ValueError, EOFError, OSError)):
-        packed.extract(io.BytesIO(held), tmp_path)
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(held)
+    with path.open("rb") as file, pytest.raises((tarfile.TarError, ValueError, EOFError)):
+        packed.extract(file, tmp_path)
