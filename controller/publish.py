@@ -132,7 +132,7 @@ def publish(
     if (out.is_file() or out.is_dir()) and not exports.is_stdout(out):
         raise ControllerError(f"{out} exists already: name another file, or remove it.")
     for name in (path.relative_to(folder).as_posix() for path in seal.files(folder)):
-        if not is_packed(name):
+        if not (anonymous or is_packed(name)):  # an anonymous one leaves it out
             raise ControllerError(
                 f"{name} in {folder} is no file that a bundle may have (data/README.md): nothing "
                 "was written. Have the workload keep text, JSON or CSV, and measure again."
