@@ -27,7 +27,7 @@ from analysis.suite.bundle import about, opened
 from analysis.suite.manifest import canonical_sha256
 from contract import packed
 from contract.places import ROOT
-from controller import publish
+from controller import bounded, publish
 from controller.cli import man
 from controller.cli.app import main
 from validation.synthetic.folder import write_manifest
@@ -318,6 +318,7 @@ def test_what_differs_from_where_a_bundle_was_made_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Next.json differs, as by another version of SciPy, as far as is allowed and farther."""
+    monkeypatch.setenv(bounded.IS_BOUNDED, "1")  # in this process, which is told another maker
     members = _contents(bundles[0])
     del members[next(iter(members))]
     name = next(n for n in members if n.endswith("/next.json"))
@@ -350,6 +351,7 @@ def test_the_examples_are_made_again_whenever_the_analysis_changes_a_figure(path
 def test_no_room_to_unpack_is_no_fault_of_the_bundle(
     bundles: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv(bounded.IS_BOUNDED, "1")
     monkeypatch.setattr(packed, "LEAST_FREE_BYTES", 1 << 62)
     assert main(["verify", str(bundles[0])]) == 1
     told = capsys.readouterr().err
