@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,16 +54,19 @@ def a_recorder(port: int, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([*argv, "--out", str(out)], stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(out: Path, process: subprocess.Popen[str], **wanted: Any) -> dict[str, Any]:
-    """The recorder's state, once its entries are as wanted or it has ended."""
+def wait_until(
+    out: Path, process: subprocess.Popen[str], least_epoch: int = 0, **wanted: Any
+) -> dict[str, Any]:
+    """Return the recorder's state, once its entries are as wanted or it has ended."""
     while True:
         try:
             status: dict[str, Any] = json.loads((out / "status.json").read_text())
         except FileNotFoundError:
             status = {}
-        if wanted.items() <= status.items():
+        if wanted.items() <= status.items() and status["epoch"] >= least_epoch:
             return status
         assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("piece", [b"1" * 65_536, b""])
@@ -83,7 +87,7 @@ def test_a_meter_that_turns_hostile_is_lost_found_and_leaves_a_gap(
         good[0] = False
         wait_until(tmp_path, process, state="lost", kind="scpi")
         good[0] = True
-        wait_until(tmp_path, process, state="recording", epoch=2) if piece else None
+        wait_until(tmp_path, process, 2, state="recording") if piece else None
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "stopped"
