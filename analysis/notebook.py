@@ -35,8 +35,9 @@ try:
     from analysis.energy.energy import run_edges
     from analysis.energy.uncertainty import Resolution
     from analysis.energy.windows import fit, windows
-    from analysis.money import costs
+    from analysis.money import budgets, costs
     from analysis.published.reference import FOLDER as REFERENCE
+    from analysis.stats.comparison import LogRatio
     from analysis.stats.stats import critical
     from contract.places import CHECKOUT, ROOT, suites_folder
 except ModuleNotFoundError as missing:
@@ -379,19 +380,29 @@ by_overlap.join(told, on="phase", suffix="_report")
 # %% [markdown]
 # ## Means with 95 % intervals
 # The block is the unit of repetition: repeats within a block are averaged first. Over n blocks the
-# interval is Student's, mean ± t(0.975, n − 1) · s / √n.
-
+# interval is Student's, mean ± t(0.975, n − 1) · s / √n. A suite that may be looked at after any
+# block (`looks: any` in its plan) has wider intervals, that hold at every look: their factor takes
+# the place of Student's t.
 
 # %%
+any_look = suite.results.suite.any_look
+
+
 def with_interval(frame: pl.DataFrame, values: str, *by: str) -> pl.DataFrame:
-    """Mean of a column by others, and its 95 % limits; no limits for a single value."""
+    """Mean of a column by others, its standard error and 95 % limits: null for too few."""
     x = pl.col(values)
     found = frame.group_by(*by, maintain_order=True).agg(
         pl.len().alias("n"), x.mean().alias("mean"), x.std().alias("sd")
     )
-    n = found["n"].to_numpy()
-    half = pl.col("sd") * pl.Series(stats.t.ppf(0.975, n - 1) / np.sqrt(n))
-    return found.with_columns(low=pl.col("mean") - half, high=pl.col("mean") + half)
+    n = found["n"].to_numpy().astype(float)
+    several = np.maximum(n - 1, 1)  # one value has no deviation, and so no limits
+    factor = critical(several, 0.05, any_look=True) if any_look else stats.t.ppf(0.975, several)
+    bounded = pl.Series(np.isfinite(factor))
+    found = found.with_columns(error=pl.when(bounded).then(pl.col("sd") / pl.Series(np.sqrt(n))))
+    half = pl.col("error") * pl.Series(factor)
+    return found.with_columns(low=pl.col("mean") - half, high=pl.col("mean") + half).with_columns(
+        pl.col("low", "high").fill_nan(None)
+    )
 
 
 blocks = (
@@ -403,12 +414,29 @@ blocks = (
 means = with_interval(blocks, "energy_j", "workload", "configuration")
 means
 
+# %% [markdown]
+# The report's intervals hold the meter's own error as well; these are of the scatter alone. So what
+# is compared is what both define alike: here the number of blocks, the mean, and its standard error
+# s / √n, the first term of the report's uncertainty budget; below the ratio and the error of its
+# logarithm.
+
 # %%
 summary = suite.summary.filter(pl.col("component") == component)
-# The report's interval holds the meter's own error, too: the means alone must be the same.
-told = summary.select("workload", "configuration", mean="mean_j")
+scatters = pl.DataFrame(
+    [
+        (*(of.workload, of.configuration, of.source), of.base, of.budget.rows[0].contribution)
+        for of in [*budgets.joules(suite.results), *budgets.ratios(suite.results)]
+        if of.component == component
+    ],
+    schema=dict.fromkeys(("workload", "configuration", "source", "base"), pl.String)
+    | {"error": pl.Float64},
+    orient="row",
+)
+told = summary.join(
+    scatters.filter(pl.col("base") == ""), on=["workload", "configuration", "source"], how="left"
+).select("workload", "configuration", "n", "error", mean="mean_j")
 ours = means.select(told.columns)
-differing["means"] = compare("Means", ours, told, "workload", "configuration")
+differing["means"] = compare("Means and their errors", ours, told, "workload", "configuration")
 
 # %%
 if means.height:
@@ -435,19 +463,8 @@ pairs = blocks.filter((pl.col("configuration") != baseline) & (pl.col("energy_j"
 logs = pairs.with_columns(log_ratio=(pl.col("energy_j") / pl.col("energy_j_base")).log())
 logs.sort("workload", "configuration", "block")
 
-# %% [markdown]
-# A suite that may be looked at after any block (`looks: any` in its plan) has wider intervals, that
-# hold at every look: their factor takes the place of Student's t.
-
 # %%
-any_look = suite.results.suite.any_look
 ratios = with_interval(logs, "log_ratio", "workload", "configuration")
-if any_look and ratios.height:
-    n = ratios["n"].to_numpy().astype(float)
-    factor = critical(np.maximum(n - 1, 1), 0.05, any_look=True) / np.sqrt(n)
-    half_log = pl.col("sd") * pl.Series(np.where(np.isfinite(factor), factor, np.nan))
-    ratios = ratios.with_columns(low=pl.col("mean") - half_log, high=pl.col("mean") + half_log)
-    ratios = ratios.with_columns(pl.col("low", "high").fill_nan(None))
 ratios = ratios.with_columns(pl.col("mean", "low", "high").exp())
 ratios
 
@@ -468,9 +485,11 @@ complete = (
 whole = ratios.join(complete, on="workload", how="semi")
 print(f"{ratios.height - whole.height} ratios of workloads that lack runs are left out.")
 told = summary.filter(pl.col("ratio").is_not_null()).join(complete, on="workload", how="semi")
-told = told.select("workload", "configuration", mean="ratio")
+told = told.join(
+    scatters.filter(pl.col("base") != ""), on=["workload", "configuration", "source"], how="left"
+).select("workload", "configuration", "error", mean="ratio")
 ours = whole.select(told.columns)
-differing["ratios"] = compare("Ratios", ours, told, "workload", "configuration")
+differing["ratios"] = compare("Ratios and their errors", ours, told, "workload", "configuration")
 
 # %%
 margin = suite.results.suite.margin  # the change that is declared to be too small to matter
@@ -527,7 +546,8 @@ tested
 # procedure multiplies the k-th smallest of m p-values by m − k + 1; the report's goes one step
 # further (`analysis.stats.comparison.closed`), because of the two tests of a row at most one can be
 # wrong. It also counts the meter's error and what skewed blocks may hide, and calls nothing
-# equivalent from fewer than six blocks, or where runs are on two levels.
+# equivalent from fewer than six blocks, or where runs are on two levels. So its p-values are others
+# than these; those that its ratios and their errors have by the scatter alone must be the same.
 
 # %%
 p_values = tested["p_value"].drop_nulls().to_numpy()
@@ -540,6 +560,25 @@ adjusted = tested.filter(pl.col("p_value").is_not_null()).with_columns(holm=pl.S
 verdicts = summary.select(
     *("workload", "configuration", "p_adjusted", "p_equivalence_adjusted", "verdict", "doubts"),
 )
+of_scatter = [
+    (*key[:2], LogRatio(np.asarray(np.log(c.ratio)), np.asarray(c.error), np.asarray(c.df)))
+    for key, c in suite.results.family.versus.items()
+    if key[3] == component and c.error
+]
+told = pl.DataFrame(
+    [
+        (*names, float(log.p_value()), float(log.p_equivalence(margin)))
+        for *names, log in of_scatter
+    ],
+    schema=tested.schema,
+    orient="row",
+)
+told = told.join(complete, on="workload", how="semi")
+ours = tested.join(complete, on="workload", how="semi").drop_nulls()
+if any_look:
+    print("p-values of a suite that may be looked at any time are others than Student's.")
+else:
+    differing["p"] = compare("p-values of the scatter", ours, told, "workload", "configuration")
 adjusted.join(verdicts, on=["workload", "configuration"], suffix="_report")
 
 # %% [markdown]

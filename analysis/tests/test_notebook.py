@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import statsmodels.formula.api as smf
 from analysis import to_pandas
 from analysis.money import costs
 from analysis.stats.results import Results, results
+from analysis.stats.summary import estimate_of, groups_of
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
 from analysis.tests.notebook_cells import SCRIPT, notebook_of
@@ -40,15 +42,31 @@ def rows(frame: pl.DataFrame, *columns: str) -> dict[tuple[str, ...], list[float
 def test_means_and_ratios_are_the_reports(found: Results, cells: dict[str, Any]) -> None:
     summary = found.summary.filter(component="system")
     names = ("workload", "configuration")
-    for made, columns in (
-        ("means", ("n", "mean_j", "ci_low_j", "ci_high_j")),
-        ("ratios", ("n", "ratio", "ratio_low", "ratio_high")),
-    ):
-        told = rows(summary.filter(pl.col(columns[1]).is_not_null()), *names, *columns)
-        own = rows(cells[made], *names, "n", "mean", "low", "high")
+    for made, column in (("means", "mean_j"), ("ratios", "ratio")):
+        told = rows(summary.filter(pl.col(column).is_not_null()), *names, "n", column)
+        own = rows(cells[made], *names, "n", "mean")
         assert own.keys() == told.keys() and own
         for key, values in own.items():
             assert values == pytest.approx(told[key], rel=1e-9)
+
+
+def test_intervals_are_the_reports_without_the_meters_error(
+    found: Results, cells: dict[str, Any]
+) -> None:
+    """Of joules by their blocks' values, of ratios by the family's comparisons."""
+    limits = ("workload", "configuration", "low", "high")
+    means, ratios = (rows(cells[made], *limits) for made in ("means", "ratios"))
+    for key, group in groups_of(found.suite, found.energy).items():
+        if key[3] == "system":
+            mean = known(estimate_of(group.energy_j))
+            assert means.pop(key[:2]) == pytest.approx([mean.low, mean.high], rel=1e-9)
+    widened = 0
+    for key, whole in found.family.versus.items():
+        if key[3] == "system":
+            one = replace(whole, systematic=0.0, skewness=0.0)
+            assert ratios.pop(key[:2]) == pytest.approx([one.low, one.high], rel=1e-9)
+            widened += (whole.low, whole.high) != (one.low, one.high)
+    assert not means and not ratios and widened
 
 
 def test_nothing_differs_from_the_report(cells: dict[str, Any]) -> None:
@@ -95,9 +113,10 @@ def test_payback_is_the_reports(found: Results, cells: dict[str, Any]) -> None:
     }
     made = {row["against"]: row for row in cells["payback_table"].iter_rows(named=True)}
     assert made.keys() == told.keys() and made
-    assert any(p.demonstrated for p in told.values())
+    assert any(p.saves for p in told.values())
     for name, p in told.items():
         row, value = made[name], p.net_present_value
+        assert (row["runs"] is not None) == p.saves
         for figure, of in (("runs", p.runs), ("years", p.years), ("net_present_value", value)):
             own = [row[f"{figure}{end}"] for end in ("", "_low", "_high")]
             assert own == ([None] * 3 if of is None else pytest.approx([of.mid, of.low, of.high]))
@@ -199,10 +218,12 @@ def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_s
 
 def test_intervals_that_hold_at_any_look_are_the_reports(tmp_path: Path) -> None:
     write_suite(tmp_path / "s", Options(blocks=6, workloads=("sql",), interval_ms=100))
-    narrow = notebook_of(tmp_path / "s")["ratios"]["high"].to_list()
+    once = notebook_of(tmp_path / "s")
     change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
     made = notebook_of(tmp_path / "s")
-    assert all(a > b for a, b in zip(made["ratios"]["high"], narrow, strict=True))
+    for name, column in (("means", "high"), ("ratios", "high"), ("batteries", "runs_high")):
+        wide, narrow = (of[name].sort("configuration")[column] for of in (made, once))
+        assert len(wide) and (wide > narrow).all()
     assert set(made["differing"].values()) == {0} and "p" not in made["differing"]
 
 
