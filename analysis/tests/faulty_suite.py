@@ -96,4 +96,8 @@ def _journal(folder: Path, order: list[str]) -> None:
         {**line("finished", order[5]), **cut},
         {**line("void", order[-2], "the drive reported an error: media"), **cut},
     )
+    latest_ns: dict[str, int] = {}  # by boot: what was inserted may begin before its forerunner
+    for entry in lines:
+        boot = entry["boot_id"]
+        latest_ns[boot] = entry["t_mono_ns"] = max(entry["t_mono_ns"], latest_ns.get(boot, 0))
     write_journal(folder, [{**x, "seq": seq} for seq, x in enumerate(lines)])

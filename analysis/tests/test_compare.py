@@ -63,7 +63,7 @@ def test_ratios_are_of_nights_that_differ_and_of_block_values(two: tuple[Path, P
                     configuration=one.configuration,
                     component="system",
                     phase="all",
-                )["energy_j"]
+                )["energy_j"].to_numpy()
             )
             for suite in (found.a, found.b)
         ]

@@ -109,6 +109,7 @@ def test_make_passes_on_a_folder_as_one_word_whatever_it_is_called(
     folder = Path("data", "suites", NAME)
     (tmp_path / folder).mkdir(parents=True)
     argv = ["make", "-f", str(ROOT / "Makefile"), "-o", ".venv/.locked", step]
+    argv[3:3] = ["-o", ".venv/.locked-dev"]
     escaped = str(folder).replace("$", "$$")  # what make itself would read of it
     argv += [f"SUITE_DIR={escaped}"] * named
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)

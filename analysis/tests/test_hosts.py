@@ -178,8 +178,9 @@ def test_each_hosts_own_figures_are_those_of_its_own_report(other: Hosts) -> Non
                 e for e in other.overall if (e.base, e.other) == (contrast.base, contrast.other)
             ).by_host[name]
             assert mine.ratio == pytest.approx(known(contrast.comparison).ratio, rel=1e-12)
-            assert mine.low == pytest.approx(known(contrast.comparison).low, rel=1e-12)
-            assert mine.p_adjusted == pytest.approx(known(contrast.comparison).p_adjusted, rel=1e-6)
+            # The host's own report adds what of the meter's own error does not cancel.
+            assert mine.low == pytest.approx(known(contrast.comparison).low, rel=1e-5)
+            assert mine.p_adjusted == pytest.approx(known(contrast.comparison).p_adjusted, rel=1e-2)
         for row in own.summary.filter(component="system").iter_rows(named=True):
             if row["ratio"] is not None:
                 cell = effects(other)[row["workload"], row["configuration"]].by_host[name]

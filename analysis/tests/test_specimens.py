@@ -10,6 +10,7 @@ from analysis.money import costs
 from analysis.report import first_page
 from analysis.report.texts import say
 from analysis.stats import disks as specimens
+from analysis.stats.comparison import LEAST_EQUIVALENT
 from analysis.stats.results import Results, results
 from analysis.stats.summary import block_values
 from contract.command_results import AnswerLine
@@ -21,12 +22,14 @@ SLOWER = {"plain": 1.0, "opal": 1.1, SOFT: 1.3, UNLOCKED: 1.1, ON_SED: 1.43}
 MODEL = {"model": "A1", "firmware": "7", "serial": "S1"}
 
 
-def made(folder: Path, *configurations: str, sed: dict[str, Any] | None = None) -> Results:
+def made(
+    folder: Path, *configurations: str, sed: dict[str, Any] | None = None, blocks: int = 3
+) -> Results:
     disks = {"plain": MODEL, "sed": {**MODEL, "serial": "S2", **(sed or {})}}
     write_suite(
         folder,
         Options(
-            blocks=3,
+            blocks=blocks,
             interval_ms=100,
             workloads=("kernel_tree",),
             configurations=configurations,
@@ -44,13 +47,20 @@ def answered(found: Results) -> list[AnswerLine]:
 
 
 def test_one_disk_gives_a_verdict_and_a_payback(tmp_path: Path) -> None:
-    found = made(tmp_path / "s", UNLOCKED, "opal", ON_SED)
+    found = made(tmp_path / "s", UNLOCKED, "opal", ON_SED, blocks=LEAST_EQUIVALENT)
     hardware, software, *_, money = answered(found)
     assert (hardware.code, hardware.facts["configuration"]) == ("equivalent", "opal")
     assert (software.code, software.facts["configuration"]) == ("more", ON_SED)
     assert "disk" not in money.reason
     assert {p.against for p in costs.paybacks(found.suite, found.energy)} == {ON_SED}
     assert specimens.table(found.suite) == []
+
+
+def test_fewer_blocks_leave_open_what_is_alike(tmp_path: Path) -> None:
+    found = made(tmp_path / "s", UNLOCKED, "opal", ON_SED, blocks=LEAST_EQUIVALENT - 1)
+    software, hardware, *_ = answered(found)
+    assert (software.code, software.facts["configuration"]) == ("more", ON_SED)
+    assert (hardware.code, hardware.facts["configuration"]) == ("unsettled", "opal")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +85,7 @@ def test_two_disks_give_no_verdict_on_encryption(
 
 
 def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path) -> None:
-    found = made(tmp_path / "s", "plain", "opal", SOFT, UNLOCKED)
+    found = made(tmp_path / "s", "plain", "opal", SOFT, UNLOCKED, blocks=LEAST_EQUIVALENT)
     hardware, *_, money = answered(found)
     assert (hardware.code, hardware.facts["configuration"]) == ("equivalent", "opal")
     energy = found.energy.filter(pl.col("phase") != "tail")

@@ -20,6 +20,7 @@ from analysis.suite import manifest
 from analysis.suite.records import SuiteError
 from analysis.tests.pages import Shared
 from contract import derived
+from contract.places import ROOT
 from validation.synthetic.suite import Options, write_suite
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -147,6 +148,9 @@ def test_the_package_itself_stays_light() -> None:
 def test_each_recipe_runs(
     number: int, suites: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    examples = suites.parent / "examples"
+    if not examples.exists():
+        examples.symlink_to(ROOT / "data" / "examples")
     monkeypatch.chdir(suites.parents[1])
     exec(compile(BLOCKS[number], f"recipe {number}", "exec"), {})
     said = capsys.readouterr().out
