@@ -104,7 +104,7 @@ def test_without_jupyterlab_one_sentence_says_how_to_get_it(
     monkeypatch.setattr(notebook, "find_spec", lambda _name: None)
     assert main(["notebook", str(suite)]) == 1
     told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "pip install 'fde-energy-testbed[notebook]'" in told
+    assert told.count("\n") == 1 and "make venv-dev" in told
     assert notebook.NAME in told
 
 

@@ -129,6 +129,7 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     (folder.parent / str(other["suite_id"])).mkdir()
     (folder.parent / str(other["suite_id"]) / "plan.json").write_text(json.dumps(other))
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
+    (folder.parent / "group").mkdir()
     many.write(folder.parent / "group", [DOCUMENT, other])
     said: list[str] = []
     assert not watch.run(folder.parent / "group", folder.parent, None, None, said.append)

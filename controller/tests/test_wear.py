@@ -87,7 +87,7 @@ def test_what_is_asked_for_is_confirmed_by_serial_or_refused_with_the_way_out() 
     confirm.require_allowed([COST], [], None)
     confirm.require_allowed([much], ["S2", "S1"], None)
     confirm.require_allowed([much], [], lambda question: " S1\n" if "S1" in question else "")
-    with pytest.raises(ControllerError, match=r"more than 1 % .* say CONFIRM=S1 as well, or give"):
+    with pytest.raises(ControllerError, match=r"more than 1 % .* CONFIRM=S1, or give"):
         confirm.require_allowed([COST, much], ["S2"], None)
 
 
@@ -155,7 +155,7 @@ def test_a_plan_that_wears_a_disk_much_is_made_only_once_that_is_confirmed(
 ) -> None:
     path = given(written_bytes=TB // 1000, used_percent=5)
     assert main(planned(path)) == 1
-    assert "say CONFIRM=plain as well" in capsys.readouterr().err
+    assert "CONFIRM=plain" in capsys.readouterr().err
     assert not list(path.parent.glob("*/plan.json"))
     assert main(planned(path, "--confirm", "other plain")) == 0
     lab = given(lab=True, written_bytes=TB // 1000, used_percent=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from statsmodels.stats.multitest import multipletests
@@ -23,7 +24,12 @@ def measure(quick: bool = False) -> list[Figure]:
     generator = np.random.default_rng(SEED + 5)
     return [
         at_most("Holm: largest difference to statsmodels", _holm(generator, cases), "", 1e-9),
-        at_most("TOST: largest difference to statsmodels", _tost(generator, cases), "", 1e-9),
+        at_most(
+            "TOST without skewness: largest difference to statsmodels",
+            _tost(generator, cases),
+            "",
+            1e-9,
+        ),
         at_most("detectable ratio: largest difference to statsmodels", _power(generator), "", 1e-6),
     ]
 
@@ -40,6 +46,7 @@ def _holm(generator: np.random.Generator, cases: int) -> float:
 
 
 def _tost(generator: np.random.Generator, cases: int) -> float:
+    """Of Student's t, which statsmodels has alone; what skewed blocks add is left out."""
     apart, limit = 0.0, math.log1p(MARGIN)
     for _ in range(cases):
         n = int(generator.integers(6, 30))
@@ -47,9 +54,10 @@ def _tost(generator: np.random.Generator, cases: int) -> float:
         other = base + generator.normal(generator.uniform(-0.03, 0.03), 0.01, n)
         ours = compare(np.exp(base).tolist(), np.exp(other).tolist(), MARGIN)
         theirs = ttost_paired(other, base, -limit, limit)[0]
-        if ours is None or ours.p_equivalence is None:
+        p = None if ours is None else replace(ours, skewness=0.0).p_equivalence
+        if p is None:
             return math.inf
-        apart = max(apart, abs(ours.p_equivalence - float(theirs)))
+        apart = max(apart, abs(p - float(theirs)))
     return apart
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
 
 from analysis.money.budgets import ratio_budget
-from analysis.stats.budget import Mean, Reading, joules_budget, of_terms
+from analysis.stats.budget import Mean, Reading, instrument_error, joules_budget, of_terms
 from analysis.stats.comparison import compare
 from analysis.stats.stats import Floats, Span
 from instrumentation.accuracy import ErrorTerm
@@ -68,12 +69,14 @@ def _intervals(
     base_j, sed_j = read_j.T.tolist()
     ratio = compare(base_j, sed_j, 0.02)
     assert ratio is not None
+    sides = (means[0], means[1])
+    ratio = replace(ratio, systematic=instrument_error(terms, [sides]))  # as of a page's family
     readings = [Reading(*mean, slope) for mean, slope in zip(means, (1.0, -1.0), strict=True)]
     meter = of_terms(terms, readings)
     saving = paid_back(base_j, sed_j, sed_s=seconds[:, 1].tolist(), meter=meter)
     found = (
         joules_budget(terms, means[0], float(stats.sem(base_j)), BLOCKS - 1),
-        ratio_budget(terms, ratio, [tuple(means)]),
+        ratio_budget(terms, ratio, [sides]),
         saving.budget,
     )
     return [budget.interval for budget in found]
