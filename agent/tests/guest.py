@@ -70,8 +70,7 @@ class Target:
         return answer
 
     def agent(self, arguments: str, *, check: bool = True) -> Any:
-        if arguments.split(maxsplit=1)[0] != "run":
-            arguments += f" --target {FOLDER}/target.json"
+        arguments += f" --target {FOLDER}/target.json"
         command = (
             f"cd / && PATH={CODE}/bin:$PATH PYTHONPATH={CODE}:{CODE}/lib "
             f"python3 -m agent {arguments} "

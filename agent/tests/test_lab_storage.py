@@ -237,7 +237,8 @@ def test_a_small_suite_stopped_in_the_middle_and_resumed(target: Target) -> None
     stop = f"until grep -q finished {SUITE}/journal.jsonl; do sleep 0.2; done; kill -TERM $pid"
     target.lab.ssh(
         f"cd /; export PYTHONPATH={CODE}:{CODE}/lib; "
-        f"python3 -m agent {run} --secrets {FOLDER}/secrets.json & pid=$!; {stop}; wait $pid",
+        f"python3 -m agent {run} --target {FOLDER}/target.json --secrets {FOLDER}/secrets.json & "
+        f"pid=$!; {stop}; wait $pid",
         check=False,
     )
     stopped = _journal(target)
