@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from analysis import rounding  # noqa: F401 - before any test imports numpy
 from lab import lifecycle, pytest_times, ssh
 from lab.power import machine_of
 from lab.state import Layout

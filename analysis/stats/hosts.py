@@ -132,7 +132,8 @@ def hosts(folders: Sequence[Path]) -> Hosts:
         raise SuiteError(
             "No host has a workload on two configurations in the same block: nothing compares."
         )
-    overall, single = (_families(effects) for effects in both)
+    effects = _families([*both[0], *both[1]])  # of one page
+    overall, single = effects[: len(both[0])], effects[len(both[0]) :]
     return Hosts(each, in_common, component, tuple(overall), tuple(single))
 
 
