@@ -185,7 +185,7 @@ def test_after_each_block_the_answer_so_far_is_there_and_costs_the_target_no_com
         assert contrast["ratio"] == pytest.approx(comparison.ratio, rel=1e-3)
         assert contrast["low"] < contrast["ratio"] < contrast["high"]
     said = [line for line in scene.said if line.startswith("after block 2 of 2: Opal")]
-    assert len(said) == 1 and said[0].count("±") == 2
+    assert len(said) == 1 and len(re.findall(r"±|\[[+-]", said[0])) == 2
     assert "run.json" not in scene.standin.asked, "no command asks for it"
     assert sum("agent follow" in line for line in scene.standin.asked.splitlines()) == 1
     assert not (scene.here / "status" / "results").exists()
