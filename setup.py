@@ -10,7 +10,14 @@ ROOT = Path(__file__).parent
 PACKAGES = ("agent", "analysis", "contract", "controller", "instrumentation", "workloads")
 SHARED = ("ansible", "data/examples", "data/reference", "data/schema")
 FILES = ("CITATION.cff", "LICENSE")  # what a bundle of results has beside them
+INVENTORIES = ("hardware.example", "lab", "local", "media", "two-labs")
 LEFT_OUT = shutil.ignore_patterns("tests", "__pycache__", "secrets*.json", ".*")
+
+
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """Return what stays out of a package: inventories of users name their hosts and disks."""
+    kept = INVENTORIES if Path(folder).name == "inventory" else names
+    return LEFT_OUT(folder, names) | (set(names) - set(kept))
 
 
 def place(package: Path) -> None:
@@ -19,7 +26,7 @@ def place(package: Path) -> None:
     folders |= {name: package / "share" / name for name in SHARED}
     for name, folder in folders.items():
         shutil.rmtree(folder, ignore_errors=True)  # an earlier build's
-        shutil.copytree(ROOT / name, folder, ignore=LEFT_OUT)
+        shutil.copytree(ROOT / name, folder, ignore=left_out)
     for name in FILES:
         shutil.copyfile(ROOT / name, package / "share" / name)
 

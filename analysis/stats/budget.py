@@ -156,11 +156,6 @@ class Budget:
         """The terms that are not stated and would count; with one of them it is incomplete."""
         return tuple(row.term for row in self.rows if row.lacking)
 
-    def of_type(self, evaluation: str) -> float:
-        """Standard uncertainty from the terms of one type."""
-        rows = (row for row in self.rows if row.evaluation == evaluation)
-        return math.hypot(*(row.contribution or 0.0 for row in rows))
-
     @cached_property
     def combined(self) -> float:
         """Combined standard uncertainty, of the terms that are stated (GUM 5)."""

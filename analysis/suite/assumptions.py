@@ -56,11 +56,6 @@ class Assumptions:
         """Runs a day by workload: as declared, else the paper's workload alone."""
         return self.duty or {PAPER_WORKLOAD: self.runs_per_day}
 
-    def range_of(self, name: str) -> tuple[float, float]:
-        """Low and high end of an assumption: as declared, else half and double."""
-        value = float(getattr(self, name))
-        return self.ranges.get(name, (value / 2, value * 2))
-
 
 def assumptions_of(given: Mapping[str, object]) -> Assumptions | None:
     """The plan's assumptions, or None where one is missing, unknown or not what it must be.

@@ -289,7 +289,7 @@ def test_what_is_optional_has_its_defaults() -> None:
     assert found.discount_rate == 0.03
     assert found.grid_g_co2_per_kwh is None
     assert found.profile == {"kernel_tree": 50.0}
-    assert found.range_of("life_years") == (2.5, 10.0)
+    assert found.ranges == {}
     given = {
         **ASSUMPTIONS,
         "discount_rate": 0,
@@ -301,7 +301,7 @@ def test_what_is_optional_has_its_defaults() -> None:
     assert found.discount_rate == 0
     assert found.grid_g_co2_per_kwh == 380
     assert found.profile == {"sql": 2, "video": 1}
-    assert found.range_of("life_years") == (3, 8)
+    assert found.ranges == {"life_years": (3, 8)}
     nothing = dict.fromkeys(("discount_rate", "grid_g_co2_per_kwh", "duty", "ranges"))
     assert assumptions_of({**ASSUMPTIONS, **nothing}) == assumptions_of(ASSUMPTIONS)
 

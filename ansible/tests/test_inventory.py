@@ -165,7 +165,7 @@ def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
     found = assumptions_of(resolve(changed("assumptions", shown["fde_assumptions"]))["assumptions"])
     assert found is not None
     assert found.duty == {"kernel_tree": 8, "sql": 40}
-    assert found.range_of("life_years") == (3, 7)
+    assert found.ranges["life_years"] == (3, 7)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Sdist and wheel; the wheel is made from the sdist, without a registry."""
     place = tmp_path_factory.mktemp("built")
     sources = _sources(place / "sources")
+    mine = sources / "ansible" / "inventory" / "mine"  # a user's own
+    mine.mkdir()
+    (mine / "hosts.yml").write_text("targets:\n")
     _done(sys.executable, "-m", "build", "--no-isolation", "--outdir", place, sources)
     return next(place.glob("*.tar.gz")), next(place.glob("*.whl"))
 
@@ -108,6 +111,14 @@ def test_the_sdist_has_no_secrets_and_no_suites(built: tuple[Path, Path]) -> Non
     with tarfile.open(built[0]) as sdist:
         names = sdist.getnames()
     assert not [name for name in names if "secrets.json" in name or "/data/suites" in name]
+
+
+def test_an_inventory_of_a_users_own_is_in_neither(built: tuple[Path, Path]) -> None:
+    """It names hosts and disks."""
+    with tarfile.open(built[0]) as sdist, zipfile.ZipFile(built[1]) as wheel:
+        for names in (sdist.getnames(), wheel.namelist()):
+            assert any(name.endswith("inventory/lab/hosts.yml") for name in names)
+            assert not [name for name in names if "inventory/mine" in name]
 
 
 def test_it_knows_its_version_whatever_is_beside_it(site: Path, beside: Path) -> None:
