@@ -138,8 +138,10 @@ def remove(path: Path = NOTE) -> list[str]:
 
 
 def _apt(*arguments: str) -> None:
-    """Run apt-get once nobody else does, as unattended upgrades may for long; again where somebody
-    came in between. Raises CommandError."""
+    """Run apt-get once no other package manager holds its locks; try again where one takes them.
+
+    Unattended upgrades may hold them for long. Raises CommandError.
+    """
     while True:
         wait_for_apt()
         try:

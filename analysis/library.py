@@ -90,7 +90,7 @@ class Suite:
         """Read a suite's folder or bundle and compute its figures; nothing is written.
 
         A bundle is unpacked among temporary files, for as long as the suite is in use. Raises
-        SuiteError, with the way out, where it is no suite.
+        SuiteError where it is not a suite; its message says what to do.
 
         >>> Suite.open("nowhere")
         Traceback (most recent call last):

@@ -169,7 +169,7 @@ def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
 
 
 def serial(name: str) -> str:
-    """The disk's serial number as the drive reports it; empty if nobody knows one.
+    """Return the disk's serial number as the drive reports it; empty if unknown.
 
     It can be typed: bytes that are no text stand as `\\xff`.
     """

@@ -173,7 +173,7 @@ def _give_back(
 def _revert(
     disk: Disk, now: DiskFacts, secrets: Secrets, *, by_psid: bool, half: bool, locks: bool
 ) -> str | None:
-    """What was done, None where nobody owns the drive; the note says what the drive did.
+    """Return what was done, None where the drive has no owner; the note records what the drive did.
 
     Raises AgentError where the drive refused.
     """

@@ -22,7 +22,7 @@ Verdict = Literal["differs", "equivalent", "inconclusive"]
 # Logarithms of the same ratio differ by their rounding; joules never agree as well as this.
 NO_SCATTER = 1e-13
 LEAST_EQUIVALENT = 6  # blocks; fewer miss what happens in 4 of 10 runs
-LEAST_SHAPE = 4  # blocks; fewer tell nothing of a skewness
+LEAST_SHAPE = 4  # blocks; skewness of fewer is not estimated
 # How far the skewness of blocks may be off before the interval follows it: what 99 % of normal
 # samples keep within; where all workloads of a pair of configurations agree, 95 %.
 ALONE, TOGETHER = float(special.ndtri(0.995)), float(special.ndtri(0.975))
