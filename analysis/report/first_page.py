@@ -61,11 +61,11 @@ def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
 
 
 def sentence(answers: Sequence[AnswerLine]) -> Blocks:
-    """The first screen's one sentence: what encryption costs, and whether it pays."""
+    """Return the first screen's bold sentences: what encryption costs, and whether it pays."""
     costs = [one.verdict for one in answers if one.question == "cost"]
     pays = [one.verdict for one in answers if one.question == "payback"]
-    said = [text.rstrip(". ") for text in (*costs, *pays)]
-    return (view.Answer("", f"{'; '.join(said)}.", ""),)
+    sentences = [f"{text.rstrip('. ')}." for text in (*costs, *pays)]
+    return (view.Answer("", " ".join(sentences), ""),)
 
 
 @dataclass(frozen=True)

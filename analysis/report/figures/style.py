@@ -27,7 +27,7 @@ BAND = "#e4eef5"  # what is shaded: a margin, a phase
 # common divisor, the first 42 configurations all look different, with colours and without.
 COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 HATCHES = (".", "xx", "\\\\", "++", "--", "*", "||")  # rings or dense dots would be long to write
-MARKERS = ("^", "v", "D", "P", "X", "<", ">")
+MARKERS = ("D", "P", "X", "p", "h", "*", "8")  # no triangles: these mean more, less, and goes on
 SVG_DPI = 72.0  # an SVG's points
 PROCESSES = len(os.sched_getaffinity(0))
 FEW = 4  # so many are drawn as soon as another process is there
