@@ -9,13 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import textwrap
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +22,9 @@ from typing import Any
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
 from contract.names import unknown
 from contract.strict_json import read_object
-from controller.names import suite_names
+from controller.host_load import Host
+from controller.planning.known_names import suite_names
+from controller.testbed_figures import GB, LabMemory, figures, machine, write
 
 # Every step of `make`, in order, and what it does; those of the lab fall away without one.
 STEPS = {
@@ -199,76 +199,6 @@ def run_step(name: str, variables: Sequence[str], log: Log) -> None:
         raise StepError(name)
 
 
-LOAD_WINDOW_S = 1.0
-# What a lab keeps busy: a processor for its guest, and one for its drives, meter and recorder.
-CPUS_OF_A_LAB = 2
-# Of the processors that the labs want, so much may be taken before it is worth a warning.
-QUIET_SHARE = 0.1
-# `make testbed` of the suite smoke with image and kernel in the cache, on two quiet processors, and
-# how many times as long it took beside two busy loops: measured on 2026-11-26, between 1.1 and 1.4.
-CACHED_QUIET_MIN = 6.0
-BUSY_FACTOR = 1.4
-
-
-@dataclass(frozen=True)
-class Host:
-    """Processors that this process may use, and how many others kept busy; None: unknown."""
-
-    cpus: int
-    busy_cpus: float | None
-
-    @classmethod
-    def measure(cls, window_s: float = LOAD_WINDOW_S) -> Host:
-        """From /proc/stat at both ends of a window of `window_s` seconds."""
-        cpus = os.sched_getaffinity(0)
-        before = cpu_ticks(cpus)
-        time.sleep(window_s)
-        return cls(len(cpus), busy(before, cpu_ticks(cpus), len(cpus)))
-
-    def sentence(self, labs: int, suite: str) -> str:
-        """The load, and what it means for time and result of that many labs on this host."""
-        if self.busy_cpus is None:
-            return "Host: how busy it is could not be read from /proc/stat."
-        many = "processor is" if self.cpus == 1 else "processors are"
-        load = f"Host: {self.busy_cpus:.1f} of {self.cpus} {many} busy with other work"
-        wanted = min(self.cpus, labs * CPUS_OF_A_LAB)
-        lacking = wanted - min(wanted, self.cpus - self.busy_cpus)
-        if lacking <= QUIET_SHARE * wanted:
-            return f"{load}{', which leaves enough' * bool(labs)}."
-        longer = f"the suite to take up to about {BUSY_FACTOR:g} times as long"
-        if (labs, suite) == (1, "smoke"):
-            longer = (
-                f"up to about {BUSY_FACTOR * CACHED_QUIET_MIN:.0f} min instead of about "
-                f"{CACHED_QUIET_MIN:.0f} with image and kernel in the cache"
-            )
-        return f"{load}. Expect {longer}, and wider intervals."
-
-
-def cpu_ticks(cpus: Collection[int]) -> tuple[int, int] | None:
-    """Ticks that these processors have spent at work (those that a hypervisor took away counted as
-    work) and in all; None where /proc/stat does not have them."""
-    at_work = total = seen = 0
-    try:
-        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
-            name, *fields = line.split()
-            if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in cpus:
-                user, nice, system, idle, waiting, *interrupts = map(int, fields[:8])
-                seen += 1
-                at_work += user + nice + system + sum(interrupts)
-                total += user + nice + system + idle + waiting + sum(interrupts)
-    except (OSError, ValueError):
-        return None
-    return (at_work, total) if seen == len(cpus) else None
-
-
-def busy(before: tuple[int, int] | None, after: tuple[int, int] | None, cpus: int) -> float | None:
-    """How many of so many processors were at work between two `cpu_ticks`; None: unknown."""
-    if before is None or after is None or after[1] <= before[1]:
-        return None
-    share = (after[0] - before[0]) / (after[1] - before[1])
-    return round(cpus * min(1.0, max(0.0, share)), 2)
-
-
 def _let_end(process: subprocess.Popen[bytes]) -> None:
     """Wait for an interrupted step, whatever more signals come, for two minutes at most."""
     with uninterrupted():
@@ -307,158 +237,6 @@ def _built(began_wall: float) -> dict[str, dict[str, Any]]:
             noted = json.loads(record.read_text(encoding="utf-8"))
             found[name] = {**noted, "new": record.stat().st_mtime > began_wall}
     return found
-
-
-GB = 1e9
-SAMPLE_S = 2.0
-# Targets: from a fresh clone to the report, the same with image and kernel in the cache, building
-# each, the image's size, the lab's memory, its start, provisioning, and the share of measuring.
-FRESH_MIN = 15.0
-CACHED_MIN = 8.0
-IMAGE_MIN = 6.0
-KERNEL_MIN = 4.0
-IMAGE_GB = 3.0
-LAB_GB = 6.0
-BOOT_S = 12.0
-PROVISION_S = 25.0
-MEASURING_PERCENT = 70.0
-
-
-class LabMemory:
-    """A context that samples the resident memory of all processes that the labs' states name.
-
-    `peak_bytes` is the largest sum seen; pages shared by two processes count twice. `machine` is
-    what the guests ran on, `boot_s` how long the slowest of them took to answer.
-    """
-
-    def __init__(self, states: Sequence[Path]) -> None:
-        self.states = states
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self.peak_bytes = 0
-        self.machine = ""
-        self.boot_s: float | None = None
-
-    def __enter__(self) -> LabMemory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while not self._stop.wait(SAMPLE_S):
-            states = [read_object(path) for path in self.states]
-            for state in states:
-                self.machine = state.get("machine", {}).get("name", self.machine)
-                self.boot_s = max(state.get("boot_s", 0.0), self.boot_s or 0.0) or None
-            now = sum(resident_bytes(pid) for state in states for pid in lab_pids(state))
-            self.peak_bytes = max(self.peak_bytes, now)
-
-
-def lab_pids(state: Mapping[str, Any]) -> list[int]:
-    """Processes of a running lab: the guest, the drives, the meter."""
-    named = [state.get("guest") or {}, *state.get("drives", {}).values()]
-    named.append(state.get("meter") or {})
-    return [entry["pid"] for entry in named if entry.get("pid")]
-
-
-def resident_bytes(pid: int) -> int:
-    """Resident set of a process; 0 if it is gone."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def figures(
-    *,
-    steps_s: Mapping[str, float],
-    image: Mapping[str, Any] | None = None,
-    kernel: Mapping[str, Any] | None = None,
-    boot_s: float | None = None,
-    lab_memory_gb: float | None = None,
-    measuring_share: float | None = None,
-) -> list[dict[str, Any]]:
-    """The list of `{figure, value, unit, target, meets}`; what was not seen is left out.
-
-    `image` and `kernel` are what their builds noted, with `new` where this run made them.
-    """
-    built = any(made and made["new"] for made in (image, kernel))
-    name, limit = ("total", FRESH_MIN) if built else ("total, image and kernel cached", CACHED_MIN)
-    found = [_at_most(name, sum(steps_s.values()) / 60, "min", limit)]
-    if image is not None:
-        found.append(_at_most("image build", image["build_s"] / 60, "min", IMAGE_MIN))
-        found.append(_at_most("image size", image["allocated_bytes"] / GB, "GB", IMAGE_GB))
-    if kernel is not None:
-        found.append(_at_most("kernel build", kernel["build_s"] / 60, "min", KERNEL_MIN))
-    if boot_s is not None:
-        found.append(_at_most("guest up to SSH", boot_s, "s", BOOT_S))
-    if "provision" in steps_s:
-        found.append(_at_most("provision", steps_s["provision"], "s", PROVISION_S))
-    if lab_memory_gb is not None:
-        found.append(_at_most("lab memory, peak", lab_memory_gb, "GB", LAB_GB))
-    if measuring_share is not None:
-        share = round(100 * measuring_share, 1)
-        row = _at_most("share of the suite that was measuring", share, "%", MEASURING_PERCENT)
-        found.append({**row, "meets": share >= MEASURING_PERCENT})
-    return found
-
-
-def write(path: Path, found: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> Path:
-    """Print the table; write the list, and NAME.machine.json with commit and machine beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    print(f"\n{'figure':<40} {'value':>8} {'unit':<4} {'target':>8}  meets")
-    for row in found:
-        met = "yes" if row["meets"] else "no"
-        print(f"{row['figure']:<40} {row['value']:8.2f} {row['unit']:<4} {row['target']:8g}  {met}")
-    path.write_text(json.dumps(list(found), indent=2) + "\n", encoding="utf-8")
-    beside = path.with_suffix(".machine.json")
-    beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
-    return path
-
-
-def machine(lab_machine: str) -> dict[str, Any]:
-    """Commit and machine: what a figure is worth nothing without."""
-    cpu = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    ]
-    memory_kib = Path("/proc/meminfo").read_text(encoding="utf-8").split()[1]
-    return {
-        "commit": _git("rev-parse", "HEAD"),
-        "changed": bool(_git("status", "--porcelain", "--untracked-files=no")),
-        "machine": {
-            "cpu": cpu[0] if cpu else platform.machine(),
-            "cores": len(cpu) or os.cpu_count(),
-            "memory_gb": round(int(memory_kib) * 1024 / GB, 1),
-            "kernel": platform.release(),
-            "system": platform.freedesktop_os_release().get("PRETTY_NAME", ""),
-            "python": platform.python_version(),
-            "lab_machine": lab_machine,
-        },
-    }
-
-
-def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return ""
-    return done.stdout.strip()
-
-
-def _at_most(figure: str, value: float, unit: str, target: float) -> dict[str, Any]:
-    return {
-        "figure": figure,
-        "value": round(value, 2),
-        "unit": unit,
-        "target": target,
-        "meets": value <= target,
-    }
 
 
 if __name__ == "__main__":

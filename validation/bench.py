@@ -19,7 +19,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
-from controller.testbed import machine
+from controller.testbed_figures import machine
 from lab.state import REPOSITORY
 
 Row = dict[str, Any]

@@ -39,7 +39,7 @@ from analysis.published.reference import (
     published,
     rows,
 )
-from controller.suites import load_suite
+from controller.planning.suites import load_suite
 from lab.state import REPOSITORY
 from validation import bench
 from validation.bench import Figure, at_least

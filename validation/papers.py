@@ -23,7 +23,7 @@ from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
 from contract.errors import LabError
 from contract.names import unknown
-from controller.names import suite_names
+from controller.planning.known_names import suite_names
 from lab.state import REPOSITORY
 from validation import bench, papers_native
 from validation.bench import Figure, Row, at_least, at_most, rows_of

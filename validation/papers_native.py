@@ -43,7 +43,7 @@ from analysis.energy import trust
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from contract.parameters import ParameterValue
-from controller.suites import load_suite
+from controller.planning.suites import load_suite
 from instrumentation.sources.powercap import PowercapSource
 from lab import image
 from lab.state import require_room

@@ -40,12 +40,15 @@ from contract import journal, names
 from contract import plan as plans
 from contract.documents import BundleDocument
 from contract.errors import AgentError
-from controller import bounded, compile, remote, seal, suite_folder, suites
 from controller.cli.app import guarded
 from controller.cli.app import main as fde
-from controller.names import SUITES
-from controller.progress import Event
-from controller.progress import document as status_document
+from controller.planning import compiler, suites
+from controller.planning.known_names import SUITES
+from controller.session import seal, suite_folder
+from controller.session.progress import Event
+from controller.session.progress import document as status_document
+from controller.sharing import sandbox
+from controller.target import connection
 from controller.tests import examples
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
@@ -156,8 +159,8 @@ class Cases:
         self.target = {**examples.target(), "ssh": NOWHERE}
         _sound(self.base, self.target)
         (root / "target.json").write_text(json.dumps(self.target), encoding="utf-8")
-        asked = ["-m", "agent", "identity", "--suites", remote.SUITES]
-        self.watch = Watch(remote.python(self.target, *asked))
+        asked = ["-m", "agent", "identity", "--suites", connection.SUITES]
+        self.watch = Watch(connection.python(self.target, *asked))
         self.watch.allowed = (self.suite.resolve(), self.scratch.resolve())
         self.commands: dict[str, tuple[Callable[[random.Random], object], float]] = {
             "summary": (lambda _: fde(["summary", str(self.suite)]), 14),
@@ -264,7 +267,7 @@ class Cases:
 
         def compiled() -> None:
             document = suites.scaled(suites.load_suite("x", folder), None)
-            compile.compile_plan("x", document, self.target, seed=1, configurations=["plain"])
+            compiler.compile_plan("x", document, self.target, seed=1, configurations=["plain"])
 
         return _said(compiled)
 
@@ -421,7 +424,7 @@ def run(seeds: Sequence[int], folder: Path) -> Figures:
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     scratch = folder / "scratch"
     tempfile.tempdir = str(scratch)
-    os.environ |= {bounded.IS_BOUNDED: "0", "FDE_BUILD": str(scratch / "build")}
+    os.environ |= {sandbox.IS_BOUNDED: "0", "FDE_BUILD": str(scratch / "build")}
     cases, figures = Cases(folder), Figures()
 
     def hung(*_: object) -> None:

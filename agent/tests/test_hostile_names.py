@@ -22,7 +22,7 @@ from contract import names
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.plan import PlanError
-from controller import agent_client, many
+from controller.session import agent_client, group
 from controller.tests.examples import plan
 from validation.synthetic.suite import Options, write_suite
 
@@ -102,10 +102,10 @@ def test_a_report_takes_no_such_name(tmp_path: Path) -> None:
 
 def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:
     for name in HOSTILE:
-        document = {"format": many.FORMAT, "group": "g", "suites": [name], "hosts": ["h"]}
-        (tmp_path / many.FILE).write_text(json.dumps(document), encoding="utf-8")
+        document = {"format": group.FORMAT, "group": "g", "suites": [name], "hosts": ["h"]}
+        (tmp_path / group.FILE).write_text(json.dumps(document), encoding="utf-8")
         with pytest.raises(ControllerError, match="damaged"):
-            many.suites(tmp_path)
+            group.suites(tmp_path)
         with pytest.raises(SuiteError, match="cannot be read"):
             hosts.members(tmp_path)
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from controller import remote
+from controller.target import connection
 
 pytestmark = pytest.mark.lab
 
 
 def _refused(target: dict[str, Any]) -> str:
-    done = remote.run(target, ["touch", "/run/reached"])
-    assert done.returncode == remote.SSH_FAILED
-    return remote.why(target, done)
+    done = connection.run(target, ["touch", "/run/reached"])
+    assert done.returncode == connection.SSH_FAILED
+    return connection.why(target, done)
 
 
 def test_an_unknown_host_shows_its_fingerprint_and_how_to_accept_that_very_key(
@@ -33,7 +33,7 @@ def test_an_unknown_host_shows_its_fingerprint_and_how_to_accept_that_very_key(
     command = said.rsplit("`", 2)[1]
     assert command.startswith("echo ") and command.endswith(f">> {known}")
     subprocess.run(["sh", "-c", command], check=True)
-    assert remote.run(target, ["true"]).returncode == 0
+    assert connection.run(target, ["true"]).returncode == 0
     assert not lab.ssh("ls /run/reached", check=False).stdout
 
 

@@ -19,7 +19,7 @@ from analysis.report.trust_section import twice
 from analysis.stats.results import Results, flag_notes, reservations, results
 from analysis.suite.clocks import TargetClock
 from analysis.suite.suite_folder import read
-from controller.seal import mark_samples
+from controller.session.seal import mark_samples
 from validation.synthetic.folder import dump, write_manifest
 from validation.synthetic.suite import Truth
 

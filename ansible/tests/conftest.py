@@ -105,7 +105,7 @@ class Controller:
     def prepare(self) -> None:
         """What a play of site.yml does at its end, by the programs that it calls."""
         target = str(self.target)
-        done = self.python("controller.secrets_file", "place", "--target", target)
+        done = self.python("controller.target.secrets", "place", "--target", target)
         assert done.returncode == 0
         self.agent("prepare")
 

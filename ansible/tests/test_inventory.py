@@ -17,8 +17,8 @@ import yaml
 from agent.storage.tcrypt import CHAINS
 from analysis.suite.assumptions import assumptions_of
 from contract.errors import ControllerError
-from controller import target
-from controller.target import resolve
+from controller.target import inventory
+from controller.target.inventory import resolve
 
 ROLES = Path(__file__).resolve().parents[1] / "roles"
 MIB = 2**20
@@ -378,7 +378,7 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     text = (ROLES.parent / "group_vars/labs.yml").read_text(encoding="utf-8")
     entries = yaml.safe_load(text)["fde_configurations"]
     found = resolve({**GIVEN, "configurations": entries})["configurations"]
-    said = [target.words(entry) for entry in found]
+    said = [inventory.words(entry) for entry in found]
     assert len(set(said)) == len(said) == 34
     json.dumps(found)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from controller import secrets_file
-from controller.secrets_file import PLACE
+from controller.target import secrets
+from controller.target.secrets import PLACE
 
 pytestmark = pytest.mark.lab
 
@@ -51,7 +51,7 @@ def look(controller: Any, folder: Path, **link: object) -> str:
     """What looking says of a target whose link is another one; it must refuse."""
     ssh = controller.lab.state["ssh"] | link
     path = target_with(controller, folder, ssh=ssh)
-    done = controller.python("controller.look", "--target", str(path))
+    done = controller.python("controller.target.survey", "--target", str(path))
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("fde: ") == 1 and "Traceback" not in done.stderr
@@ -152,27 +152,27 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
     subprocess.run([str(program), "encrypt", str(vault)], check=True, capture_output=True)
     path = target_with(provisioned, tmp_path, secrets_file=str(vault))
 
-    def secrets(action: str, *options: str) -> str:
+    def store(action: str, *options: str) -> str:
         done = provisioned.python(
-            "controller.secrets_file", action, "--target", str(path), *options
+            "controller.target.secrets", action, "--target", str(path), *options
         )
         assert done.returncode == 0
         return str(done.stdout)
 
     def there() -> dict[str, str]:
-        found: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets_file.PLACE}").stdout)
+        found: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets.PLACE}").stdout)
         return found
 
     whole = json.loads(plain.read_text(encoding="utf-8"))
-    assert secrets("place") == "", "the same as the play has put there"
-    assert set(there()) == set(secrets_file.NEEDED)
-    assert secrets("place", "--psid") == "changed\n"
+    assert store("place") == "", "the same as the play has put there"
+    assert set(there()) == set(secrets.NEEDED)
+    assert store("place", "--psid") == "changed\n"
     assert there() == whole
-    mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets_file.PLACE}").stdout.split()
+    mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets.PLACE}").stdout.split()
     assert mode == ["600", "root"]
-    assert secrets("remove") == "changed\n"
-    assert secrets("remove") == ""
-    assert secrets("place") == "changed\n"
+    assert store("remove") == "changed\n"
+    assert store("remove") == ""
+    assert store("place") == "changed\n"
 
 
 def test_configurations_are_proven_in_a_table(provisioned: Any) -> None:

@@ -20,7 +20,7 @@ import pytest
 from agent.storage import secrets as pin_tries
 from agent.storage.guard import MAPPING
 from contract.places import MOUNT_POINT
-from controller import seal
+from controller.session import seal
 from drive import control
 from drive.tests.guest_sed import SCRIPTS
 from lab import power, ssh

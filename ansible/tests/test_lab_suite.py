@@ -12,7 +12,7 @@ import pytest
 
 from analysis.tests.notebook_cells import notebook_of
 from contract.files import sha256_of
-from controller import seal
+from controller.session import seal
 from instrumentation.sources.counter import SHORTER
 from instrumentation.sources.standing import STANDS_STILL
 from lab.state import Layout

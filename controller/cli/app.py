@@ -25,9 +25,10 @@ from typer.exceptions import TyperException
 from contract import names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
-from controller import bounded
-from controller.cli import machine, measured, meters, results, suites
-from controller.cli.output import Command, PlainHelp, complain, unwritten
+from controller.cli import measured_command, meters, results, suites, targets
+from controller.cli.options import Command, PlainHelp
+from controller.cli.output import complain, unwritten
+from controller.sharing import sandbox
 
 EXAMPLES = {
     "fde check -i my-lab": "what would happen to each disk; touches nothing",
@@ -56,7 +57,7 @@ EPILOG = "\n\n".join(
 
 app = typer.Typer(
     name="fde",
-    cls=measured.Group,
+    cls=measured_command.Group,
     help="Measure what full-disk encryption costs in joules: plain disk, self-encrypting (Opal) "
     "disk and dm-crypt, on a machine of yours or in the virtual lab.",
     epilog=EPILOG,
@@ -83,7 +84,7 @@ def _main(
     """What `fde` takes before a command."""
 
 
-for module in (measured, machine, meters, suites, results):
+for module in (measured_command, targets, meters, suites, results):
     for command in module.commands.registered_commands:
         paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
         command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
     argv = list(sys.argv[1:] if arguments is None else arguments)
     unwritten.clear()
-    if bundles := bounded.bundles(argv):
+    if bundles := sandbox.bundles(argv):
         return guarded(lambda: _bounded(argv, bundles))
     status = guarded(lambda: _command()(argv, prog_name="fde", standalone_mode=False))
     for why in dict.fromkeys(unwritten):
@@ -113,10 +114,10 @@ def _bounded(argv: Sequence[str], bundles: Sequence[Path]) -> int:
     """Do a command on files of strangers in another process; return its exit status."""
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
     pipes = {
-        name: None if bounded.is_inherited(stream) else subprocess.PIPE
+        name: None if sandbox.is_inherited(stream) else subprocess.PIPE
         for name, stream in streams.items()
     }
-    done = bounded.run(["controller", *argv], bundles, **pipes)
+    done = sandbox.run(["controller", *argv], bundles, **pipes)
     print(done.stdout or "", end="")
     print(done.stderr or "", end="", file=sys.stderr)
     return done.returncode
@@ -143,7 +144,7 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
         where = f" {error.filename}" if error.filename else ""
         return _told(f"Cannot write or read{where}: {error.strerror}.", 1)
     except Exception as error:
-        if os.environ.get(bounded.IS_BOUNDED) != "1":
+        if os.environ.get(sandbox.IS_BOUNDED) != "1":
             raise
         reason = f"{type(error).__name__}: {str(error)[:200]}"
         return _told(f"What the bundle holds cannot be read ({reason}): get it again.", 1)

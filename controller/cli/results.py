@@ -26,17 +26,8 @@ from contract.command_results import (
 from contract.exports import is_stdout
 from contract.files import sha256_of
 from contract.places import SHARE, build_folder
-from controller.cli.output import (
-    Json,
-    SuiteDir,
-    SuiteDirs,
-    complain,
-    finished,
-    newest,
-    say,
-    there,
-    with_json,
-)
+from controller.cli.options import Json, SuiteDir, SuiteDirs, newest, there
+from controller.cli.output import complain, finished, say, with_json
 
 if TYPE_CHECKING:
     from analysis.stats.results import Results
@@ -97,7 +88,7 @@ def _contrasts(found: Results) -> Iterator[ContrastResult]:
 @with_json
 def verify(suites: SuiteDirs = None) -> VerifyResult:
     """Check the SHA-256 sums of suites or bundles, and make their figures again from raw bytes."""
-    from controller import publish as publishing
+    from controller.sharing import publish as publishing
 
     found = []
     given = _each(suites or [newest()])
@@ -138,14 +129,14 @@ def publish(
 ) -> PublishResult:
     """Pack a sealed suite as one file that can be cited; says first what in it identifies."""
     from analysis.suite.bundle import opened
-    from controller import confirm
-    from controller import publish as publishing
+    from controller.sharing import publish as publishing
+    from controller.target import first_writes
 
     def agree(kept: Sequence[str]) -> bool:
         say("\n".join(kept))
         if yes or not sys.stdin.isatty():
             return True
-        return confirm.at_terminal("Write the bundle with this? [y/N] ").strip().lower() == "y"
+        return first_writes.at_terminal("Write the bundle with this? [y/N] ").strip().lower() == "y"
 
     aside = redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext()
     with aside, opened([suite or newest()]) as (folder,):
@@ -261,7 +252,7 @@ def notebook(
     be changed. Where there is no suite yet, on an example."""
 
     def work() -> NotebookResult:
-        from controller import notebook as notebooks
+        from controller.sharing import notebook as notebooks
 
         made = notebooks.copy(suite or (newest() if there() else notebooks.example()))
         kept = "" if made.new else " (as it was left; remove it for a new one)"
@@ -283,7 +274,7 @@ def gallery(
     ] = None,
 ) -> GalleryResult:
     """A static site of many bundles: machines, disks, ciphers, with each one's report."""
-    from controller import gallery as galleries
+    from controller.sharing import gallery as galleries
 
     made = galleries.build(folder or SHARE / "data" / "examples", out)
     for problem in made.left_out:
@@ -296,7 +287,7 @@ def _kept(paths: Sequence[Path]) -> list[Path]:
     """The same as folders, bundles unpacked among what can be made again."""
     if not any(path.is_file() for path in paths):
         return list(paths)
-    from controller import publish as publishing
+    from controller.sharing import publish as publishing
 
     return [publishing.kept(path, build_folder() / "bundles") for path in paths]
 

@@ -11,8 +11,8 @@ import typer
 from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
 from contract.places import step, suites_folder
-from controller.cli.measured import SuiteRun
-from controller.cli.output import (
+from controller.cli.measured_command import SuiteRun
+from controller.cli.options import (
     AnyInventory,
     Blocks,
     Hours,
@@ -21,14 +21,13 @@ from controller.cli.output import (
     SuiteDir,
     Target,
     newest,
-    say,
     suites,
-    with_json,
     words,
 )
+from controller.cli.output import say, with_json
 
 if TYPE_CHECKING:
-    from controller.planning import Options
+    from controller.planning.plan_folders import Options
 
 commands = typer.Typer()
 MEASURE = "Measure"
@@ -113,7 +112,9 @@ def run(
     """
     given = dict(locals())
 
-    from controller import doctor  # Ansible's, SSH's and the drivers' modules: not for --help
+    from controller.target import (
+        doctor,  # Ansible's, SSH's and the drivers' modules: not for --help
+    )
 
     if (suite_dir is None) == (suite is None):
         raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
@@ -160,7 +161,7 @@ def watch(
     ] = None,
 ) -> bool:
     """Show a running suite, wherever it was started; for programs there is status/status.json."""
-    from controller import watch as watching
+    from controller.session import watch as watching
 
     try:
         return watching.run(suite_dir, out or suites_folder(), inventory, serve, say)
@@ -173,8 +174,8 @@ def watch(
 def seal(suite_dir: SuiteDir = None) -> SuiteResult:
     """Seal what an interrupted suite has measured, if it is not to be continued."""
     from contract import plan as plans
-    from controller import seal as sealing
-    from controller import suite_folder
+    from controller.session import seal as sealing
+    from controller.session import suite_folder
 
     folder = suite_dir or newest()
     with suite_folder.locked(folder):
@@ -185,7 +186,7 @@ def seal(suite_dir: SuiteDir = None) -> SuiteResult:
 
 def _options(**given: Any) -> Options:
     """The options of a command as planning takes them; without a word of what was not given."""
-    from controller.planning import Options
+    from controller.planning.plan_folders import Options
 
     if sum(given.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
         raise typer.BadParameter("--blocks, --hours and --pilot: give one of them.")
@@ -195,31 +196,32 @@ def _options(**given: Any) -> Options:
 
 
 def _several(options: Options) -> bool:
-    from controller import many
+    from controller.session import group
 
-    return many.several(options)
+    return group.several(options)
 
 
 def _planned(options: Options, several: bool) -> Path:
     from functools import partial
 
-    from controller import many, planning
+    from controller.planning import plan_folders
+    from controller.session import group
 
     if several:
-        return many.plan(options, partial(planning.freeze, say=say))
-    return planning.write(options, say)
+        return group.plan(options, partial(plan_folders.freeze, say=say))
+    return plan_folders.write(options, say)
 
 
 def _measured(options: Options, several: bool) -> SuiteResult:
-    from controller import many, session, suite_folder
-    from controller.planning import target_of
+    from controller.planning.plan_folders import target_of
+    from controller.session import group, session, suite_folder
     from instrumentation.clock import ClockError
 
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
     try:
         if several:
-            return SuiteResult(many.run(options), str(folder))
+            return SuiteResult(group.run(options), str(folder))
         target = target_of(options)
         suite_folder.require_plain(folder)
         try:
@@ -236,7 +238,7 @@ def _measured(options: Options, several: bool) -> SuiteResult:
 def _say_where_time_went(suite_dir: Path) -> None:
     """The table of timing.json, also of a suite that was interrupted; nothing where none ran."""
     from contract import plan as plans
-    from controller import timing
+    from controller.session import timing
 
     with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
         plans.load(suite_dir / "plan.json")  # its names are safe then

@@ -20,7 +20,7 @@ from contract.journal import boot_id
 from contract.measured_command import CommandDocument, CommandResult, Note
 from contract.names import as_utf8, printable, printable_json
 from contract.places import build_folder
-from controller.measured_command import evaluate, notes, show
+from controller.measured_command import caveats, evaluate, show
 from controller.measured_command.evaluate import Design
 from controller.measured_command.execute import adopting
 from controller.measured_command.meters import Meters
@@ -277,11 +277,11 @@ class _Measurement:
                 facts = {"command": one.command, "runs": failed, "of": len(one.trials)}
                 said = f"{one.command} failed in {failed} of {len(one.trials)} runs."
                 yield Note("failed-runs", facts, said)
-            yield from notes.lost_note(one, self._component)
-            yield from notes.flag_notes(one, self._components)
-            yield from notes.repetition_notes(one, self._component)
+            yield from caveats.lost_note(one, self._component)
+            yield from caveats.flag_notes(one, self._components)
+            yield from caveats.repetition_notes(one, self._component)
         null = any(raw.output.is_null for raw in self._trials.done)
-        yield from notes.output_notes(results, null)
+        yield from caveats.output_notes(results, null)
         if self._meters.components:
             said = "The meter was recorded on this machine, and its recorder is part of the joules."
             yield Note("recorded-here", {}, said)

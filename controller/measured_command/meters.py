@@ -47,7 +47,7 @@ class Meters:
                     raise ControllerError(
                         f"{self._folder} holds recordings already: name a new folder."
                     )
-                from controller.recorders import Recorders
+                from controller.session.recorders import Recorders
 
                 stack.enter_context(Recorders(self._entries, self._folder))
             self._stack = stack.pop_all()

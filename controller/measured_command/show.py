@@ -13,7 +13,7 @@ from contract.measured_command import (
     ComponentEnergy,
     Interval,
 )
-from controller.measured_command.notes import is_code
+from controller.measured_command.caveats import is_code
 
 MEANING = "± is half of the 95 % interval of the mean of {runs} runs."
 MODELLED_WORDS = (

@@ -13,7 +13,7 @@ from agent.provenance import SIMULATED_RAPL, lab_word
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
-from controller.names import require_known
+from controller.planning.known_names import require_known
 from instrumentation.sources import coverage, hwmon, nvml, registry, standing
 from instrumentation.sources.accuracy import UPDATE_S
 from instrumentation.sources.counter import (

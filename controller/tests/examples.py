@@ -79,7 +79,7 @@ def suite(**changes: Any) -> dict[str, Any]:
 
 def plan(**changes: Any) -> dict[str, Any]:
     """The frozen plan of both."""
-    from controller.compile import compile_plan  # stand_in_agent does not wait for it
+    from controller.planning.compiler import compile_plan  # stand_in_agent does not wait for it
 
     return compile_plan("smoke", suite(**changes), target(), seed=7, now=NOW)
 

@@ -17,12 +17,13 @@ from typing import Any
 from agent import lock
 from contract.errors import AgentError
 from contract.places import ROOT
-from controller import playbook, remote, session
+from controller.session import session
+from controller.target import connection, playbook
 
 
 def main(suites: Path, seconds: str, folder: Path, target: Path) -> int:
     """0 sealed, 1 refused or failed with a sentence, 130 interrupted."""
-    remote.SUITES = str(suites)
+    connection.SUITES = str(suites)
     there = suites / folder.name
 
     def play(tag: str, **given: Any) -> None:
@@ -41,7 +42,7 @@ def main(suites: Path, seconds: str, folder: Path, target: Path) -> int:
 
     playbook.suite = play
     try:
-        session.run(folder, remote.read_target(target), Path("inventory"), print)
+        session.run(folder, connection.read_target(target), Path("inventory"), print)
     except AgentError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

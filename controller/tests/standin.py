@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from contract.places import ROOT
-from controller import remote
+from controller.target import connection
 
 SSH = """#!/bin/sh
 if [ -e {folder}/unplugged ]; then echo "ssh: No route to host" >&2; exit 255; fi
 for last; do :; done
-case $last in *"| base64 -d)"*)  # remote.py: what a login shell may not take as it is
+case $last in *"| base64 -d)"*)  # connection.py: what a login shell may not take as it is
   last=$(echo "$last" | sed 's/.*(echo //; s/ .*//' | base64 -d) ;;
 esac
 last=${{last#exec }}
@@ -51,7 +51,7 @@ class Standin:
         (programs / "python3").symlink_to(sys.executable)
         venv = Path(sys.executable).parent
         monkeypatch.setenv("PATH", f"{programs}:{venv}:{os.environ['PATH']}")
-        monkeypatch.setattr(remote, "SUITES", str(self.suites))
+        monkeypatch.setattr(connection, "SUITES", str(self.suites))
 
     def unit(self, state: str, job: str = "0", system: str = "running") -> None:
         """What systemd is to say of the agent's service."""

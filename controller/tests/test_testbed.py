@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from controller import testbed
+from controller import host_load, testbed, testbed_figures
 
 pytestmark = pytest.mark.usefixtures("interruptible")
 ROOT = Path(testbed.__file__).parents[1]
@@ -153,7 +153,7 @@ def test_figures_judge_against_the_right_limit() -> None:
     image = {"build_s": 120.0, "allocated_bytes": 2.5e9}
 
     def total(new: bool) -> dict[str, object]:
-        found = testbed.figures(
+        found = testbed_figures.figures(
             steps_s={"lab": 9 * 60, "provision": 20},
             image={**image, "new": new},
             lab_memory_gb=7.0,
@@ -169,15 +169,15 @@ def test_figures_judge_against_the_right_limit() -> None:
 def test_the_labs_processes_are_found_and_weighed() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         state = {"guest": {"pid": process.pid}, "drives": {"plain": {"pid": 0}}, "meter": None}
-        assert testbed.lab_pids(state) == [process.pid]
-        assert testbed.resident_bytes(process.pid) > 0
-    assert testbed.resident_bytes(process.pid) == 0
+        assert testbed_figures.lab_pids(state) == [process.pid]
+        assert testbed_figures.resident_bytes(process.pid) > 0
+    assert testbed_figures.resident_bytes(process.pid) == 0
 
 
 def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
-    found = testbed.figures(steps_s={"run": 60.0})
-    where = {**testbed.machine("tcg"), "host_busy_cpus": 1.5}
-    path = testbed.write(tmp_path / "bench" / "testbed.json", found, where)
+    found = testbed_figures.figures(steps_s={"run": 60.0})
+    where = {**testbed_figures.machine("tcg"), "host_busy_cpus": 1.5}
+    path = testbed_figures.write(tmp_path / "bench" / "testbed.json", found, where)
     rows = json.loads(path.read_text(encoding="utf-8"))
     assert [set(row) for row in rows] == [{"figure", "value", "unit", "target", "meets"}]
     beside = json.loads((path.parent / "testbed.machine.json").read_text(encoding="utf-8"))
@@ -203,7 +203,7 @@ def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
 def test_the_hosts_load_is_told_with_what_it_means(
     host: tuple[int, float | None], labs: int, suite: str, minutes: list[str], wider: bool
 ) -> None:
-    said = testbed.Host(*host).sentence(labs, suite)
+    said = host_load.Host(*host).sentence(labs, suite)
     assert re.findall(r"about (\d+)(?= min| with)", said) == minutes
     assert ("Expect" in said) == ("wider" in said) == wider
     assert said.count(". ") <= 1 and ("of" in said) == (host[1] is not None)
@@ -218,7 +218,7 @@ def test_the_load_is_that_of_the_processors_that_this_process_may_use() -> None:
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {cpu})
-        found = testbed.Host.measure(0.5)
+        found = host_load.Host.measure(0.5)
     finally:
         os.sched_setaffinity(0, allowed)
         for process in loops:
@@ -226,10 +226,10 @@ def test_the_load_is_that_of_the_processors_that_this_process_may_use() -> None:
             process.wait()
     assert found.cpus == 1
     assert found.busy_cpus is not None and found.busy_cpus > 0.9
-    assert testbed.busy((100, 1000), (150, 1200), 4) == 1.0
-    assert testbed.busy((100, 1000), (100, 1200), 4) == 0.0
-    assert testbed.busy(None, (1, 2), 4) is None and testbed.busy((1, 2), (1, 2), 4) is None
-    assert testbed.cpu_ticks({4095}) is None
+    assert host_load.busy((100, 1000), (150, 1200), 4) == 1.0
+    assert host_load.busy((100, 1000), (100, 1200), 4) == 0.0
+    assert host_load.busy(None, (1, 2), 4) is None and host_load.busy((1, 2), (1, 2), 4) is None
+    assert host_load.cpu_ticks({4095}) is None
 
 
 def test_what_measures_keeps_off_the_guests_processors(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from agent.checks.context import CheckContext
 from agent.checks.table import TABLE
 from analysis.stats.comparison import Comparison, compare, judged
-from controller.suites import Turn, order
+from controller.planning.schedule import Turn, order
 from drive.behaviour import Timing
 from lab.devices import DiskModel
 from lab.power_model import DRIVE, Activity, DriveActivity, PowerModel

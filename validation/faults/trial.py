@@ -12,8 +12,8 @@ from typing import Any
 
 from contract.errors import LabError
 from contract.files import write_json
-from controller.compile import compile_plan
-from controller.seal import MANIFEST
+from controller.planning.compiler import compile_plan
+from controller.session.seal import MANIFEST
 from lab.state import REPOSITORY
 from validation.faults import oracle
 from validation.faults.controller import Controller

@@ -28,7 +28,7 @@ from typing import Any
 
 from contract.errors import LabError
 from contract.files import write_json
-from controller import doctor
+from controller.target import doctor
 from instrumentation.simulators import registry
 from instrumentation.simulators.play import Player, SimulatedPort
 from lab.state import REPOSITORY

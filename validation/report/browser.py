@@ -28,7 +28,7 @@ from websockets.sync.connection import Connection
 
 from analysis.report.build import build
 from contract.places import ROOT
-from controller import gallery
+from controller.sharing import gallery
 from validation.bench import Figure, at_most
 from validation.synthetic.suite import Options, write_suite
 

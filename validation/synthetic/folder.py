@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from contract.files import sha256_of
 from contract.journal import SKIPPED
-from controller import seal
+from controller.session import seal
 from instrumentation import decode
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.trace import StreamWriter

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from analysis.suite.records import SYNTHETIC
-from controller import seal
+from controller.session import seal
 from instrumentation import decode
 from validation.synthetic import powersensor3
 from validation.synthetic.folder import Done, Floats, Marks, Power, Record, write_manifest

@@ -20,8 +20,8 @@ from urllib.request import urlopen
 import pytest
 
 from contract.places import ROOT
-from controller.notebook import NAME
-from controller.publish import kept
+from controller.sharing.notebook import NAME
+from controller.sharing.publish import kept
 from validation.bench import FOLDER
 from validation.report.browser import Tab, chromium
 

@@ -1,0 +1,261 @@
+"""Commands that prepare a target's disks, prove them, and put them back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from contract.command_results import CheckResult, PlayFailure, PlayResult, ProveResult
+from contract.errors import ControllerError
+from controller.cli.options import (
+    AnyInventory,
+    Blocks,
+    Hours,
+    Inventory,
+    Json,
+    Scale,
+    Target,
+    suites,
+    words,
+)
+from controller.cli.output import finished, say, with_json
+
+commands = typer.Typer()
+PREPARE, RESTORE = "Prepare a target", "Put it back"
+
+
+@commands.command(rich_help_panel=PREPARE)
+@with_json
+def check(
+    *,
+    inventory: Inventory,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            help="Say what its preconditioning would cost each disk.",
+            autocompletion=suites,
+        ),
+    ] = None,
+    scale: Scale = None,
+) -> CheckResult:
+    """Say what would happen to each disk of a target; nothing is touched."""
+    from controller.target import check as checking
+
+    return checking.run(inventory, say, suite=suite, scale=scale)
+
+
+@commands.command(rich_help_panel=PREPARE)
+def doctor(
+    *,
+    inventory: AnyInventory = None,
+    noise: Annotated[
+        bool, typer.Option("--noise", help="Measure rest and load for two minutes each.")
+    ] = False,
+    suite: Annotated[
+        str, typer.Option(help="Whose changes are to be found.", autocompletion=suites)
+    ] = "smoke",
+    scale: Scale = None,
+    blocks: Blocks = None,
+    hours: Hours = None,
+    udev_rule: Annotated[
+        bool, typer.Option("--udev-rule", help="Print a rule for the ports of meters; no more.")
+    ] = False,
+    as_json: Json = False,
+) -> bool | int:
+    """Say what stands in the way of a trustworthy suite, with the way out; nothing is touched."""
+    from contract.places import suites_folder
+    from controller.target import doctor as examining
+    from controller.target.doctor import noise as noises
+    from controller.target.doctor.controller_host import udev_rule as rule
+    from controller.target.init import usb_ids
+
+    if udev_rule:
+        say(rule(usb_ids()).rstrip())
+        return True
+    if inventory is None:
+        raise ControllerError(
+            "Name the inventory: fde doctor --inventory PATH; fde init makes one."
+        )
+    of: dict[str, Any] = {"suite": suite, "scale": scale, "blocks": blocks, "hours": hours}
+    of["noise_s"] = noises.STRETCH_S if noise else 0.0
+    return finished(as_json, lambda: examining.run(inventory, suites_folder(), say, **of))
+
+
+@commands.command(rich_help_panel=PREPARE)
+def init(
+    inventory: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="To be written: hosts.yml and what goes with it."),
+    ],
+    *,
+    host: Annotated[
+        str | None, typer.Option(help="The target, as ssh takes it: [USER@]HOST[:PORT].")
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="The target is this machine; root's rights by sudo.")
+    ] = False,
+    key: Annotated[
+        Path | None, typer.Option(exists=True, help="The private key by which it lets you in.")
+    ] = None,
+    known_hosts: Annotated[
+        Path | None, typer.Option(exists=True, help="Instead of ~/.ssh/known_hosts.")
+    ] = None,
+    ssh_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="One more option of ssh.")
+    ] = None,
+    plain: Annotated[
+        str | None, typer.Option(metavar="SERIAL", help="The disk without encryption of its own.")
+    ] = None,
+    sed: Annotated[
+        str | None, typer.Option(metavar="SERIAL", help="The self-encrypting (Opal) disk.")
+    ] = None,
+    disk: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SERIAL", help="A disk under another name, as hdd=…; repeated."),
+    ] = None,
+    give_up: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERIAL", help="A chosen disk, what lies on which may be lost."),
+    ] = None,
+    meter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METER",
+            help="KIND@PORT=CHANNELS, as smartpower3@usb=0:system,1:drive, or http://ADDRESS of a "
+            "plug, which is asked what it is; repeated.",
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METER.NAME=VALUE", help="A setting of a meter, as meter0.rate_s=1."),
+    ] = None,
+    modelled: Annotated[
+        bool, typer.Option("--modelled", help="Figures come from a model, as in a lab.")
+    ] = False,
+    extent_gib: Annotated[
+        float | None, typer.Option(help="Data that every configuration uses. Default: 16 or less.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write over an inventory that is there.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing; take what there is one of.")
+    ] = False,
+    as_json: Json = False,
+) -> bool | int:
+    """Look at a target and at the meters here, and write an inventory; no disk is touched."""
+    from controller.target import init as writing
+
+    if (host is not None) == local:
+        raise ControllerError("Name the target by --host [USER@]HOST[:PORT], or say --local.")
+    ask = None if yes or as_json or not sys.stdin.isatty() else writing.at_terminal
+    options = writing.Options(
+        host=writing.Address.of(host, key, known_hosts, tuple(ssh_option or ())) if host else None,
+        roles=writing.named_disks(plain, sed, words(disk)),
+        meters=tuple(meter or ()),
+        settings=tuple(setting or ()),
+        give_up=tuple(words(give_up)),
+        origin="modelled" if modelled else "measured",
+        extent_gib=extent_gib,
+        replace=replace,
+    )
+    return finished(as_json, lambda: writing.run(inventory, options, ask, say))
+
+
+@commands.command(rich_help_panel=PREPARE)
+def provision(
+    *,
+    inventory: Inventory,
+    confirm: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERIAL", help="A disk that may be written for the first time."),
+    ] = None,
+    as_json: Json = False,
+) -> bool | int:
+    """Bring the disks to what the configurations need; asks before a disk is first written."""
+    from controller.target import first_writes as confirming
+
+    ask = confirming.at_terminal if sys.stdin.isatty() else None
+    given = words(confirm)
+    serials = confirming.run(inventory, given, ask) if ask else given
+    return _play("site.yml", inventory, {"fde_confirm": serials}, as_json)
+
+
+@commands.command(rich_help_panel=PREPARE)
+def assets(
+    *,
+    inventory: Inventory,
+    kernel: Annotated[
+        Path | None, typer.Option(exists=True, help="Archive of Linux' source to take.")
+    ] = None,
+    clip: Annotated[Path | None, typer.Option(exists=True, help="Clip to take.")] = None,
+    as_json: Json = False,
+) -> bool | int:
+    """Make on the target the archives and the clip that the workloads read."""
+    given = {"assets_kernel": kernel, "assets_clip": clip}
+    variables = {name: str(path.absolute()) for name, path in given.items() if path}
+    return _play("assets.yml", inventory, variables, as_json)
+
+
+@commands.command(rich_help_panel=PREPARE)
+@with_json
+def prove(
+    configurations: Annotated[
+        list[str] | None, typer.Argument(metavar="CONFIGURATION", help="Default: all.")
+    ] = None,
+    *,
+    inventory: Annotated[
+        Path | None,
+        typer.Option("--inventory", "-i", envvar="FDE_INVENTORY", help="Every host of it."),
+    ] = None,
+    target: Target = None,
+) -> ProveResult:
+    """Enter, prove and leave each configuration; a table of it."""
+    from controller.planning.plan_folders import Options
+    from controller.session import group
+    from controller.target import prove as proving
+
+    targets = group.targets_of(Options(inventory=inventory, target=target))
+    proven = tuple(proving.run(each, configurations or [], say) for each in targets)
+    return ProveResult(all(each.ok for each in proven), proven)
+
+
+@commands.command(rich_help_panel=RESTORE)
+def teardown(
+    *,
+    inventory: Inventory,
+    psid_revert: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SERIAL", help="Revert this drive by its PSID; ALL ON IT IS DESTROYED."
+        ),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the packages and files that provisioning brought.")
+    ] = False,
+    as_json: Json = False,
+) -> bool | int:
+    """Put the disks back, and take away what provisioning brought: mappings closed, drive reverted,
+    marks, secrets, the agent and its packages removed."""
+    variables: dict[str, Any] = {"fde_psid_revert": psid_revert} if psid_revert else {}
+    if keep:
+        variables["fde_keep"] = True
+    return _play("teardown.yml", inventory, variables, as_json)
+
+
+def _play(name: str, inventory: Path, variables: Mapping[str, Any], as_json: bool) -> bool | int:
+    from controller.target import playbook
+
+    def work() -> PlayResult:
+        play = playbook.run(name, inventory, variables, sys.stderr if as_json else None)
+        failures = (
+            PlayFailure(each["host"], each["task"], tuple(each["reasons"]))
+            for each in play.failures
+        )
+        return PlayResult(play.code == 0, play.counts, tuple(failures))
+
+    return finished(as_json, work)

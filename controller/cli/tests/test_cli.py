@@ -1,0 +1,294 @@
+"""The command `fde`: its documents by their schemas, its exit status, its pages."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from contract import places, schema
+from contract.command_results import COMMANDS
+from contract.errors import ControllerError
+from contract.places import ANSIBLE, ROOT
+from controller.cli import man, options
+from controller.cli.app import guarded, main
+from controller.session import session
+from controller.target import connection, init, secrets
+from controller.target.tests.test_init import survey
+from controller.tests import examples
+from validation.synthetic.suite import Options, write_suite
+
+EXAMPLE = ANSIBLE / "inventory" / "hardware.example"
+PROOF = '{"configuration": "plain", "took_s": 1.5, "proof": {"ok": true, "mismatches": []}}'
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two small suites that were reported."""
+    folder = tmp_path_factory.mktemp("suites")
+    small = Options(blocks=2, workloads=("kernel_grep", "sql"), configurations=("plain", "opal"))
+    write_suite(folder / "a", small)
+    write_suite(folder / "b", replace(small, host="other"))
+    assert main(["report", str(folder / "a")]) == 0
+    return [str(folder / name) for name in ("a", "b")]
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file of a resolved target; whatever is asked of it is one proof, and a session seals."""
+    path = tmp_path / "target.json"
+    path.write_text(json.dumps(examples.target()), encoding="utf-8")
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    monkeypatch.setattr(
+        connection, "python", lambda *_: [sys.executable, "-c", f"print('{PROOF}')"]
+    )
+    monkeypatch.setattr(secrets, "place", lambda _target: None)
+    monkeypatch.setattr(session, "run", lambda folder, *_: folder / "manifest.json")
+    monkeypatch.setattr(init, "ask_target", lambda *_: {"name": "h", "disks": [survey("S1")]})
+    return str(path)
+
+
+# What `measure` prints is held against its schema in test_measured_command.py.
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "measure"])
+def test_every_result_is_a_document_of_its_schema_and_alone(
+    command: str,
+    suites: list[str],
+    target: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "hosts.yml").write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}")
+    planned = tmp_path / "planned"
+    planned.mkdir()
+    (planned / "plan.json").write_text(json.dumps(examples.plan()), encoding="utf-8")
+    whom = ["--target", target, "--inventory", str(tmp_path)]
+    play = ["--inventory", str(tmp_path / "hosts.yml")]
+    run_id = next(path.name for path in sorted(Path(suites[0], "runs").iterdir()))
+    words: dict[str, tuple[list[str], int]] = {
+        "check": (["--inventory", str(EXAMPLE)], 1),
+        "doctor": (["--inventory", str(EXAMPLE)], 1),
+        "init": ([str(tmp_path / "new"), "--host", "h", "--plain", "S1", "--yes"], 0),
+        "provision": ([*play, "--confirm", "S1"], 1),
+        "assets": (play, 1),
+        "teardown": (play, 1),
+        "prove": (["--target", target, "plain"], 0),
+        "plan": (
+            ["--suite", "micro", "-c", "plain,opal", "--target", target, "--out", str(tmp_path)],
+            0,
+        ),
+        "run": ([str(planned), *whom], 0),
+        "resume": ([str(planned), *whom], 0),
+        "seal": ([str(planned)], 0),
+        "report": ([suites[1]], 0),
+        "verify": ([suites[0]], 0),
+        "summary": ([suites[0]], 0),
+        "compare": ([*suites, "--out", str(tmp_path)], 0),
+        "publish": ([suites[0], "--out", str(tmp_path / "b.tar.gz"), "--anonymous"], 0),
+        "gallery": ([str(ROOT / "data" / "examples"), "--out", str(tmp_path / "site")], 0),
+        "trace": ([suites[0], run_id, "--out", str(tmp_path)], 0),
+        "notebook": ([suites[0]], 0),
+        "meters": ([], 0),
+    }
+    arguments, status = words[command]
+    capfd.readouterr()
+    assert main([command, *arguments, "--json"]) == status
+    document = json.loads(capfd.readouterr().out)
+    published = json.loads((schema.FOLDER / f"fde-{command}.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, published)
+    schema.read(COMMANDS[command], document)
+    assert document["ok"] is (status == 0)
+
+
+def test_every_command_that_gives_a_result_gives_it_to_programs() -> None:
+    """`watch` alone shows what changes; its figures are those of status/status.json."""
+    with_json = {
+        name
+        for name, command in man.commands().items()
+        if any("--json" in left for left, _ in man.parameters(command))
+    }
+    assert with_json == set(COMMANDS) == set(man.commands()) - {"watch"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, ""),
+        (["repot"], 2, "No such command 'repot'"),
+        (["check"], 2, "--inventory"),
+        (["report", "--nonesuch"], 2, "--nonesuch"),
+        (["plan", "--suite", "micro", "--blocks", "1", "--hours", "1"], 2, "give one of them"),
+        (["report", "nowhere"], 1, "nowhere"),
+        (["--help"], 0, ""),
+    ],
+)
+def test_the_exit_status_is_the_one_that_the_help_states(
+    arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == status
+    told = capsys.readouterr()
+    if status == 0 or not arguments:
+        assert "Exit status" in told.out
+    else:
+        assert told.err.startswith("fde: ") and told.err.count("\n") == 1
+        assert said in told.err and not told.out
+
+
+def _raises(error: BaseException) -> Callable[[], int]:
+    def work() -> int:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ControllerError("No\nway."), 1, "fde: No way.\n"),
+        (PermissionError(13, "Permission denied", "x"), 1, "read x: Permission denied"),
+        (KeyboardInterrupt(), 130, "interrupted, what was measured is kept."),
+        (KeyboardInterrupt("fde resume s"), 130, "kept; continue with fde resume s."),
+    ],
+)
+def test_what_is_raised_becomes_one_sentence(
+    error: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(_raises(error)) == status
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_folder_the_newest_suite_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ControllerError, match=r"no suite in fde-suites: `fde run` makes one"):
+        options.newest()
+    (tmp_path / "fde-suites" / "mine").mkdir(parents=True)
+    assert options.newest() == Path("fde-suites", "mine")
+    (tmp_path / "data" / "schema").mkdir(parents=True)
+    (tmp_path / "data" / "suites" / "of-a-checkout").mkdir(parents=True)
+    assert options.newest().name == "of-a-checkout"
+
+
+def test_the_reference_is_current() -> None:
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == man.markdown(), (
+        "docs/commands.md is old: python -m controller.cli.man --markdown >docs/commands.md"
+    )
+
+
+def test_the_picture_of_the_help_is_current() -> None:
+    assert (ROOT / "docs" / "fde-help.svg").read_text(encoding="utf-8") == man.picture(), (
+        "docs/fde-help.svg is old: python -m controller.cli.man --picture >docs/fde-help.svg"
+    )
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"fde {project['version']}\n"
+
+
+def test_the_manual_pages_are_sound(tmp_path: Path) -> None:
+    assert man.main([str(tmp_path)]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"fde.1", *(f"fde-{name}.1" for name in man.commands())}
+    for path in tmp_path.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith('.TH "FDE') and "\n.SH NAME\n" in text
+        requests = {line.split()[0] for line in text.splitlines() if line.startswith(".")}
+        assert requests <= {".TH", ".SH", ".TP", ".B", ".BR"}
+
+
+def test_the_help_needs_none_of_the_heavy_libraries() -> None:
+    code = (
+        "import sys; from controller.cli.app import main; main(['--help']);"
+        "sys.exit(str(sorted({'numpy', 'polars', 'scipy', 'yaml', 'jinja2'} & set(sys.modules))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.stderr.strip() == "[]"
+
+
+def steps() -> Iterator[tuple[str, str, ast.Call]]:
+    """Every step that a message names: where, its name, and how."""
+    for package in ("agent", "analysis", "controller"):
+        for path in sorted((places.ROOT / package).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(text)) if "contract.places import" in text else ():
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "step":
+                    first = node.args[0]
+                    name = first.value if isinstance(first, ast.Constant) else "report"
+                    yield f"{path.name}:{node.lineno}", str(name), node
+
+
+def test_the_way_out_is_one_that_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With make in a checkout, with fde elsewhere."""
+    makefile = (places.ROOT / "Makefile").read_text(encoding="utf-8")
+    known, found = man.commands(), list(steps())
+    assert len(found) > 20
+    for where, name, call in found:
+        options = {str(keyword.arg): "x" for keyword in call.keywords}
+        folder = "FOLDER" if len(call.args) > 1 else ""
+        offered = [left for left, _ in man.parameters(known[name])]
+        monkeypatch.setattr(places, "CHECKOUT", False)
+        fde = places.step(name, folder, **options).split()
+        assert fde[:2] == ["fde", name]
+        for word in fde[2:]:
+            if word.startswith("--"):
+                assert any(word in re.split("[`, ]+", left) for left in offered), (
+                    where,
+                    word,
+                    offered,
+                )
+        assert not folder or any("SUITE_DIR" in left for left in offered), where
+        monkeypatch.setattr(places, "CHECKOUT", True)
+        make = places.step(name, folder, **options).split()
+        assert f"\n{name}: " in makefile, where
+        for word in make[2:]:
+            assert f"({word.partition('=')[0]})" in makefile, (where, word)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_what_standard_output_does_not_take_is_no_success(more: list[str]) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "controller", "meters", *more],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == "fde: Standard output cannot be written: No space left on device."
+
+
+def test_no_text_of_a_suite_is_obeyed_by_a_terminal(
+    suites: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither with --json nor in a sentence or a warning of a library."""
+    folder = tmp_path / "suite"
+    write_suite(folder, Options(blocks=2, workloads=("sql",), host="x"))
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    evil = "x\x1b[2J\x9b\u202e"
+    (folder / "plan.json").write_text(json.dumps({**plan, "host": evil}), encoding="utf-8")
+    for further in ([], ["--json"]):
+        for words in (["report"], ["summary"], ["verify"], ["compare", suites[0]]):
+            main([*words, str(folder), *further])
+            printed = "".join(capsys.readouterr()).replace("\n", "")
+            assert printed.isprintable(), words
+    main(["compare", suites[0], str(folder), "--json"])
+    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    assert evil in [one["b"] for one in pair["differences"]]  # for a program, the text as it is
+    assert warnings.formatwarning(evil, UserWarning, "f", 1) == "fde: x\\x1b[2J\\x9b\\u202e\n"

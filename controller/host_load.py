@@ -1,0 +1,78 @@
+"""How busy this host is, and what that means for a virtual lab's results."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+LOAD_WINDOW_S = 1.0
+# What a lab keeps busy: a processor for its guest, and one for its drives, meter and recorder.
+CPUS_OF_A_LAB = 2
+# Of the processors that the labs want, so much may be taken before it is worth a warning.
+QUIET_SHARE = 0.1
+# `make testbed` of the suite smoke with image and kernel in the cache, on two quiet processors, and
+# how many times as long it took beside two busy loops: measured on 2026-11-26, between 1.1 and 1.4.
+CACHED_QUIET_MIN = 6.0
+BUSY_FACTOR = 1.4
+
+
+@dataclass(frozen=True)
+class Host:
+    """Processors that this process may use, and how many others kept busy; None: unknown."""
+
+    cpus: int
+    busy_cpus: float | None
+
+    @classmethod
+    def measure(cls, window_s: float = LOAD_WINDOW_S) -> Host:
+        """From /proc/stat at both ends of a window of `window_s` seconds."""
+        cpus = os.sched_getaffinity(0)
+        before = cpu_ticks(cpus)
+        time.sleep(window_s)
+        return cls(len(cpus), busy(before, cpu_ticks(cpus), len(cpus)))
+
+    def sentence(self, labs: int, suite: str) -> str:
+        """The load, and what it means for time and result of that many labs on this host."""
+        if self.busy_cpus is None:
+            return "Host: how busy it is could not be read from /proc/stat."
+        many = "processor is" if self.cpus == 1 else "processors are"
+        load = f"Host: {self.busy_cpus:.1f} of {self.cpus} {many} busy with other work"
+        wanted = min(self.cpus, labs * CPUS_OF_A_LAB)
+        lacking = wanted - min(wanted, self.cpus - self.busy_cpus)
+        if lacking <= QUIET_SHARE * wanted:
+            return f"{load}{', which leaves enough' * bool(labs)}."
+        longer = f"the suite to take up to about {BUSY_FACTOR:g} times as long"
+        if (labs, suite) == (1, "smoke"):
+            longer = (
+                f"up to about {BUSY_FACTOR * CACHED_QUIET_MIN:.0f} min instead of about "
+                f"{CACHED_QUIET_MIN:.0f} with image and kernel in the cache"
+            )
+        return f"{load}. Expect {longer}, and wider intervals."
+
+
+def cpu_ticks(cpus: Collection[int]) -> tuple[int, int] | None:
+    """Ticks that these processors have spent at work (those that a hypervisor took away counted as
+    work) and in all; None where /proc/stat does not have them."""
+    at_work = total = seen = 0
+    try:
+        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+            name, *fields = line.split()
+            if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in cpus:
+                user, nice, system, idle, waiting, *interrupts = map(int, fields[:8])
+                seen += 1
+                at_work += user + nice + system + sum(interrupts)
+                total += user + nice + system + idle + waiting + sum(interrupts)
+    except (OSError, ValueError):
+        return None
+    return (at_work, total) if seen == len(cpus) else None
+
+
+def busy(before: tuple[int, int] | None, after: tuple[int, int] | None, cpus: int) -> float | None:
+    """How many of so many processors were at work between two `cpu_ticks`; None: unknown."""
+    if before is None or after is None or after[1] <= before[1]:
+        return None
+    share = (after[0] - before[0]) / (after[1] - before[1])
+    return round(cpus * min(1.0, max(0.0, share)), 2)

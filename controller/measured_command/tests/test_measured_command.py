@@ -1,0 +1,612 @@
+"""`fde run -- COMMAND`: real commands that move real counter files, so that their joules are known.
+
+A counter file stands for a zone of RAPL; a command adds to it what it is to have used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from analysis.stats.planning import blocks_for, two_stages
+from analysis.stats.stats import estimate
+from contract import schema
+from contract.errors import ControllerError
+from contract.measured_command import CommandDocument, Component
+from contract.places import ROOT
+from controller.cli import app
+from controller.cli.measured_command import _commands
+from controller.measured_command import Command, MeasureOptions, of_strings, of_words, run
+from controller.measured_command.show import MEANING, MODELLED_WORDS, _code
+from controller.measured_command.sources import LocalSources, main_component
+from controller.session.tests.test_recorders import meter, speaking
+from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
+from instrumentation.sources import standing
+from instrumentation.sources.hwmon import HwmonSource
+from instrumentation.sources.powercap import PowercapSource
+from instrumentation.tests.gauges import SUPPLY, lay_out
+from instrumentation.tests.trees import MAX_UJ, TREES, P, child
+
+NOWHERE = Path("/dev/null/none")  # which no machine can have
+PACKAGE, DRAM = f"{P}:0/energy_uj", f"{child(P, 0, 2)}/energy_uj"
+OPTIONS = MeasureOptions(runs=3, rest_s=0.0, seed=1)
+# 2^32 units of this range's size: what a wrap takes away.
+MODULUS_UJ = 262_144_000_000
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return TREES["one socket"].lay_out(tmp_path / "powercap")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counters move by commands alone here: in no time, on however slow a machine, are they held
+    for standing."""
+    monkeypatch.setattr(standing, "PATIENCE_S", {"RAPL": 3600.0})
+
+
+@pytest.fixture
+def opener(tree: Path) -> Callable[[], LocalSources]:
+    return lambda: LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
+
+
+def adding(file: Path, uj: int | str, name: str = "") -> Command:
+    """A command that takes so many µJ; the amount may be an expression of the shell."""
+    line = f"n=$(cat {file}); echo $((n + {uj})) > {file}"
+    return replace(of_strings([line])[0], name=name or f"add {uj}")
+
+
+def measured(
+    commands: list[Command],
+    options: MeasureOptions,
+    opener: Callable[[], LocalSources],
+    folder: Path,
+) -> tuple[CommandDocument, dict[str, Any]]:
+    """The document, read back through its shape, and as it stands in the file."""
+    path = folder / "result.json"
+    assert run(commands, replace(options, export_json=path), opener) == 0
+    document = json.loads(path.read_text())
+    jsonschema.validate(document, json.loads((ROOT / "data/schema/fde-measure.json").read_text()))
+    return schema.read(CommandDocument, document), document
+
+
+def test_joules_of_two_commands_and_their_verdict(
+    tree: Path,
+    opener: Callable[[], LocalSources],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    two = adding(tree / PACKAGE, 2_000_000, "two")
+    three = adding(tree / DRAM, 3_000_000, "three")
+    found, _ = measured([two, three], OPTIONS, opener, tmp_path)
+    assert found.component == "cpu+memory"
+    energies = {one.command: one.components["cpu+memory"].energy_j for one in found.commands}
+    assert {name: (e.n, e.mean) for name, e in energies.items() if e} == {
+        "two": (3, 2.0),
+        "three": (3, 3.0),
+    }
+    package = found.commands[1].components["package-0"].energy_j
+    assert package is not None and package.mean == 0.0
+    for trial in found.commands[0].trials:
+        power = trial.energy_j["cpu+memory"] or 0.0
+        assert 0 < trial.seconds <= trial.window_s["package-0"]
+        assert power == 2.0
+    (compared,) = found.comparisons
+    assert (compared.base, compared.other, compared.n) == ("two", "three", 3)
+    assert compared.ratio == pytest.approx(1.5)
+    assert compared.verdict_words == "significant increase"
+    shown = capsys.readouterr().out
+    assert "three against two: +50" in shown and "Seed of the order: 1." in shown
+    assert MEANING.format(runs=3) in shown
+    assert "none of its joules holds disks" in shown
+
+
+def test_blocks_hold_every_command_once_in_an_order_of_the_seed(
+    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    commands = [adding(tree / PACKAGE, n, str(n)) for n in (1, 2, 3)]
+
+    def order(seed: int) -> list[list[str]]:
+        options = replace(OPTIONS, runs=2, seed=seed)
+        found, _ = measured(commands, options, opener, tmp_path)
+        trials = sorted((t.block, t.place, c.command) for c in found.commands for t in c.trials)
+        return [[name for block, _, name in trials if block == n] for n in range(2)]
+
+    first = order(7)
+    assert all(sorted(block) == ["1", "2", "3"] for block in first)
+    assert order(7) == first
+    assert order(8) != first
+
+
+def test_rest_is_the_baseline(
+    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    # The prepare command goes before the rest: what it takes is in neither figure.
+    options = replace(OPTIONS, rest_s=0.02, prepare=[adding(tree / PACKAGE, 50_000_000)])
+    found, _ = measured([adding(tree / PACKAGE, 2_000_000)], options, opener, tmp_path)
+    main = found.commands[0].components["cpu+memory"]
+    assert main.energy_j and main.above_rest_j and main.rest_power_w
+    assert (main.energy_j.mean, main.above_rest_j.mean, main.rest_power_w.mean) == (2.0, 2.0, 0.0)
+
+    # A load of a known rate that also runs in the rest is taken off.
+    options = replace(OPTIONS, rest_s=0.2)
+    with _ticking(tree / PACKAGE):
+        found, _ = measured([of_words(["sleep", "0.2"])], options, opener, tmp_path)
+    for trial in found.commands[0].trials:
+        assert (trial.rest_power_w["package-0"] or 0) > 0
+    main = found.commands[0].components["package-0"]
+    assert main.energy_j and main.above_rest_j and main.rest_power_w
+    rest_j = [
+        (trial.rest_power_w["package-0"] or 0) * trial.window_s["package-0"]
+        for trial in found.commands[0].trials
+    ]
+    assert main.above_rest_j.mean == pytest.approx(main.energy_j.mean - sum(rest_j) / 3)
+
+
+@contextlib.contextmanager
+def _ticking(file: Path) -> Iterator[None]:
+    """Another program takes 1 mJ about every millisecond."""
+    code = (
+        "import sys, time\nn = 0\nf = open(sys.argv[1], 'r+')\n"
+        "while True:\n n += 1000; f.seek(0); f.write(str(10**9 + n)); f.flush(); time.sleep(.001)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, file])
+    try:
+        while int(file.read_text() or 0) < 10**9:
+            time.sleep(0.005)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_wrap_within_a_run_is_corrected(
+    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    (tree / PACKAGE).write_text(f"{MAX_UJ - 500_000}\n")
+    file = tree / PACKAGE
+    wrapping = Command("wrap", ("sh", "-c", f"echo 500000 > {file}; sleep 0.1"))
+    found, _ = measured([wrapping], replace(OPTIONS, runs=1), opener, tmp_path)
+    energy_j = found.commands[0].trials[0].energy_j["package-0"]
+    assert energy_j == pytest.approx(1.0, abs=1e-3)
+    interval = found.commands[0].seconds
+    assert (interval.n, interval.low, interval.high) == (1, None, None)
+
+
+def test_a_read_that_fails_leaves_its_run_without_joules(
+    tree: Path,
+    opener: Callable[[], LocalSources],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tree / PACKAGE
+    # The second run finds its counter broken, the third sound again.
+    log = tmp_path / "log"
+    line = (
+        f"echo x >> {log}; if [ $(wc -l < {log}) = 2 ]; then cp {file} {file}.old; : > {file}; "
+        f"else [ -s {file} ] || cp {file}.old {file}; n=$(cat {file}); "
+        f"echo $((n + 1000000)) > {file}; fi"
+    )
+    found, _ = measured(
+        [Command("flaky", ("sh", "-c", line))], replace(OPTIONS, runs=4), opener, tmp_path
+    )
+    (one,) = found.commands
+    assert [t.energy_j["package-0"] for t in one.trials] == [1.0, None, None, 1.0]
+    assert "read-failed" in one.trials[1].flags["cpu+memory"]
+    notes = {note.code: note.facts for note in found.notes}
+    assert notes["no-joules"] == {
+        "command": "flaky",
+        "component": "cpu+memory",
+        "runs": 2,
+        "of": 4,
+        "flags": ["read-failed"],
+    }
+    assert (notes["read-failed"]["flagged"], notes["read-failed"]["of"]) == (2, 4)
+    energy = one.components["cpu+memory"].energy_j
+    assert energy is not None and (energy.n, energy.mean) == (2, 1.0)
+    assert "flaky: 2 of 4 runs have no joules (read-failed" in capsys.readouterr().out
+
+
+def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
+    opener: Callable[[], LocalSources],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log, cleaned, path = tmp_path / "log", tmp_path / "cleaned", tmp_path / "out.json"
+    failing = Command("third time", ("sh", "-c", f"echo x >> {log}; [ $(wc -l < {log}) -lt 3 ]"))
+    options = replace(
+        OPTIONS, export_json=path, runs=5, cleanup=of_strings([f"echo x >> {cleaned}"])
+    )
+    with pytest.raises(ControllerError, match=r"third time failed with exit code 1.*--ignore"):
+        run([failing], options, opener)
+    found = schema.read(CommandDocument, json.loads(path.read_text()))
+    assert (found.ok, found.blocks) == (False, 2)
+    assert cleaned.read_text() == "x\n"
+    assert "Not complete: The command third time failed" in capsys.readouterr().out
+
+    log.unlink()
+    assert run([failing], replace(options, ignore_failure=True), opener) == 0
+    found = schema.read(CommandDocument, json.loads(path.read_text()))
+    assert [t.exit_code for t in found.commands[0].trials] == [0, 0, 1, 1, 1]
+    (failed,) = [note for note in found.notes if note.code == "failed-runs"]
+    assert failed.facts == {"command": "third time", "runs": 3, "of": 5}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"prepare": of_strings(["echo why >&2; exit 3"])}, "prepare.*exit code 3: why"),
+        ({"cleanup": of_strings(["kill -9 $$"])}, "cleanup.*ended by the signal SIGKILL"),
+        ({"component": "psyss"}, "psyss"),
+        ({"input": NOWHERE}, f"input {NOWHERE} cannot be read"),
+        ({"export_json": NOWHERE / "x.json"}, f"no folder {NOWHERE}"),
+        ({"prepare": of_strings(["true", "true"])}, "once for all commands, or once for each"),
+        ({"precision": 2.0}, "--precision takes a share"),
+        ({"output": f"{NOWHERE}/x"}, f"no folder {NOWHERE}"),
+        ({"output": "/"}, "output / cannot be written: Is a directory"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    opener: Callable[[], LocalSources], options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ControllerError, match=sentence) as refused:
+        run([of_words(["true"])], replace(OPTIONS, **options), opener)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None:
+    with pytest.raises(ControllerError, match=r"no-such-\S+ cannot be started.*No such file"):
+        run([of_words(["no-such-program"])], OPTIONS, opener)
+    with pytest.raises(ControllerError, match="given twice"):
+        run(of_strings(["true", "true"]), OPTIONS, opener)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("./fde-none/program", 127), ("env ./fde-none", 127), (". / ; /", 126)],
+)
+def test_what_did_not_run_is_compared_with_nothing(
+    line: str,
+    code: int,
+    opener: Callable[[], LocalSources],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = replace(OPTIONS, ignore_failure=True, export_json=tmp_path / "result.json")
+    with pytest.raises(ControllerError, match=rf"did not run.*exit code {code}"):
+        run(of_strings(["false", line]), options, opener)
+    assert not (tmp_path / "result.json").exists()
+    assert "against" not in capsys.readouterr().out
+
+
+def test_prepare_warmup_and_cleanup_in_their_order(
+    opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    options = replace(
+        OPTIONS,
+        runs=2,
+        warmup=1,
+        prepare=of_strings([f"echo prepare >> {log}"]),
+        cleanup=of_strings([f"echo cleanup >> {log}"]),
+    )
+    measured(of_strings([f"echo run >> {log}"]), options, opener, tmp_path)
+    assert log.read_text().split() == ["prepare", "run"] * 3 + ["cleanup"]
+
+
+def test_precision_takes_as_many_runs_as_a_pilot_asks_for(
+    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    even = f"1000000 + 40000 * ($(wc -l < {log}) % 2)"
+    command = adding(tree / PACKAGE, even, "wavering")
+    options = replace(OPTIONS, precision=0.01, prepare=of_strings([f"echo x >> {log}"]))
+    found, _ = measured([command], options, opener, tmp_path)
+    values = [t.energy_j["cpu+memory"] or 0.0 for t in found.commands[0].trials]
+    pilot = values[:10]
+    needed = blocks_for(float(np.std(pilot, ddof=1) / np.mean(pilot)), 10, 0.01)
+    assert found.pilot_blocks == 10 and found.blocks == needed > 10
+    wanted = two_stages(pilot, values[10:])
+    energy = found.commands[0].components["cpu+memory"].energy_j
+    assert energy is not None and energy.low == wanted.low
+    assert wanted.half_width is not None and wanted.half_width <= 0.01 * wanted.mean
+    assert energy.low != estimate(values).low  # the plain one would be too narrow
+
+    log.write_text("")
+    found, _ = measured([command], replace(options, most_runs=12), opener, tmp_path)
+    assert found.blocks == 12
+    (ended,) = [note for note in found.notes if note.code == "max-runs"]
+    assert ended.facts == {"needed": needed, "most_runs": 12}
+
+
+def test_without_any_source_one_sentence_says_what_was_looked_for() -> None:
+    with pytest.raises(ControllerError) as refused:
+        run([of_words(["true"])], OPTIONS, lambda: LocalSources.open({}))
+    said = str(refused.value)
+    assert all(word in said for word in ("RAPL", "battery", "hwmon", "NVML", "--meter", "make lab"))
+
+
+def test_a_counter_that_only_root_may_read_is_told(tree: Path) -> None:
+    if os.geteuid() == 0:
+        way = "sudo chmod a+r"
+        said = LocalSources({}, {"powercap": f"x may be read by root only: {way} x."})
+    else:
+        for file in tree.rglob("energy_uj"):
+            file.chmod(0)
+        way = "sudo chmod a+r"
+        said = LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
+    with pytest.raises(ControllerError, match=way.replace("+", r"\+")):
+        run([of_words(["true"])], OPTIONS, lambda: said)
+
+
+def test_an_interruption_ends_the_command_and_shows_what_was_measured(
+    tree: Path, tmp_path: Path
+) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from controller.measured_command import MeasureOptions, of_strings, run
+from controller.measured_command.sources import LocalSources
+from instrumentation.sources.powercap import PowercapSource
+opener = lambda: LocalSources.open({{"powercap": lambda: PowercapSource.open(Path({str(tree)!r}))}})
+line = "echo x >> {tmp_path}/log; [ $(wc -l < {tmp_path}/log) -lt 3 ] || exec sleep 600"
+options = MeasureOptions(rest_s=0, cleanup=of_strings(["echo cleaned >> {tmp_path}/log"]))
+sys.exit(run(of_strings([line]), options, opener))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    log = tmp_path / "log"
+    while not log.exists() or len(log.read_text().split()) < 3:
+        time.sleep(0.02)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)  # as Ctrl-C, which a background job may not hear
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Not complete: interrupted" in shown and "2 runs" in shown
+    assert log.read_text().split() == ["x", "x", "x", "cleaned"]
+
+
+def test_a_meter_of_an_inventory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with speaking(tmp_path / "port"):
+        options = replace(
+            OPTIONS, runs=2, rest_s=0.3, meters=[meter(tmp_path / "port")], keep=tmp_path / "kept"
+        )
+        found, _ = measured(
+            [of_words(["sleep", "0.5"])], options, lambda: LocalSources.open({}), tmp_path
+        )
+    assert (found.component, found.origin) == ("system", "modelled")
+    for trial in found.commands[0].trials:  # the simulator gives 20 W
+        assert trial.energy_j["system"] == pytest.approx(20 * trial.seconds, rel=0.05)
+        assert trial.rest_power_w["system"] == pytest.approx(20, rel=0.05)
+    assert (tmp_path / "kept/meters/meter0/stream.raw").stat().st_size > 0
+    assert MODELLED_WORDS in capsys.readouterr().out
+    with pytest.raises(ControllerError, match="holds recordings already"):
+        run([of_words(["true"])], options, lambda: LocalSources.open({}))
+
+
+class Troubled(SmartPower3Simulator):
+    """Its output is switched off, and no line comes while `silent` is there."""
+
+    def __init__(self, silent: Path) -> None:
+        super().__init__()
+        self._silent = silent
+
+    def _line(self, energy_j: Sequence[float]) -> bytes:
+        line = super()._line(energy_j)
+        if self._silent.exists():
+            return b""
+        power_mw = [20_000, 1_000]
+        return encode_line(self.t_ms, power_mw, on=(False, True)) if line else line
+
+
+def test_flags_of_a_meter_reach_text_document_and_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent, table = tmp_path / "silent", tmp_path / "table.md"
+    halves = Command("halves", ("sh", "-c", f"sleep 0.5; : > {silent}; sleep 0.5; rm {silent}"))
+    with speaking(tmp_path / "port", Troubled(silent)):
+        options = replace(
+            OPTIONS,
+            runs=2,
+            rest_s=0.3,
+            meters=[meter(tmp_path / "port")],
+            export_markdown=table,
+        )
+        found, _ = measured([halves], options, lambda: LocalSources.open({}), tmp_path)
+    for trial in found.commands[0].trials:
+        assert set(trial.flags["system"]) >= {"off", "gap-filled"}
+        assert trial.rest_flags["system"] == ("off",)
+        assert 0 < trial.coverage["system"] < 1
+    facts = {(note.code, note.facts.get("rest")): note.facts for note in found.notes}
+    assert facts["off", False]["flagged"] == facts["off", True]["flagged"] == 2
+    assert 0 < facts["gap-filled", False]["coverage"] < 1
+    shown, written = capsys.readouterr().out, table.read_text()
+    for note in found.notes:
+        assert note.sentence in shown and note.sentence in written
+    assert "flagged: " in shown and "(flagged)" in written
+
+
+# Of a command that does its work only where its output is not /dev/null, as GNU grep and tar do.
+NOTICING = "[ /proc/$$/fd/1 -ef /dev/null ] || {{ n=$(cat {0}); echo $((n + 2000000)) > {0}; }}"
+
+
+@pytest.mark.parametrize("output", ["pipe", "null", "/dev/null", "file", "inherit"])
+def test_where_the_output_goes(
+    output: str,
+    tree: Path,
+    opener: Callable[[], LocalSources],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "output"
+    line = f"{NOTICING.format(tree / PACKAGE)}; echo said; echo wrong >&2"
+    where = str(file) if output == "file" else output
+    found, _ = measured(of_strings([line]), replace(OPTIONS, output=where), opener, tmp_path)
+    energy = found.commands[0].components["package-0"].energy_j
+    to_null = output in ("null", "/dev/null")
+    # A counter that did not move has no joules.
+    assert (energy is None) if to_null else (energy is not None and energy.mean == 2.0)
+    assert ("output-null" in [note.code for note in found.notes]) == to_null
+    assert found.output == where
+    written = [trial.output_bytes for trial in found.commands[0].trials]
+    assert written == [len("said\nwrong\n") if output == "pipe" else None] * 3
+    assert not file.exists() or file.read_text() == "said\nwrong\n"  # of the last run alone
+    shown = capfd.readouterr()
+    assert "said" not in [*shown.out.split("\n")]
+    assert shown.err.count("said\nwrong\n") == 3 * (output == "inherit")
+
+
+def test_a_pipe_that_costs_is_noted(opener: Callable[[], LocalSources], tmp_path: Path) -> None:
+    much = of_words(["head", "-c", "100000000", "/dev/zero"])
+    found, _ = measured([much], replace(OPTIONS, runs=1), opener, tmp_path)
+    (note,) = [note for note in found.notes if note.code == "output-piped"]
+    assert note.facts["bytes"] == found.commands[0].trials[0].output_bytes == 100_000_000
+    found, _ = measured([of_words(["echo", "x"])], replace(OPTIONS, runs=1), opener, tmp_path)
+    assert not [note for note in found.notes if note.code == "output-piped"]
+
+
+def test_what_a_command_leaves_running_may_go_on_writing(
+    opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    log, told = tmp_path / "log", tmp_path / "told"
+    line = f"{{ until [ -e {told} ]; do sleep 0.02; done; echo late && echo lived > {log}; }} &"
+    measured(of_strings([line]), replace(OPTIONS, runs=1), opener, tmp_path)
+    told.touch()  # what goes on was not waited for
+    while not log.exists():
+        time.sleep(0.02)
+
+
+def test_a_slow_first_run_is_noted(
+    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    # The first run takes 9 J, the others 1 J and what tells them apart.
+    number = f"$(wc -l < {log})"
+    joules = f"1000000 + {number} * 7919 % 10 * 1000 + ({number} == 1) * 8000000"
+    command = adding(tree / PACKAGE, joules, "cold")
+    options = replace(OPTIONS, runs=10, prepare=of_strings([f"echo x >> {log}"]))
+    found, _ = measured([command], options, opener, tmp_path)
+    (note,) = [note for note in found.notes if note.code == "first-run"]
+    assert note.facts["share"] == pytest.approx(8, abs=0.1)
+    assert (note.facts["command"], note.facts["runs"]) == ("cold", [1])
+    options = replace(options, warmup=1)
+    log.write_text("")
+    found, _ = measured([command], options, opener, tmp_path)
+    assert not {"first-run", "outliers"} & {note.code for note in found.notes}
+
+
+def test_one_run_needs_no_statistics(tree: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from controller.measured_command import MeasureOptions, of_words, run
+from controller.measured_command.sources import LocalSources
+from instrumentation.sources.powercap import PowercapSource
+opener = lambda: LocalSources.open({{"powercap": lambda: PowercapSource.open(Path({str(tree)!r}))}})
+assert run([of_words(["true"])], MeasureOptions(runs=1, rest_s=0), opener) == 0
+assert not {{"numpy", "scipy", "polars"}} & sys.modules.keys(), "imported without need"
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_sources_side_by_side(tree: Path, tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon/hwmon0", SUPPLY)
+
+    def opener() -> LocalSources:
+        return LocalSources.open(
+            {
+                "powercap": lambda: PowercapSource.open(tree),
+                "perf": lambda: pytest.fail("RAPL was read by powercap already"),
+                "hwmon": lambda: HwmonSource.open(tmp_path / "hwmon", 0.01),
+            }
+        )
+
+    found, _ = measured([of_words(["sleep", "0.1"])], OPTIONS, opener, tmp_path)
+    assert found.component == "power_meter/power1"
+    power = found.commands[0].components["power_meter/power1"].power_w
+    assert power is not None and power.mean == pytest.approx(120, rel=0.1)
+    assert {"cpu+memory", "package-0", "core", "dram"} < set(found.components)
+    (short,) = [note for note in found.notes if note.code == "short-runs"]
+    assert short.facts["source"] == "hwmon"
+    assert found.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
+
+
+def test_what_is_compared_is_what_sees_most() -> None:
+    def choose(*names: str, wanted: str | None = None) -> str:
+        known = {n: Component("meter m" if n == "system" else "x", n, "measured") for n in names}
+        return main_component(known, wanted)
+
+    assert choose("cpu", "package-0", "gpu-0", "system") == "system"
+    assert choose("cpu", "psys", "battery") == "battery"
+    assert choose("cpu", "package-0", "psys") == "psys"
+    assert choose("gpu-0") == "gpu-0"
+    assert choose("cpu", "system", wanted="cpu") == "cpu"
+
+
+def test_words_after_the_dashes() -> None:
+    def names(*words: str, each: bool = False, no_shell: bool = False) -> list[tuple[str, ...]]:
+        return [command.argv for command in _commands(words, each, None, no_shell)]
+
+    assert names("gzip", "-9", "a b") == [("gzip", "-9", "a b")]
+    assert names("gzip -9 a", "xz a") == [
+        ("/bin/sh", "-c", "gzip -9 a"),
+        ("/bin/sh", "-c", "xz a"),
+    ]
+    assert names("echo 'a b'", no_shell=True) == [("echo", "a b")]
+    assert names("./a", "./b", each=True, no_shell=True) == [("./a",), ("./b",)]
+    assert names() == []
+
+
+def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert app.main(["run", "--", "--help"]) == 0
+    assert "run [OPTIONS] -- COMMAND" in capsys.readouterr().out
+    assert app.main(["run", "--help"]) == 0
+    assert "planned suite" in capsys.readouterr().out
+    for words in (["run", "sleep 1"], ["run", "sleep", "1"], ["measure", "sleep", "1"]):
+        assert app.main(words) == 2
+        told = capsys.readouterr().err
+        assert f"fde run -- {shlex.join(words[1:])}" in told and told.count("\n") == 1
+    assert app.main(["run", "-r", "3", "sleep", "-v"]) == 2
+    assert "fde run -r 3 -- sleep -v" in capsys.readouterr().err
+    assert app.main(["run", "--inventory", str(NOWHERE), "sleep 1"]) == 2
+    assert "fde run -- 'sleep 1'" in capsys.readouterr().err
+    for words in (["run", "--runs", "3"], ["measure", "--bogus", "--", "sleep"]):
+        assert app.main(words) == 2  # whose fault is another
+        assert "put -- before" not in capsys.readouterr().err
+    assert app.main(["run", "--"]) == 1
+    assert "Name the command to measure" in capsys.readouterr().err
+    assert app.main(["run", "--meter", "m", "--", "true"]) == 1
+    assert "--inventory" in capsys.readouterr().err
+
+
+def test_a_table_in_markdown(
+    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    commands = [adding(tree / PACKAGE, 2_000_000, "a | b"), adding(tree / DRAM, 2_000_000, "c")]
+    path = tmp_path / "table.md"
+    measured(commands, replace(OPTIONS, export_markdown=path), opener, tmp_path)
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("| Command | Energy |")
+    assert lines[2].startswith("| `a \\| b` | 2.00")
+    assert all(line.replace("\\|", "").count("|") == 8 for line in lines[:4])
+    assert "; measured; mean" in lines[5]
+    assert _code("`x`") == "`` `x` ``"

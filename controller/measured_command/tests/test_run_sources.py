@@ -1,0 +1,292 @@
+"""`fde run` on machines of which some counters and sensors are no figure: trees of real files."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from contract import extensions
+from contract.errors import ControllerError
+from contract.measured_command import CommandDocument, Component
+from controller.measured_command import MeasureOptions, of_strings, of_words
+from controller.measured_command.sources import (
+    LocalSources,
+    Source,
+    main_component,
+    nothing_found,
+    registered,
+)
+from controller.measured_command.tests.test_measured_command import measured
+from instrumentation.sources import standing
+from instrumentation.sources.battery import BatterySource
+from instrumentation.sources.hwmon import HwmonSource
+from instrumentation.sources.powercap import PowercapSource
+from instrumentation.sources.standing import BELOW_PART, DID_NOT_MOVE, ONE_VALUE, STANDS_STILL
+from instrumentation.tests.gauges import BATTERY, SUPPLY, lay_out
+from instrumentation.tests.trees import TREES
+
+# Shorter than a stretch of which it is told whether a counter stood still: this one may be late.
+OPTIONS = MeasureOptions(runs=3, rest_s=0.15, seed=1)
+SLEEP = [of_words(["sleep", "0.15"])]
+WORK = of_strings(["i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"])
+PSYS, PACKAGE, DRAM = (
+    f"intel-rapl/{zone}/energy_uj"
+    for zone in ("intel-rapl:0", "intel-rapl:1", "intel-rapl:1/intel-rapl:1:0")
+)
+
+
+@contextmanager
+def counting_w(root: Path, watts: Mapping[str, float]) -> Iterator[None]:
+    """Counters that rise by so many W, each some milliseconds."""
+    stop, start_s = threading.Event(), time.monotonic()
+    files = {file: os.open(root / file, os.O_RDWR) for file in watts}
+
+    def count() -> None:
+        while not stop.wait(0.002):
+            passed_s = time.monotonic() - start_s
+            for file, power_w in watts.items():
+                os.pwrite(files[file], b"%d\n" % (10**9 + int(passed_s * power_w * 1e6)), 0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        for descriptor in files.values():
+            os.close(descriptor)
+
+
+@pytest.fixture
+def platform_tree(tmp_path: Path) -> Path:
+    return TREES["psys first"].lay_out(tmp_path / "powercap")
+
+
+def opener_of(**openers: Callable[[], Source]) -> Callable[[], LocalSources]:
+    return lambda: LocalSources.open(openers)
+
+
+def codes(found: CommandDocument, name: str) -> set[str]:
+    """Flags of a component that has no joules in any run."""
+    trials = [trial for one in found.commands for trial in one.trials]
+    assert all(trial.energy_j[name] is None for trial in trials)
+    assert all(one.components[name].energy_j is None for one in found.commands)
+    return {flag for trial in trials for flag in trial.flags[name]}
+
+
+def test_a_psys_that_stands_still_gives_way_to_the_package(
+    platform_tree: Path, tmp_path: Path
+) -> None:
+    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
+    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
+        found, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+        assert found.component == "cpu+memory"
+        assert codes(found, "psys") == {STANDS_STILL}
+        (note,) = [note for note in found.notes if note.sentence.startswith("psys")]
+        assert "no count changed over" in note.sentence
+        assert (note.code, note.facts) == (STANDS_STILL, {"components": ["psys"]})
+        with pytest.raises(ControllerError, match=r"psys cannot be taken.*no count changed"):
+            measured(SLEEP, replace(OPTIONS, component="psys"), opener, tmp_path)
+
+
+def test_a_memory_that_stands_still_leaves_the_package_alone(
+    platform_tree: Path, tmp_path: Path
+) -> None:
+    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
+    with counting_w(platform_tree, {PACKAGE: 20}):
+        found, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+    assert found.component == "cpu"
+    assert codes(found, "dram") == codes(found, "cpu+memory") == {STANDS_STILL}
+    assert any("holds memory" in note.sentence for note in found.notes)
+
+
+def test_a_psys_below_its_package_is_none(platform_tree: Path, tmp_path: Path) -> None:
+    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
+    with counting_w(platform_tree, {PSYS: 4, PACKAGE: 20, DRAM: 2}):
+        found, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+    assert found.component == "cpu+memory"
+    assert codes(found, "psys") == {BELOW_PART}
+
+
+def test_a_living_psys_is_the_figure_and_says_what_it_is(
+    platform_tree: Path, tmp_path: Path
+) -> None:
+    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
+    with counting_w(platform_tree, {PSYS: 40, PACKAGE: 20, DRAM: 2}):
+        found, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+    assert found.component == "psys"
+    assert any(note.sentence.startswith("psys counts what") for note in found.notes)
+    assert not any("holds disks" in note.sentence for note in found.notes)
+
+
+def test_where_all_stands_still_nothing_is_measured(platform_tree: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
+    command = of_strings([f"echo x >> {log}; sleep 0.5"])
+    with pytest.raises(ControllerError, match=r"No component is left.*psys.*package-0"):
+        measured(command, OPTIONS, opener, tmp_path)
+    assert log.read_text() == "x\n"  # it was ended after one block
+    short = replace(OPTIONS, runs=1, rest_s=0.0)
+    found, _ = measured([of_words(["true"])], short, opener, tmp_path)
+    assert codes(found, found.component) == {DID_NOT_MOVE}
+
+
+def test_a_sensor_that_ignores_work_is_none(
+    platform_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "OTHERS_PATIENCE_S", 0.5)
+    monkeypatch.setattr(standing, "BUSY", 0.02)  # of a machine that has other work to do
+    lay_out(tmp_path / "hwmon/hwmon0", SUPPLY)
+    opener = opener_of(
+        powercap=lambda: PowercapSource.open(platform_tree),
+        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
+    )
+    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
+        found, _ = measured(WORK, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
+        assert found.component == "cpu+memory"
+        assert codes(found, "power_meter/power1") == {ONE_VALUE}
+        # At rest it may well be true, and it is said that nothing tells.
+        found, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+    assert found.component == "power_meter/power1"
+    assert any("120 W in every reading" in note.sentence for note in found.notes)
+
+
+def test_a_machine_that_shows_0_w_leaves_its_processor(platform_tree: Path, tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon/hwmon0", {"name": "power_meter", "power1_average": "0"})
+    opener = opener_of(
+        powercap=lambda: PowercapSource.open(platform_tree),
+        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
+    )
+    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
+        found, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+    assert found.component == "cpu+memory"
+    assert any(
+        "power_meter/power1" in note.sentence and "0 W" in note.sentence for note in found.notes
+    )
+
+
+def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) -> None:
+    cores = {"name": "amd_energy", "energy1_input": "1", "energy1_label": "Ecore000"}
+    for number in (0, 1):
+        sockets = {"energy2_input": "1", "energy2_label": f"Esocket{number}"}
+        lay_out(tmp_path / f"hwmon/hwmon{number}", {**cores, **sockets})
+    opener = opener_of(hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1))
+    files = {f"hwmon/hwmon{n}/energy{k}_input": 30.0 * k for n in (0, 1) for k in (1, 2)}
+    with counting_w(tmp_path, files):
+        found, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+    assert found.component == "amd_energy/sockets"
+    trial = found.commands[0].trials[0]
+    parts = [trial.energy_j[f"amd_energy/Esocket{n}"] for n in (0, 1)]
+    assert trial.energy_j["amd_energy/sockets"] == pytest.approx(sum(filter(None, parts)))
+
+
+def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
+    folder = lay_out(tmp_path / "supply/BAT0", {**BATTERY, "power_now": "0"})
+    opener = opener_of(battery=lambda: BatterySource.open(tmp_path / "supply", 0.05))
+    now = folder / "energy_now"
+    step = of_strings([f"n=$(cat {now}); echo $((n - 10000)) > {now}; sleep 0.1"])
+    with pytest.raises(ControllerError, match=r"No component is left.*coarser-than-the-run"):
+        measured(step, OPTIONS, opener, tmp_path)
+    line = f"for k in 1 2 3 4 5 6 7 8 9 10 11 12; do n=$(cat {now}); echo $((n - 1000)) > {now}; "
+    many = of_strings([f"{line} sleep 0.1; done"])
+    found, _ = measured(many, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
+    assert found.component == "battery/gauge"
+    energy = found.commands[0].components["battery/gauge"].energy_j
+    assert energy is not None and energy.mean == pytest.approx(43.2)
+
+
+@pytest.mark.parametrize(
+    ("names", "component"),
+    [
+        (["cpu", "package-0", "psys", "psys-1"], "cpu"),
+        (["power_meter/power1", "hwmon1-power_meter/power1", "cpu"], "cpu"),
+        (["power_meter/power1", "psys", "cpu"], "power_meter/power1"),
+        (["nct6775/power1", "gpu-0"], "gpu-0"),
+        (["apm_xgene/CPU power", "apm_xgene/IO power", "apm_xgene/soc"], "apm_xgene/soc"),
+        (["ina3221/VDD_SOC", "ina3221/VDD_IN"], "ina3221/VDD_IN"),
+        (["nct6775/power1", "amd_energy/Ecore000"], None),
+    ],
+)
+def test_what_is_compared_is_chosen_by_what_it_covers(
+    names: list[str], component: str | None
+) -> None:
+    components = {name: Component("x", name, "measured") for name in names}
+    if component is not None:
+        assert main_component(components, None) == component
+        return
+    with pytest.raises(ControllerError, match=r"unknown part: nct6775/power1, amd.*--component"):
+        main_component(components, None)
+    assert main_component(components, names[0]) == names[0]
+
+
+def test_an_installed_source_is_compared_where_no_other_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "mine-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[fde.sources]\nmine = mine:Mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    components = {
+        "screen": Component("mine", "screen", "measured"),
+        "fan": Component("hwmon", "fan", "measured"),
+    }
+    extensions.installed.cache_clear()
+    assert main_component(components, None) == "screen"
+    components["cpu"] = Component("RAPL", "cpu", "measured")
+    assert main_component(components, None) == "cpu"
+    monkeypatch.undo()
+    extensions.installed.cache_clear()
+    with pytest.raises(ControllerError, match="unknown part"):
+        main_component({name: components[name] for name in ("screen", "fan")}, None)
+
+
+def test_a_channel_that_is_not_the_system_is_no_headline() -> None:
+    components = {
+        "psu1": Component("meter m", "psu1", "measured"),
+        "cpu": Component("RAPL", "cpu", "measured"),
+    }
+    assert main_component(components, None) == "cpu"
+    components["m/system"] = Component("meter m", "system", "measured")
+    assert main_component(components, None) == "m/system"
+
+
+def test_no_driver_is_named_where_none_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert "modprobe" not in nothing_found({})
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    assert "modprobe" in nothing_found({})
+
+
+def test_a_stale_supply_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(BatterySource, "open", lambda **settings: asked.append(settings))
+    for on_battery in (False, True):
+        registered(on_battery)["battery"]()
+    assert asked == [{}, {"believe_online": False}]
+
+
+def test_a_meter_of_one_of_two_supplies_is_not_the_machine(
+    platform_tree: Path, tmp_path: Path
+) -> None:
+    """It shows half of what the processor alone takes, at rest as well."""
+    lay_out(tmp_path / "hwmon/hwmon0", {"name": "power_meter", "power1_average": "10000000"})
+    opener = opener_of(
+        powercap=lambda: PowercapSource.open(platform_tree),
+        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
+    )
+    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
+        found, _ = measured(
+            [of_words(["sleep", "0.5"])], replace(OPTIONS, rest_s=0.3), opener, tmp_path
+        )
+    assert found.component == "cpu+memory"
+    assert codes(found, "power_meter/power1") == {BELOW_PART}

@@ -1,0 +1,45 @@
+"""The number of blocks that the report of an earlier suite asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.suite import manifest
+from contract.errors import ControllerError
+from contract.places import step
+from contract.strict_json import read_object
+from controller.session.suite_folder import require_plain
+
+PILOT_FORMAT = "fde-next/1"
+# The deviation that fewer blocks tell is itself too uncertain to plan by.
+PILOT_BLOCKS = 10
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The earlier suite, and the blocks that give its plan's precision."""
+
+    suite_id: str
+    blocks: int
+
+
+def read_pilot(folder: Path) -> Pilot:
+    """What the suite in `folder` says of the next; ControllerError where it says nothing."""
+    require_plain(folder)
+    path = folder / "next.json"
+    if not path.exists():
+        raise ControllerError(f"{folder} has no next.json: {step('report', folder)} writes it.")
+    found = read_object(path)
+    if found.get("format") != PILOT_FORMAT or not manifest.current(path):
+        raise ControllerError(
+            f"{path} was not made here by this version of a sealed suite: {step('report', folder)} "
+            "makes it again."
+        )
+    blocks, seen = found.get("blocks"), found.get("from_blocks")
+    if not isinstance(blocks, int) or not isinstance(seen, int) or seen < PILOT_BLOCKS:
+        raise ControllerError(
+            f"{folder} has {seen or 'too few'} blocks to plan by: run {PILOT_BLOCKS} of them "
+            f"first (BLOCKS={PILOT_BLOCKS}), or say how many you want with BLOCKS=n."
+        )
+    return Pilot(str(found.get("suite_id", folder.name)), blocks)

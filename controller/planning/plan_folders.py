@@ -1,0 +1,142 @@
+"""From a suite's name and the options of a command to a frozen plan in a folder of its own."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from contract.errors import ControllerError
+from contract.files import write_json
+from contract.places import suites_folder
+from controller.planning import past_durations, pilot, sizing, wear
+from controller.planning.suites import load_suite, scaled
+from controller.target import first_writes, survey
+
+Say = Callable[[str], None]
+IDS = ("suite_id", "group")  # what folders are named after
+
+
+@dataclass
+class Options:
+    """What a plan is made of, and whom a session is with.
+
+    `target` is the file of a resolved target, `targets` are those that are meant once
+    `group.several` has read them; `confirm` are serials of disks that may be preconditioned.
+    """
+
+    suite: str = ""
+    suite_dir: Path | None = None
+    inventory: Path | None = None
+    target: Path | None = None
+    out: Path = field(default_factory=suites_folder)
+    seed: int | None = None
+    scale: str | None = None
+    blocks: int | None = None
+    hours: float | None = None
+    pilot: Path | None = None
+    configurations: Sequence[str] = ()
+    skip: Sequence[str] = ()
+    confirm: Sequence[str] = ()
+    targets: list[dict[str, Any]] = field(default_factory=list)
+
+
+def freeze(
+    options: Options, say: Say, group: str | None = None, now: datetime | None = None
+) -> dict[str, Any]:
+    """The plan for `options.target`. Raises ControllerError."""
+    from controller.planning.compiler import (
+        compile_plan,  # NumPy: not at the start of every command
+    )
+
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    earlier = None if options.pilot is None else pilot.read_pilot(options.pilot)
+    compiled = functools.partial(
+        compile_plan,
+        options.suite,
+        scaled(load_suite(options.suite), options.scale),
+        target_of(options),
+        seed=seed,
+        pilot=None if earlier is None else earlier.suite_id,
+        configurations=options.configurations,
+        skip=options.skip,
+        group=group,
+        now=now,
+    )
+    if options.hours is None:
+        blocks = options.blocks if earlier is None else earlier.blocks
+        return _with_wear(compiled(blocks=blocks), options, say)
+    one = compiled(blocks=1)
+    known = past_durations.seen(options.out, one["host"], one["origin"])
+    fit = sizing.fit(one, known, options.hours)
+    fitted = {"hours": options.hours, "basis": fit.basis}
+    if options.blocks is not None:  # as many as a slower host of the group has time for
+        return compiled(blocks=options.blocks, fitted=fitted)
+    for sentence in fit.sentences:
+        say(sentence)
+    return _with_wear(compiled(blocks=fit.blocks, fitted=fitted), options, say)
+
+
+def _with_wear(plan: dict[str, Any], options: Options, say: Say) -> dict[str, Any]:
+    """The plan, once it is said what its preconditioning costs each disk, and allowed."""
+    if "precondition" not in plan:
+        return plan
+    target = target_of(options)
+    seen = survey.look(target)
+    if seen.error:
+        raise ControllerError(f"What preconditioning would cost is unknown: {seen.error}.")
+    found = wear.costs(plan, seen.disks)
+    for cost in found:
+        say(cost.sentences)
+    if options.hours is not None:
+        say("How long the preconditioning takes is not known before, and HOURS does not count it.")
+    ask = first_writes.at_terminal if sys.stdin.isatty() else None
+    if not target.get("lab"):  # a virtual disk does not wear
+        wear.require_allowed(found, options.confirm, ask)
+    return plan
+
+
+def write(options: Options, say: Say) -> Path:
+    """The folder of a new plan for one host. Raises ControllerError."""
+    now = datetime.now(UTC)
+    (plan,) = keep([freeze(options, say, now=now)], options.out, now)
+    return Path(options.out / plan["suite_id"])
+
+
+def keep(plans: Sequence[dict[str, Any]], out: Path, now: datetime) -> Sequence[dict[str, Any]]:
+    """Write plans made at `now` to new folders below `out`, with one for their group; return them.
+
+    Where another command has planned in the same second, they are dated to the next one.
+    """
+    from controller.planning.compiler import redate
+
+    while True:
+        names = dict.fromkeys(plan[key] for key in IDS for plan in plans if key in plan)
+        made: list[Path] = []
+        try:
+            for name in names:
+                (out / name).mkdir(parents=True)
+                made.append(out / name)
+            for plan in plans:
+                write_json(out / plan["suite_id"] / "plan.json", plan)
+        except BaseException as error:
+            for folder in made:
+                shutil.rmtree(folder, ignore_errors=True)
+            if not isinstance(error, FileExistsError):
+                raise
+            now += timedelta(seconds=1)
+            plans = [redate(plan, now) for plan in plans]
+        else:
+            return plans
+
+
+def target_of(options: Options) -> dict[str, Any]:
+    """Return the one resolved target that is meant, which `group.several` has read."""
+    (target,) = options.targets
+    return target

@@ -1,0 +1,195 @@
+"""What preconditioning costs a disk is said before it begins, and asked for where it is much."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import ControllerError
+from controller.cli.app import main
+from controller.planning import plan_folders, wear
+from controller.planning.wear import Cost
+from controller.target import check, playbook, secrets, survey
+from controller.target.playbook import Inventory
+from controller.target.survey import Look
+from controller.tests.examples import plan, suite, target
+
+TB = 10**12
+COST = Cost("sed", "S1", TB, TB // 10, passes=2, rounds=8)
+
+
+def disk(role: str, lifetime: dict[str, int] | None = None) -> dict[str, Any]:
+    """As the agent tells of it."""
+    return {
+        "role": role,
+        "by_id": role,
+        "refusals": [],
+        "would": [],
+        "found": "ours",
+        "ours": True,
+        "fingerprint": None,
+        "lifetime": lifetime,
+    }
+
+
+def worn(written_bytes: int | None, used_percent: int | None) -> Cost:
+    return replace(COST, written_bytes=written_bytes, used_percent=used_percent)
+
+
+def test_the_bytes_are_those_of_all_passes_and_rounds() -> None:
+    assert COST.most_bytes == TB
+    assert "at most 1.0 TB to disk sed (serial S1)" in COST.sentences
+    assert "100.0 GB 2 times" in COST.sentences and "at most 8 rounds" in COST.sentences
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"),
+    [
+        (worn(50 * TB, 10), "2 % of the 50.0 TB that it has written so far, and 0.2 % of its life"),
+        (worn(50 * TB, 0), "so far; of its life it does not say yet how much is used"),
+        (worn(50 * TB, None), "so far; of its life it does not say yet how much is used"),
+        (worn(2000 * TB, None), "less than 0.1 % of the 2000.0 TB"),
+        (worn(None, None), "does not say what it has written so far"),
+        (worn(0, 0), "does not say what it has written so far"),
+    ],
+)
+def test_the_share_is_said_as_far_as_the_disk_tells(cost: Cost, said: str) -> None:
+    assert said in cost.sentences
+
+
+def test_more_than_a_hundredth_of_its_life_is_asked_for() -> None:
+    assert worn(10 * TB, 10).reason == "", "1 TB of 100 TB"
+    assert "more than 1 % of its life" in worn(10 * TB, 11).reason
+
+
+def test_where_its_life_is_not_known_its_size_counts() -> None:
+    assert replace(COST, rounds=28).reason == "", "three times its size"
+    assert "more than 3 times its size" in replace(COST, rounds=29).reason
+    assert "life is not known" in replace(worn(TB, 0), rounds=29).reason
+    assert worn(1000 * TB, 1).reason == ""
+
+
+def test_the_disks_of_the_plan_are_reckoned_and_no_others() -> None:
+    assert wear.costs(plan(), [disk("plain")]) == []
+    made = plan(precondition={"rounds": 5}, configurations=["plain"], contrasts=[])
+    (cost,) = wear.costs(
+        made, [disk("plain", {"written_bytes": 5, "used_percent": 1}), disk("sed")]
+    )
+    assert cost == Cost("plain", "plain", 2**31, 2**30, 2, 5, 5, 1)
+
+
+def test_what_is_asked_for_is_confirmed_by_serial_or_refused_with_the_way_out() -> None:
+    much = worn(TB, 10)
+    wear.require_allowed([COST], [], None)
+    wear.require_allowed([much], ["S2", "S1"], None)
+    wear.require_allowed([much], [], lambda question: " S1\n" if "S1" in question else "")
+    with pytest.raises(ControllerError, match=r"more than 1 % .* CONFIRM=S1, or give"):
+        wear.require_allowed([COST, much], ["S2"], None)
+
+
+@pytest.mark.parametrize("typed", ["y\n", "", "S11\n"])
+def test_anything_else_typed_stops(typed: str) -> None:
+    with pytest.raises(ControllerError, match="serial of disk sed was not typed: nothing was"):
+        wear.require_allowed([worn(TB, 10)], [], lambda _question: typed)
+
+
+def test_what_smart_says_of_a_life_is_one_line() -> None:
+    assert wear.lifetime() == wear.lifetime(None, None) == ""
+    assert wear.lifetime(0, 0) == "by SMART 0.0 MB written in its life, 0 % of its life used"
+
+
+Given = Callable[..., Path]
+
+
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
+    """A target whose disks are worn as told, and a suite that preconditions them."""
+
+    def make(lab: bool = False, **lifetime: int) -> Path:
+        document = {**target(), "lab": lab, "secrets_file": "s", "database": "any"}
+        for each in document["disks"].values():
+            each["erase"] = None
+        facts: dict[str, Any] = dict.fromkeys(
+            ("hw_opal", "cryptsetup", "name", "kernel", "python"), ""
+        )
+        disks = [disk("plain", lifetime), disk("sed")]
+        seen = Look({**facts, "missing": []}, [], disks)
+        wanted = suite(precondition={"rounds": 5})
+        for module in (plan_folders, check):
+            monkeypatch.setattr(
+                module, "load_suite", lambda name: {**wanted, "configurations": [name]}
+            )
+        monkeypatch.setattr(survey, "look", lambda _target, **_: seen)
+        monkeypatch.setattr(check, "look", lambda _target, **_: seen)
+        monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([document], {}))
+        monkeypatch.setattr(secrets, "described", lambda _path: "there")
+        monkeypatch.setattr("controller.target.inventory.table", lambda _configurations: [])
+        monkeypatch.setattr(check, "one_disk", lambda _target: False)
+        monkeypatch.setattr(check, "_doctor", lambda *_: [])
+        monkeypatch.setattr(check, "_save", lambda *_: tmp_path)
+        path = tmp_path / "target.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    return make
+
+
+def planned(path: Path, *more: str) -> list[str]:
+    return ["plan", "--suite", "plain", "--target", str(path), "--out", str(path.parent), *more]
+
+
+def test_a_plan_says_what_it_costs(given: Given, capsys: pytest.CaptureFixture[str]) -> None:
+    path = given(written_bytes=100 * TB, used_percent=1)
+    assert main(planned(path)) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("Preconditioning writes at most 7.5 GB to disk plain")
+    assert len(said) == 2 and Path(said[1], "plan.json").exists()
+
+
+def test_a_plan_that_wears_a_disk_much_is_made_only_once_that_is_confirmed(
+    given: Given, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = given(written_bytes=TB // 1000, used_percent=5)
+    assert main(planned(path)) == 1
+    assert "CONFIRM=plain" in capsys.readouterr().err
+    assert not list(path.parent.glob("*/plan.json"))
+    assert main(planned(path, "--confirm", "other plain")) == 0
+    lab = given(lab=True, written_bytes=TB // 1000, used_percent=5)
+    for made in path.parent.glob("*/plan.json"):
+        made.unlink()
+        made.parent.rmdir()
+    assert main(planned(lab)) == 0
+
+
+def test_disks_that_cannot_be_looked_at_are_no_guess(
+    given: Given, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = given()
+    monkeypatch.setattr(survey, "look", lambda _target, **_: Look({}, [], [], "sfdisk is missing"))
+    assert main(planned(path)) == 1
+    assert "is unknown: sfdisk is missing" in capsys.readouterr().err
+
+
+def test_a_check_of_a_suite_says_what_it_costs(given: Given) -> None:
+    given(written_bytes=TB // 1000, used_percent=5)
+    said: list[str] = []
+    assert check.run(Path("x"), said.append, suite="plain").ok
+    page = " ".join(" ".join(said).split())
+    assert "by SMART 1.0 GB written in its life, 5 % of its life used" in page
+    assert "wear Preconditioning writes at most 7.5 GB to disk plain" in page
+    assert "will ask make run CONFIRM=plain, as that is more than 1 % of its life" in page
+    said.clear()
+    given(written_bytes=100 * TB, used_percent=1)
+    assert check.run(Path("x"), said.append, suite="plain").ok
+    assert "Preconditioning" in " ".join(said) and "will ask" not in " ".join(said)
+    said.clear()
+    assert not check.run(Path("x"), said.append, suite="nothing").ok
+    assert "no configuration called 'nothing'" in " ".join(" ".join(said).split())
+    said.clear()
+    assert check.run(Path("x"), said.append).ok
+    assert "Preconditioning" not in " ".join(said)

@@ -1,0 +1,133 @@
+"""What preconditioning takes of a disk's life, and the consent that it needs where that is much."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contract import plan as plans
+from contract.errors import ControllerError
+from contract.places import step
+from controller.target.first_writes import Ask
+
+# More than this share of its life asks first; where that is not known, this many times its size.
+LIFE_SHARE = 0.01
+MOST_FILLINGS = 3
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a plan's preconditioning writes to a disk at most, and what SMART says of its life."""
+
+    role: str
+    serial: str
+    size_bytes: int
+    extent_bytes: int
+    passes: int
+    rounds: int
+    written_bytes: int | None = None
+    used_percent: int | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        """A round writes the extent once at most."""
+        return (self.passes + self.rounds) * self.extent_bytes
+
+    @property
+    def life_bytes(self) -> float | None:
+        """What it may write in its life, were it used as it is so far; None where nobody knows."""
+        if not (self.written_bytes and self.used_percent):
+            return None
+        return self.written_bytes / (self.used_percent / 100)
+
+    @property
+    def reason(self) -> str:
+        """Why this is asked for before it is done; empty where it is not."""
+        if self.life_bytes is None and self.most_bytes > MOST_FILLINGS * self.size_bytes:
+            return f"its life is not known, and that is more than {MOST_FILLINGS} times its size"
+        if self.life_bytes is not None and self.most_bytes > LIFE_SHARE * self.life_bytes:
+            return f"that is more than {_percent(LIFE_SHARE)} of its life"
+        return ""
+
+    @property
+    def sentences(self) -> str:
+        """The cost, in words."""
+        said = (
+            f"Preconditioning writes at most {_size(self.most_bytes)} to disk {self.role} (serial "
+            f"{self.serial}): {_size(self.extent_bytes)} {self.passes} times, and as much in each "
+            f"of at most {self.rounds} rounds. "
+        )
+        if not self.written_bytes:
+            return f"{said}The disk does not say what it has written so far."
+        share = _percent(self.most_bytes / self.written_bytes)
+        said += f"That is {share} of the {_size(self.written_bytes)} that it has written so far"
+        if self.life_bytes is None:
+            return f"{said}; of its life it does not say yet how much is used."
+        share = _percent(self.most_bytes / self.life_bytes)
+        return (
+            f"{said}, and {share} of its life, of which SMART says {self.used_percent} % is used."
+        )
+
+
+def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> list[Cost]:
+    """For each disk that a frozen plan preconditions; `disks` as the agent found them."""
+    plan = plans.parse(document)
+    wanted = plan.precondition
+    if wanted is None:
+        return []
+    found = {disk["role"]: disk.get("lifetime") or {} for disk in disks}
+    return [
+        Cost(
+            disk.role,
+            disk.serial,
+            disk.size_bytes,
+            plan.storage.extent.size_bytes,
+            wanted.passes,
+            wanted.rounds,
+            **found.get(disk.role, {}),
+        )
+        for disk in plan.disks_used
+    ]
+
+
+def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask | None) -> None:
+    """See that whatever is asked for is wanted, by the disk's serial number: given, or typed at a
+    terminal (`ask`, None without one). Raises ControllerError."""
+    for cost in costs:
+        if not cost.reason or cost.serial in confirmed:
+            continue
+        if ask is None:
+            raise ControllerError(
+                f"{cost.sentences} As {cost.reason}, it is not done unasked: say "
+                f"{step('run', confirm=shlex.quote(cost.serial))}, or give precondition fewer "
+                "rounds or the inventory a smaller fde_extent_bytes."
+            )
+        typed = ask(
+            f"{cost.sentences}\nAs {cost.reason}, type the disk's serial number to continue: "
+        )
+        if typed.strip() != cost.serial:
+            raise ControllerError(
+                f"The serial of disk {cost.role} was not typed: nothing was planned."
+            )
+
+
+def lifetime(written_bytes: int | None = None, used_percent: int | None = None) -> str:
+    """`by SMART 1.2 TB written in its life, 3 % of its life used`; empty where it is not known."""
+    said = [f"{_size(written_bytes)} written in its life"] if written_bytes is not None else []
+    said += [f"{used_percent} % of its life used"] if used_percent is not None else []
+    return f"by SMART {', '.join(said)}" if said else ""
+
+
+def _size(count: int) -> str:
+    """In decimal units, as makers state what a disk may write in its life."""
+    unit, name = next(
+        ((unit, name) for unit, name in ((10**12, "TB"), (10**9, "GB")) if count >= unit),
+        (10**6, "MB"),
+    )
+    return f"{count / unit:.1f} {name}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.3g} %" if share >= 0.001 else "less than 0.1 %"

@@ -1,0 +1,163 @@
+"""The agent on the target: asked by short commands, given its secrets, held back."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract import journal, strict_json
+from contract.errors import ControllerError
+from contract.journal import Entry
+from controller.target import connection
+
+log = logging.getLogger(__name__)
+
+LIMIT_S = 60.0
+# Texts of the shell are fixed: what differs is an argument of theirs.
+UNIT_STATE = """systemctl show -p ActiveState,Job "$1"
+echo "System=$(systemctl is-system-running)"
+journalctl -u "$1" -n 5 -o cat --no-pager"""
+CONTENT = 'if [ -e "$1" ]; then cat "$1"; fi'
+Done = subprocess.CompletedProcess[bytes]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The agent's service as systemd sees it; `starting` also while the machine itself boots."""
+
+    active: bool
+    starting: bool
+    failed: bool
+    last_words: str
+
+
+class AgentClient:
+    """Commands for one suite on one target."""
+
+    def __init__(self, target: Mapping[str, Any], suite_id: str) -> None:
+        self._target = target
+        self._suite_dir = connection.suite_dir(suite_id)
+        self._unit = f"fde-agent@{suite_id}.service"
+
+    def ask(self, command: Sequence[str], limit_s: float = LIMIT_S) -> Done:
+        """Run it to its end; status 255 also where no answer came in time."""
+        return _run(connection.command(self._target, command), limit_s)
+
+    def agent(self, *arguments: str, limit_s: float = LIMIT_S) -> Done:
+        """`python3 -m agent …` there."""
+        return _run(connection.python(self._target, "-m", "agent", *arguments), limit_s)
+
+    def reached(self) -> bool:
+        """Whether it answers."""
+        return self.ask(["true"]).returncode == 0
+
+    def identity(self) -> dict[str, Any]:
+        """Which machine it is (`contract.identity`). Raises ControllerError."""
+        said = self._told(self.agent("identity", "--suites", connection.SUITES)).decode(
+            errors="replace"
+        )
+        try:
+            found = strict_json.loads(said)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or "machine_id" not in found:
+            raise ControllerError(
+                "The target does not say which machine it is: provision it again."
+            )
+        return found
+
+    def disturbers(self) -> dict[str, list[str]]:
+        """What may start work by itself there, by group (`agent.quiet`); empty where that is not
+        known."""
+        try:
+            found = strict_json.loads(self.agent("quiet", "list").stdout)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def journal(self) -> list[Entry]:
+        """What its journal holds; empty for a suite that was never started there."""
+        content = self._file("journal.jsonl")
+        with tempfile.NamedTemporaryFile() as copy:
+            copy.write(content)
+            copy.flush()
+            return journal.read(Path(copy.name))
+
+    def plan_sha256(self) -> str | None:
+        """The hash of the plan that lies there; None where none does."""
+        content = self._file("plan.json")
+        if not content:
+            return None
+        try:
+            return str(strict_json.loads(content)["sha256"])
+        except (ValueError, KeyError, TypeError):
+            return ""
+
+    def hold(self, reason: str, seconds: float) -> bool:
+        """Keep the agent from beginning a run; whether it was told."""
+        done = self.agent("hold", "--reason", reason, "--for", f"{seconds:g}", limit_s=30)
+        return done.returncode == 0
+
+    def let_go(self) -> bool:
+        """End the hold; whether it was told."""
+        return self.agent("hold", "--end", limit_s=30).returncode == 0
+
+    def repeat(self, entry: Entry, reason: str) -> None:
+        """Have a finished run repeated. Raises ControllerError."""
+        arguments = ["--suite-dir", self._suite_dir, "--run", entry.run_id, "--seq", str(entry.seq)]
+        self._told(self.agent("request-repeat", *arguments, "--reason", reason))
+
+    def unit(self) -> Unit | None:
+        """The service's state; None where the target does not answer."""
+        done = self.ask(["sh", "-c", UNIT_STATE, "sh", self._unit])
+        if done.returncode == connection.SSH_FAILED:
+            return None
+        lines = done.stdout.decode(errors="replace").splitlines()
+        found = dict(line.split("=", 1) for line in lines[:3] if "=" in line)
+        state = found.get("ActiveState", "")
+        booting = found.get("System") in ("initializing", "starting")
+        queued = found.get("Job", "0") not in ("", "0")
+        return Unit(
+            active=state in ("active", "reloading"),
+            starting=state in ("activating", "deactivating") or queued or booting,
+            failed=state == "failed",
+            last_words=" ".join(lines[3:]).strip(),
+        )
+
+    def start(self) -> None:
+        """Start the service, should it have ended."""
+        self.ask(["systemctl", "start", "--no-block", self._unit])
+
+    def stop(self) -> bool:
+        """Have the agent end in order, and not start after a boot; whether it was told."""
+        return self.ask(["systemctl", "disable", "--now", "--quiet", self._unit]).returncode == 0
+
+    def _file(self, name: str) -> bytes:
+        return self._told(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
+
+    def _told(self, done: Done) -> bytes:
+        return connection.told(self._target, done)
+
+
+def _run(argv: Sequence[str], limit_s: float) -> Done:
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
+            start_new_session=True,  # Ctrl-C is for the session, which tidies up with these
+        )
+    except subprocess.TimeoutExpired:
+        said = f"no answer in {limit_s:g} s: timed out".encode()
+        done = subprocess.CompletedProcess(argv, connection.SSH_FAILED, b"", said)
+    if done.returncode:
+        said = done.stderr.strip()
+        log.debug("a command ended with %d: %s", done.returncode, said.decode(errors="replace"))
+    return done

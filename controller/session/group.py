@@ -1,0 +1,387 @@
+"""One suite on several hosts at once, each with a session of its own, as one group."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from contract import names, strict_json
+from contract.errors import ControllerError
+from contract.extensions import ExtensionError
+from contract.files import write_json
+from contract.interrupts import deferred_interrupts
+from contract.places import module_command, step
+from contract.strict_json import read_object
+from controller.planning.plan_folders import Options, keep
+from controller.session.seal import MANIFEST
+from controller.session.status import Hosts
+from controller.session.suite_folder import require_plain
+from controller.target import connection, playbook
+
+FORMAT = "fde-group/1"
+FILE = "group.json"
+# What every plan of a group has alike: without these, hosts could not be laid beside each other.
+SAME = {
+    "origin": "what their figures are (fde_origin)",
+    "filesystem": "the file system (fde_filesystem)",
+    "runs": "the order of the runs",
+}
+
+Target = Mapping[str, Any]
+Plan = Mapping[str, Any]
+
+
+def require_apart(targets: Sequence[Target]) -> None:
+    """ControllerError where two hosts are one machine, or would read one meter."""
+    broken = [
+        reason
+        for one, other in combinations(targets, 2)
+        for reason in (*_same_machine(one, other), *_same_meter(one, other))
+    ]
+    if broken:
+        raise ControllerError(" ".join(broken))
+
+
+def _same_machine(one: Target, other: Target) -> Iterator[str]:
+    addresses = {_address(target) for target in (one, other)}
+    if len(addresses) == 1:
+        yield (
+            f"{one['host']} and {other['host']} are the same machine ({addresses.pop()}): "
+            "name it once in the inventory."
+        )
+
+
+def _address(target: Target) -> str:
+    port = "" if connection.is_local(target) else f", port {target['ssh']['port']}"
+    return f"{connection.address(target)}{port}"
+
+
+def _same_meter(one: Target, other: Target) -> Iterator[str]:
+    for mine in one["meters"]:
+        for its in other["meters"]:
+            if _port(mine) & _port(its):
+                yield (
+                    f"{one['host']}'s meter {mine['name']} and {other['host']}'s meter "
+                    f"{its['name']} are at the same port ({mine['port']}): give each host a meter "
+                    "of its own, and tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path."
+                )
+
+
+def _port(meter: Mapping[str, Any]) -> set[str]:
+    """What a meter's port is called: as the inventory does, and its device where it is there.
+
+    At one address on a network there are as many as there are settings and channels.
+    """
+    from instrumentation.meters import registry  # NumPy: not at the start of every command
+    from instrumentation.ports import Lookup, PortError, is_network
+
+    if is_network(str(meter["port"])):
+        settings = json.dumps(meter.get("settings"), sort_keys=True)
+        return {f"{meter['port']} {own} {settings}" for own in meter["channels"]}
+    names = {str(meter["port"])}
+    try:
+        ids = registry.load(meter["kind"]).usb_ids
+        names.add(os.path.realpath(Lookup(meter["port"], ids).device()))
+    except (PortError, ExtensionError, ValueError):
+        pass  # not plugged in or misspelt: the recorder will say so
+    return names
+
+
+def require_alike(plans: Sequence[Plan]) -> None:
+    """ControllerError where the hosts would not do the same work on the same stacks."""
+    first, *rest = plans
+    for plan in rest:
+        both = f"{first['host']} and {plan['host']}"
+        _require_same_entries("configurations", first, plan, "CONFIGURATIONS=…")
+        _require_same_entries("workloads", first, plan, "fde_database, if it is sql")
+        if first["extent"]["size_bytes"] != plan["extent"]["size_bytes"]:
+            raise ControllerError(
+                f"{both} differ in fde_extent_bytes: give both the same in the inventory."
+            )
+        for key, what in SAME.items():
+            if first[key] != plan[key]:
+                raise ControllerError(f"{both} differ in {what}: make it the same for all hosts.")
+
+
+def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> None:
+    entries = [{entry["name"]: entry for entry in plan[kind]} for plan in (one, other)]
+    hosts = one["host"], other["host"]
+    for mine, its, host, elsewhere in (
+        (*entries, *hosts),
+        (*reversed(entries), *reversed(hosts)),
+    ):
+        missing = [name for name in mine if name not in its]
+        if missing:
+            shared = " ".join(name for name in mine if name in its) or "none"
+            raise ControllerError(
+                f"{host} has {kind} that {elsewhere} has not: {', '.join(missing)}. Name them in "
+                f"both hosts' inventory, or choose what all have ({shared}) with {way_out}."
+            )
+    for name, mine in entries[0].items():
+        unlike = [
+            key
+            for key in dict.fromkeys([*mine, *entries[1][name]])
+            if mine.get(key) != entries[1][name].get(key)
+        ]
+        if unlike:
+            raise ControllerError(
+                f"{kind.removesuffix('s').capitalize()} {name} is not the same on {hosts[0]} and "
+                f"{hosts[1]} ({', '.join(unlike)}): make it the same in the inventory, "
+                f"or leave it out ({way_out})."
+            )
+
+
+def name_of(suite: str, suite_id: str) -> str:
+    """`<suite>-<UTC time>`, the time that the ids of all its suites end with."""
+    return f"{suite}-{suite_id.rpartition('-')[2]}"
+
+
+def write(folder: Path, plans: Sequence[Plan]) -> None:
+    """group.json, before the first run."""
+    write_json(
+        folder / FILE,
+        {
+            "format": FORMAT,
+            "group": folder.name,
+            "suites": [plan["suite_id"] for plan in plans],
+            "hosts": [plan["host"] for plan in plans],
+        },
+    )
+
+
+def suites(folder: Path) -> list[Path]:
+    """The folders of a group's suites, beside its own. Raises ControllerError."""
+    require_plain(folder)
+    try:
+        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
+        ids = list(found["suites"])
+    except OSError as error:
+        raise ControllerError(
+            f"{folder / FILE} cannot be read ({error.strerror}): name a group's folder."
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.") from None
+    if found.get("format") != FORMAT:
+        raise ControllerError(f"{folder / FILE} is not of the format {FORMAT}.")
+    if not all(names.safe(suite_id) for suite_id in ids):
+        raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.")
+    return [folder.parent / suite_id for suite_id in ids]
+
+
+SESSION = tuple(module_command("controller", "run"))
+LOG = ".session.log"
+POLL_S = 0.5
+
+Freeze = Callable[..., dict[str, Any]]
+
+
+@dataclass
+class Session:
+    """A host's own process, and how much of its log has been told."""
+
+    host: str
+    folder: Path
+    process: subprocess.Popen[bytes]
+    told_bytes: int
+    last: str = ""
+
+    def new_lines(self) -> Iterator[str]:
+        """Whole lines of its log since the last call."""
+        with (self.folder / LOG).open("rb") as file:
+            file.seek(self.told_bytes)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self.told_bytes += len(whole + newline)
+        for line in whole.decode(errors="replace").splitlines():
+            self.last = line or self.last
+            yield line
+
+
+def several(options: Options) -> bool:
+    """Read into `options.targets` the targets that are meant; whether they are several.
+
+    A resume of one suite is for that suite's host, whatever else is in the inventory. Raises
+    ControllerError where the inventory cannot be resolved.
+    """
+    if options.target is not None:
+        options.targets = [connection.read_target(options.target)]
+        return False
+    if options.inventory is None:
+        raise ControllerError("Name the inventory (--inventory) or a resolved target (--target).")
+    targets = hosts(options.inventory)
+    folder = options.suite_dir
+    if folder is not None and (folder / FILE).exists():
+        options.targets = targets
+        return True
+    if folder is not None and len(targets) > 1:
+        targets = [_of_host(targets, _planned_host(folder), options.inventory)]
+    options.targets = targets
+    return len(targets) > 1
+
+
+def targets_of(options: Options) -> list[dict[str, Any]]:
+    """The resolved target that is meant, or several. Raises ControllerError."""
+    several(options)
+    return options.targets
+
+
+def hosts(path: Path) -> list[dict[str, Any]]:
+    """Every resolved target of an inventory. Raises ControllerError if any host is refused."""
+    found = playbook.resolve(path)
+    if found.refused:
+        told = "; ".join(
+            f"{host}: {reason}" for host, reasons in found.refused.items() for reason in reasons
+        )
+        raise ControllerError(f"The inventory {path} is refused. {told}")
+    return found.targets
+
+
+def plan(options: Options, freeze: Freeze) -> Path:
+    """Freeze a plan for every host, alike in all that matters; the group's folder.
+
+    `freeze(options, group, now)` gives the plan of the one target in `options.targets`. Nothing is
+    written before all plans are made and agree. Raises ControllerError.
+    """
+    require_apart(options.targets)
+    now = datetime.now(UTC)
+    name = f"{options.suite}-{now:%Y%m%dT%H%M%SZ}"
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+
+    def frozen(**changes: Any) -> list[dict[str, Any]]:
+        found = []
+        for target in options.targets:
+            own = {"seed": seed, "targets": [target], **changes}
+            try:
+                found.append(freeze(replace(options, **own), group=name, now=now))
+            except ControllerError as error:
+                raise ControllerError(f"{target['host']}: {error}") from error
+        return found
+
+    plans = frozen()
+    slowest = min(plans, key=lambda each: int(each["blocks"]))
+    if any(each["blocks"] > slowest["blocks"] for each in plans):  # fitted to the time
+        host = names.printable(str(slowest["host"]))
+        print(f"{host} is the slowest: {slowest['blocks']} blocks on every host")
+        plans = frozen(blocks=slowest["blocks"])
+    require_alike(plans)
+    kept = keep(plans, options.out, now)
+    folder = Path(options.out / kept[0]["group"])
+    write(folder, kept)
+    return folder
+
+
+def run(options: Options) -> bool:
+    """Run or continue with every suite of the group in `options.suite_dir`; whether all succeeded.
+
+    A host that fails does not stop the others. Ctrl-C is handed on to each session, which ends in
+    order; KeyboardInterrupt is raised when all have.
+    """
+    folder = options.suite_dir
+    assert folder is not None and options.inventory is not None
+    require_apart(options.targets)
+    waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
+    if not waiting:
+        raise ControllerError(f"{folder} is sealed on every host: {step('report')} shows it.")
+    named = {_planned_host(path): path for path in waiting}
+    targets = [_of_host(options.targets, host, options.inventory) for host in named]
+    with deferred_interrupts() as interrupts:
+        sessions = [
+            _start(target, path, options.inventory)
+            for target, path in zip(targets, named.values(), strict=True)
+        ]
+        print(names.printable(f"group {folder.name}: {', '.join(named)}"), flush=True)
+        with closing(Hosts(list(named))) as view:
+            _follow(sessions, view, interrupts)
+        os.utime(folder)  # the newest, for `make report`
+        for session in sessions:
+            print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
+    failed = any(session.process.returncode for session in sessions)
+    if not failed:
+        print(names.printable(f"all hosts came through: {step('report', folder)}"))
+    return not failed
+
+
+def _start(target: Target, folder: Path, path: Path) -> Session:
+    """Start a host's session, whose resolved target is in a file without a name.
+
+    The session writes to a file, not to us: it continues if this process ends.
+    """
+    with os.fdopen(os.memfd_create("target"), "wb") as resolved, (folder / LOG).open("ab") as log:
+        resolved.write(json.dumps(target).encode())
+        resolved.flush()
+        argv = [*SESSION, str(folder), "--inventory", str(path)]
+        argv += ["--target", f"/dev/fd/{resolved.fileno()}"]
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+            pass_fds=[resolved.fileno()],
+        )
+        return Session(target["host"], folder, process, log.tell())
+
+
+def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int]) -> None:
+    """Tell what the sessions say until all have ended; each interrupt is handed on to them."""
+    handed_on = 0
+    while True:
+        ended = [session.process.poll() is not None for session in sessions]
+        for session in sessions:
+            for line in session.new_lines():
+                view.line(session.host, line)
+            view.status(session.host, _status(session))
+        view.draw()
+        if all(ended):
+            return
+        if len(interrupts) > handed_on:
+            handed_on = len(interrupts)
+            print("interrupted: every host's session is told to end in order", flush=True)
+            for session in sessions:
+                if session.process.poll() is None:
+                    # Not SIGINT: what a shell started in the background does not hear it.
+                    session.process.terminate()
+        time.sleep(POLL_S)
+
+
+def _status(session: Session) -> Mapping[str, Any]:
+    code = session.process.poll()
+    if code is not None:
+        return {"state": "did-not-come-through" if code else "sealed"}
+    return read_object(session.folder / "status" / "status.json")
+
+
+def _outcome(session: Session, path: Path) -> str:
+    if session.process.returncode == 0:
+        return f"sealed, {session.folder}"
+    said = session.last.removeprefix("fde: ") or "it said nothing"
+    way = step("resume", session.folder, inventory=path)
+    return f"did not come through: {said}\n  continue with: {way}"
+
+
+def _planned_host(folder: Path) -> str:
+    host = read_object(folder / "plan.json").get("host")
+    if host is None:
+        raise ControllerError(f"There is no planned suite in {folder}: name another.")
+    return str(host)
+
+
+def _of_host(targets: Sequence[dict[str, Any]], host: str, path: Path) -> dict[str, Any]:
+    for target in targets:
+        if target["host"] == host:
+            return target
+    known = ", ".join(target["host"] for target in targets)
+    raise ControllerError(
+        f"The plan was made for the host {host}, which {path} does not name (it has {known}): use "
+        "the inventory that it was made with."
+    )

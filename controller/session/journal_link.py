@@ -1,0 +1,221 @@
+"""The journal of a running suite, read over a link that may drop."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from contract import journal, strict_json
+from contract.errors import ControllerError
+from contract.journal import TERMINAL, Entry
+from controller.session import progress_text
+from controller.target import connection
+from controller.target.connection import SSH_FAILED
+
+log = logging.getLogger(__name__)
+
+# A link that is back sooner is not worth a word.
+PATIENCE_S = 8.0
+REPEAT_S = 3600.0
+
+
+class LinkMonitor:
+    """Keeps count of when the target was last heard."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._since_s: float | None = None
+        self._since_wall = ""
+        self._reason = ""
+        self._due_s = 0.0
+        self._told = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether the target cannot be heard now."""
+        return self._since_s is not None
+
+    def up(self) -> None:
+        """The link is there."""
+        if self._since_s is not None and self._told:
+            away = progress_text.minutes(time.monotonic() - self._since_s)
+            self._note(f"the target answers again, after {away}")
+        self._since_s, self._told = None, False
+
+    def dropped(self, reason: str) -> None:
+        """It is not, for a reason."""
+        self._reason = reason
+        if self._since_s is None:
+            self._since_s = time.monotonic()
+            self._since_wall = f"{datetime.now():%H:%M}"
+            self._due_s = self._since_s + PATIENCE_S
+
+    def tick(self) -> None:
+        """Tell what is due."""
+        if self._since_s is None or time.monotonic() < self._due_s:
+            return
+        still = "still " if self._told else ""
+        self._note(
+            f"{still}no word from the target since {self._since_wall} ({self._reason}); "
+            "the agent continues by itself"
+        )
+        self._told = True
+        self._due_s = time.monotonic() + REPEAT_S
+
+
+RETRY_S = 2.0
+# A link that has lived so long without a word is up: a dead one would have been noticed.
+STEADY_S = 20.0
+# What the follower on the target ends with where nobody works on the suite.
+ABANDONED = 4
+# So many times in a row the same complaint of the follower itself: it does not recover by itself.
+MOST_COMPLAINTS = 15
+
+
+@dataclass(frozen=True)
+class LinkEvents:
+    """What becomes of the link: `dropped` with a reason, `up`, and `abandoned` with the follower's
+    sentence, which may raise ControllerError to end it all. `record` gets the run.json of runs that
+    have finished, ahead of the entry that switches the configuration or ends the suite."""
+
+    dropped: Callable[[str], None]
+    up: Callable[[], None]
+    abandoned: Callable[[str], None]
+    record: Callable[[Mapping[str, Any]], None] = lambda _: None
+
+
+def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
+    """The argv that prints a suite's journal there from entry `start` on, as `follow` wants it."""
+    path = connection.suite_dir(suite_id)
+    arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
+    return connection.python(target, *arguments)
+
+
+def follow(
+    command: Callable[[int], Sequence[str]],
+    events: LinkEvents,
+    *,
+    start: int = 0,
+    stop: threading.Event,
+    tick_s: float = 1.0,
+) -> Iterator[Entry | None]:
+    """Entries from number `start` on; None every `tick_s` without one. Ends with the suite.
+
+    `command(n)` is the argv that prints entries from number n on as JSON lines and ends with code 0
+    once the suite has. Where it ends otherwise it is started again, from the last entry that was
+    seen: that it comes again shows that the link is up. Raises ControllerError where the follower
+    complains again and again.
+    """
+    seen = start
+    complaints = 0
+    while not stop.is_set():
+        terminal = False
+        with _Link(command(seen if seen == start else seen - 1)) as link:
+            for entry in link.entries(tick_s, events):
+                if entry is not None:
+                    complaints = 0
+                    terminal = entry.state in TERMINAL
+                    if entry.seq < seen:
+                        continue
+                    seen = entry.seq + 1
+                yield entry
+        if link.code == 0 and terminal:
+            return
+        if link.code == ABANDONED:
+            events.up()
+            events.abandoned(link.said)
+        else:
+            log.debug("the link to the journal ended: %s", link.said)
+            events.dropped(link.said)
+            complaints += link.code not in (0, SSH_FAILED) and link.code > 0
+            if complaints >= MOST_COMPLAINTS:
+                raise ControllerError(f"The journal on the target cannot be followed: {link.said}")
+        end = time.monotonic() + RETRY_S
+        while time.monotonic() < end and not stop.wait(min(tick_s, RETRY_S)):
+            yield None
+
+
+class _Link:
+    """One process that prints entries; ended with the context."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        # Not a pipe, which would want a thread of its own; closed with the link.
+        self._complaint = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._complaint,
+            text=True,
+            start_new_session=True,  # Ctrl-C is handled here, in order
+        )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._pump, daemon=True)
+        self._reader.start()
+        self.code = 0
+        self.said = ""
+
+    def entries(self, tick_s: float, events: LinkEvents) -> Iterator[Entry | None]:
+        """Until it ends; None every `tick_s`. `events.up` is called when it is known to reach the
+        target."""
+        steady_s = time.monotonic() + STEADY_S
+        known = False
+        while True:
+            entry: Entry | None = None
+            try:
+                line = self._lines.get(timeout=tick_s)
+            except queue.Empty:
+                pass
+            else:
+                if line is None:
+                    return
+                entry = _parse(line, events.record)
+            if not known and (entry is not None or time.monotonic() > steady_s):
+                known = True
+                events.up()
+            yield entry
+
+    def _pump(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def __enter__(self) -> _Link:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.code = self._process.wait()
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(timeout=1)
+        lost = self.code == SSH_FAILED or self.code < 0
+        silent = "the connection was lost" if lost else f"code {self.code}"
+        with self._complaint as file:
+            file.seek(0)
+            lines = file.read().strip().splitlines()
+        self.said = (lines[-1] if lines else silent).removeprefix("fde: ")
+
+
+def _parse(line: str, record: Callable[[Mapping[str, Any]], None]) -> Entry | None:
+    """Return the entry of a line; None for a run's record, which goes to `record`, and for a line
+    that a dropped link has cut off."""
+    try:
+        return journal.parse(line)
+    except (ValueError, TypeError):
+        pass
+    with suppress(ValueError):
+        document = strict_json.loads(line)
+        if isinstance(document, dict):
+            record(document)
+    return None

@@ -1,0 +1,122 @@
+"""Before the seal: runs that a meter has not seen enough of are asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent import tries
+from contract import journal
+from contract.errors import ControllerError
+from contract.journal import Entry
+from contract.places import step
+from contract.plan import Plan
+from controller.session.agent_client import AgentClient
+
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Uncovered:
+    """A finished run that a meter has too few records of, and the line that finished it."""
+
+    finished: Entry
+    meter: str
+    share: float
+    needed: float
+
+    @property
+    def reason(self) -> str:
+        """For the journal."""
+        return f"{self.meter} recorded {self.share:.0%} of a phase, {self.needed:.0%} are needed"
+
+
+@dataclass(frozen=True)
+class Review:
+    """What is left to do: runs to `repeat`, runs that stay `uncovered` for want of tries, and runs
+    that are `void`."""
+
+    repeat: tuple[Uncovered, ...]
+    uncovered: tuple[Uncovered, ...]
+    void: tuple[str, ...]
+
+    def sentences(self) -> list[str]:
+        """For people."""
+        told = []
+        if self.repeat:
+            told.append(f"{_runs(self.repeat)} asked for again: {_named(self.repeat)}")
+        if self.uncovered:
+            told.append(
+                f"{_runs(self.uncovered)} without a whole recording after all tries, flagged in "
+                f"the report: {_named(self.uncovered)}"
+            )
+        return told
+
+
+def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
+    """Judge what was fetched and decoded. Raises ControllerError where that is damaged."""
+    entries = journal.read(suite_dir / "journal.jsonl")
+    accounts = tries.Accounts(entries)
+    last = {entry.run_id: entry for entry in entries if entry.run_id}
+    repeat: list[Uncovered] = []
+    uncovered: list[Uncovered] = []
+    finished = {run_id: entry for run_id, entry in last.items() if entry.state == "finished"}
+    for found in _uncovered(suite_dir, finished, meters):
+        left = accounts.of(found.finished.run_id).failed + 1 < plan.attempts
+        (repeat if left else uncovered).append(found)
+    void = [run.run_id for run in plan.runs if run.run_id not in finished]
+    return Review(tuple(repeat), tuple(uncovered), tuple(void))
+
+
+def ask(agent: AgentClient, found: Review, note: Callable[[str], None]) -> None:
+    """Request the repetitions, and say what is asked for. Raises ControllerError."""
+    for sentence in found.sentences():
+        note(sentence)
+    for run in found.repeat:
+        agent.repeat(run.finished, run.reason)
+
+
+def _uncovered(
+    suite_dir: Path, finished: Mapping[str, Entry], meters: Sequence[str]
+) -> list[Uncovered]:
+    """By the analysis itself, so that no run is sealed that its tables then flag."""
+    from analysis.stats import results  # takes seconds: not at the start of every command
+    from analysis.suite.records import SuiteError
+
+    restore = f"restore it, or seal what was measured with python -m controller seal {suite_dir}."
+    try:
+        suite, _, energy = results.computed(suite_dir)
+    except SuiteError as error:
+        raise ControllerError(str(error)) from None
+    for run in (*suite.void, *suite.skipped):
+        if run.run_id in finished:
+            raise ControllerError(
+                f"Run {run.run_id} finished, but cannot be used ({run.reason}): fetch the results "
+                f"again with {step('resume')}."
+            )
+    readable = {meter.name for meter in suite.meters if meter.samples.columns}
+    for name in meters:
+        if name not in readable and (folder := suite_dir / "meters" / name).is_dir():
+            raise ControllerError(f"{folder} cannot be read: {restore}")
+    worst: dict[str, tuple[float, str]] = {}
+    if absent := sorted(set(meters) - readable):
+        worst = dict.fromkeys(finished, (0.0, absent[0]))
+    short = results.uncovered_phases(energy).select("run_id", "coverage", "source")
+    for run_id, share, meter in short.iter_rows():
+        if meter in meters:
+            worst[run_id] = min((share, meter), worst.get(run_id, (share, meter)))
+    return [
+        Uncovered(finished[run_id], meter, share, results.COVERED)
+        for run_id, (share, meter) in sorted(worst.items())
+    ]
+
+
+def _runs(found: Sequence[Uncovered]) -> str:
+    return f"{len(found)} run{'s' if len(found) > 1 else ''}"
+
+
+def _named(found: Sequence[Uncovered]) -> str:
+    told = [f"{run.finished.run_id} ({run.reason})" for run in found[:NAMED]]
+    more = len(found) - NAMED
+    return "; ".join([*told, f"and {more} more"] if more > 0 else told)

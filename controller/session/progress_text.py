@@ -1,0 +1,206 @@
+"""The progress of a suite in sentences for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from contract.journal import (
+    INTERRUPTIONS,
+    PRECONDITIONED,
+    PRECONDITIONING,
+    TERMINAL,
+    Entry,
+)
+from contract.plan import Plan
+
+
+def counted(found: Mapping[str, Any]) -> str:
+    """`1 voided, 0 repeated` of these counts, and what was skipped, if anything was."""
+    told = f"{found['void']} voided, {found['repeated']} repeated"
+    return told + (f", {found['skipped']} skipped" if found.get("skipped") else "")
+
+
+def event(plan: Plan, entry: Entry) -> str | None:
+    """What is worth telling of a line of the journal, as a sentence; None of ordinary ones."""
+    detail = entry.detail
+    if entry.state == "suite-started":
+        return "the agent starts" + (f": {detail}" if detail else "")
+    if entry.state == "waiting":
+        return f"waiting: {detail}"
+    if entry.state == "void":
+        return f"{name_of(plan, entry.run_id)} {_voided(entry)}"
+    if entry.state in (*TERMINAL, PRECONDITIONING, PRECONDITIONED):
+        told = f"{entry.facts.get('disk', '')} {detail}".strip()
+        return entry.state.replace("-", " ") + (f": {told}" if told else "")
+    return None
+
+
+_VOIDED = dict.fromkeys(INTERRUPTIONS, "was interrupted")
+
+
+def _voided(entry: Entry) -> str:
+    words = _VOIDED.get(entry.cause, "is void")
+    return words + (f": {entry.detail}" if entry.detail else "")
+
+
+def name_of(plan: Plan, run_id: str) -> str:
+    """`run 7 (opal sql)`; the id itself where the plan does not have it."""
+    for run in plan.runs:
+        if run.run_id == run_id:
+            return f"run {run.index + 1} ({run.configuration} {run.workload})"
+    return run_id
+
+
+def minutes(seconds: float) -> str:
+    """`1 h 02 min`, `3 min 20 s` or `45 s`."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def about(seconds: float) -> str:
+    """Time left as a person says it: `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
+    total_min = math.ceil(seconds / 60)
+    if total_min >= 100:
+        rounded_min = math.ceil(total_min / 10) * 10
+        return f"about {rounded_min // 60} h {rounded_min % 60:02d} min"
+    return f"about {total_min} min" if seconds >= 60 else "less than a minute"
+
+
+DOING = {
+    "switching": "setting up {configuration}",
+    "running": "measuring {workload} on {configuration}",
+    "proving": "checking that {configuration} is what was measured",
+    "finished": "{workload} on {configuration} is finished",
+    "void": "{workload} on {configuration} is void",
+}
+
+
+def position(status: Mapping[str, Any]) -> str:
+    """`block 2 of 4, run 9 of 28`; empty between runs."""
+    if not status.get("run_index"):
+        return ""
+    block = f"block {status['block']} of {status['blocks']}"
+    return f"{block}, run {status['run_index']} of {status['runs']}"
+
+
+def doing(status: Mapping[str, Any]) -> str:
+    """What is done now, as `measuring sql on opal`."""
+    if status.get("waiting"):
+        return f"waiting: {status['waiting']}"
+    state = str(status.get("state", ""))
+    words = DOING.get(state) if status.get("run_index") else None
+    return words.format_map(status) if words else state.replace("-", " ")
+
+
+def compact(found: Mapping[str, Any]) -> str:
+    """A status (`fde-status/1`) in one line; what a status does not say is left out."""
+    where = position(found)
+    parts = [f"{where}: {doing(found)}" if where else doing(found)]
+    left_s = found.get("left_s")
+    if left_s is not None and found.get("state") not in TERMINAL:
+        parts.append(f"{about(left_s)} left")
+    parts += [f"{found[key]} {key}" for key in ("void", "skipped", "repeated") if found.get(key)]
+    parts += [f"{name} {watts:.1f} W" for name, watts in (found.get("watts") or {}).items()]
+    return ", ".join(parts)
+
+
+def now(found: Mapping[str, Any]) -> str:
+    """What is done now, and for how long."""
+    return f"{doing(found)} for {minutes(found['since_s'])}"
+
+
+def left(found: Mapping[str, Any]) -> str:
+    """Time left and when that will be, by this machine's time zone."""
+    if found["state"] in TERMINAL:
+        return "nothing"
+    if found["left_s"] is None:
+        return "not known before the first run has finished"
+    return f"{about(found['left_s'])}, until {clock(found['ends_wall'])}"
+
+
+MOST_ANSWERS = 4
+LEFT_OUT = {
+    "no-meter": "no meter measures the whole system",
+    "no-workload": "no workload runs on both sides",
+    "void": "a run of the block is void",
+    "no-figure": "a run of the block has no joules",
+    "no-block": "no block is complete",
+}
+
+
+def answers(answer: Mapping[str, Any] | None) -> list[str]:
+    """The running answer of a status, one contrast each: `dm-crypt AES-128 +41 % ± 9`. Of many
+    configurations the first few; then those that have none, and why."""
+    answer = answer or {}
+    contrasts = answer.get("contrasts", [])
+    texts = [f"{each['label']} {change(each)}" for each in contrasts[:MOST_ANSWERS]]
+    more = len(contrasts) - len(texts)
+    texts += [f"{more} more in status.json"] if more else []
+    for cause, why in LEFT_OUT.items():
+        labels = [each["label"] for each in answer.get("left_out", []) if each["cause"] == cause]
+        if labels:
+            texts.append(f"not for {', '.join(labels)}: {why}")
+    return texts
+
+
+# `±` stands where the middle of the interval is at most this share of its half width off the ratio.
+UNEVEN = 0.2
+MOST_PLACES = 4
+
+
+def change(contrast: Mapping[str, Any]) -> str:
+    """Format a ratio as `+41 % ± 9`, where the interval is too uneven for that as
+    `+30 % [+1, +68]`, and without an interval with the number of blocks.
+
+    It has the digits that half the interval bears, and as many more as it takes to show whether the
+    interval contains 0 %.
+    """
+    ratio, low, high = (contrast[key] for key in ("ratio", "low", "high"))
+    if low is None or high is None:
+        blocks = contrast["blocks"]
+        return f"{_percent(ratio, 0)} % ({'one block' if blocks == 1 else f'{blocks} blocks'})"
+    half, excludes_1 = (high - low) / 2, not low <= 1 <= high
+    even = abs(high + low - 2 * ratio) <= UNEVEN * half and (abs(ratio - 1) > half) == excludes_1
+    shown = (ratio - half, ratio + half) if even else (low, high)
+    for places in range(0 if half >= 0.02 else 1 if half >= 0.002 else 2, MOST_PLACES + 1):
+        limits = [_percent(limit, places) for limit in shown]
+        if (limits[0][0] == limits[1][0]) == excludes_1:
+            break
+    middle = f"{_percent(ratio, places)} %"
+    return f"{middle} ± {100 * half:.{places}f}" if even else f"{middle} [{', '.join(limits)}]"
+
+
+def _percent(ratio: float, places: int) -> str:
+    """The change with its sign, without one where it rounds to none."""
+    rounded = round(100 * (ratio - 1), places)
+    return f"{rounded:+.{places}f}" if rounded else f"{0:.{places}f}"
+
+
+def scope(answer: Mapping[str, Any]) -> str:
+    """What the running answer is of: the joules of what, against what, and their origin."""
+    bases = list(dict.fromkeys(each["base_label"] for each in answer["contrasts"]))
+    base = bases[0] if len(bases) == 1 else "the same disk without encryption"
+    origin = "" if answer["origin"] == "measured" else f"; {answer['origin']}"
+    return f"joules of the {answer['component']}, against {base}{origin}"
+
+
+def after_block(answer: Mapping[str, Any], blocks: int) -> str:
+    """The running answer as a line."""
+    where = f"after block {answer['blocks']} of {blocks}"
+    so_far = f" so far ({scope(answer)})" if answer["contrasts"] else ""
+    return f"{where}: {'; '.join(answers(answer)) or 'nothing to compare'}{so_far}"
+
+
+def clock(wall: str) -> str:
+    """Hours, minutes and seconds here, of a time in UTC."""
+    return datetime.fromisoformat(wall).astimezone().strftime("%H:%M:%S")
+
+
+def utc(moment: datetime) -> str:
+    """As status.json has times."""
+    return moment.isoformat(timespec="seconds")

@@ -1,0 +1,314 @@
+"""The recorders of a suite, a process a meter: started, heard, stopped in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent import lock
+from contract import schema, strict_json
+from contract.documents import RecorderStatus
+from contract.errors import ControllerError
+from contract.interrupts import uninterrupted
+from contract.places import module_command
+from contract.strict_json import read_object
+from controller.session.suite_folder import lack_of_room
+from instrumentation.clock import boot_id, monotonic_ns
+
+POLL_S = 0.1
+STOP_LIMIT_S = 15.0
+# A recorder continues so long without the session that started it: till somebody resumes the suite.
+OUTLIVE_S = 24 * 3600
+# A recorder tells its state twice a second; one that has not for so long hangs, or cannot write.
+STALE_NS = 10 * 10**9
+HUNG_NS = 60 * 10**9
+
+
+class RecorderProcess:
+    """The recorder of one meter into one folder; what it last told is in a file."""
+
+    def __init__(self, meter: Mapping[str, Any], folder: Path, told: Path) -> None:
+        self.name: str = meter["name"]
+        self._meter = meter
+        self._folder = folder
+        self._told = told
+        self._process: subprocess.Popen[bytes] | None = None
+        self._words = -1
+
+    def start(self, *, wait: bool = False) -> None:
+        """Start it; with `wait` the meter was heard before and is waited for. Raises OSError."""
+        self._told.parent.mkdir(parents=True, exist_ok=True)
+        self._told.unlink(missing_ok=True)  # of an earlier one: it would say "recording"
+        argv = module_command("instrumentation.recorder")
+        argv += ["--meter", json.dumps(self._meter)]
+        argv += ["--out", str(self._folder), "--status", str(self._told)]
+        argv += ["--outlive", str(OUTLIVE_S), *(["--wait"] if wait else [])]
+        if self._words >= 0:
+            os.close(self._words)
+        # Neither a pipe, which breaks with us, nor a file on a disk that may be full.
+        self._words = os.memfd_create(f"recorder-{self.name}")
+        # Apart from the terminal: Ctrl-C must not end it before the suite is stopped.
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._words,
+            start_new_session=True,
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is not at work any more."""
+        return self._process is None or self._process.poll() is not None
+
+    def end_if_hung(self) -> bool:
+        """Kill it where it has told nothing for long; what it has written stays whole."""
+        status = self.status()
+        if self.ended or not status or monotonic_ns() - status.t_mono_ns < HUNG_NS:
+            return False
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        return True
+
+    def status(self) -> RecorderStatus | None:
+        """What it told last; None if that cannot be known."""
+        try:
+            return schema.read(RecorderStatus, strict_json.loads(self._told.read_bytes()))
+        except (OSError, ValueError):
+            return None
+
+    def silence(self) -> str:
+        """A sentence where nothing of the meter is being recorded, else nothing."""
+        status = self.status()
+        now_ns = monotonic_ns()
+        if self.ended or not status or now_ns - status.t_mono_ns > STALE_NS:
+            return f"the recorder of meter {self.name} is not at work"
+        if status.state == "full":
+            return f"the recorder of meter {self.name} has no room on its disk"
+        limit_ns = (3 / status.due_hz + 2) * 1e9
+        if status.state != "recording" or now_ns - status.t_record_ns > limit_ns:
+            return f"meter {self.name} is silent"
+        return ""
+
+    def last_words(self) -> str:
+        """The last line that it said before it ended."""
+        said = os.pread(self._words, 1 << 16, 0).decode(errors="replace").strip()
+        return said.splitlines()[-1].removeprefix("fde: ") if said else "it gave no reason"
+
+    def tell_to_stop(self) -> None:
+        """Ask it to end in order; `wait_for_end` waits for that."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait_for_end(self) -> None:
+        """What it has written is whole then."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(timeout=STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+def end_leftovers(suite_dir: Path) -> list[str]:
+    """End recorders that outlived their session, in order; the names of their folders.
+
+    Raises ControllerError where one cannot be ended.
+    """
+    ended = []
+    for folder in sorted((suite_dir / "meters").glob("*/")):
+        pid = lock.holder(folder)
+        if pid is None:
+            continue
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            _signal(pid, number, folder)
+            if _let_go(folder):
+                break
+        else:
+            raise ControllerError(
+                f"{folder} is still recorded into by process {pid}: end it, then start again."
+            )
+        ended.append(folder.name)
+    return ended
+
+
+def _signal(pid: int, number: signal.Signals, folder: Path) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        raise ControllerError(
+            f"{folder} is recorded into by process {pid} of another user: have it ended."
+        ) from None
+
+
+def _let_go(folder: Path) -> bool:
+    deadline = time.monotonic() + STOP_LIMIT_S
+    while lock.holder(folder) is not None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+# A recorder itself gives up before that, and says why: a few periods of its meter, and some seconds
+# to hear what else is there.
+START_LIMIT_S = 60.0
+START_LIMIT_PERIODS = 10
+MOST_STARTS_AN_HOUR = 20
+PAUSE_S = 1.0
+HOUR_S = 3600.0
+
+
+def start_limit_s(meter: Mapping[str, Any]) -> float:
+    """How long a meter may take until it is heard. Raises ControllerError on a wrong entry."""
+    # With the drivers comes NumPy: not at the start of every command.
+    from instrumentation.recorder_port import MeterConfig, RecorderError
+
+    try:
+        driver = MeterConfig.from_json(json.dumps(meter)).driver()
+    except RecorderError as error:
+        raise ControllerError(str(error)) from None
+    return START_LIMIT_S + START_LIMIT_PERIODS * driver.period_s
+
+
+def folder_for(name: str, meters: Path) -> Path:
+    """Where this boot of the controller records a meter: each boot has a clock of its own.
+
+    `meters/<name>`, or the first of `<name>.2`, `<name>.3` … that is of this boot or not there.
+    """
+    number = 1
+    while True:
+        folder = meters / (name if number == 1 else f"{name}.{number}")
+        if read_object(folder / "meter.json").get("controller_boot_id", boot_id()) == boot_id():
+            return folder
+        number += 1
+
+
+class Recorders:
+    """A context in which every meter is recorded below `suite_dir/meters`.
+
+    Entering returns once all meters are heard and raises ControllerError where one is silent.
+    Recorders that a killed session left behind are ended first.
+    """
+
+    def __init__(
+        self,
+        meters: Sequence[Mapping[str, Any]],
+        suite_dir: Path,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._meters = meters
+        self._suite_dir = suite_dir
+        self._note = note
+        self._running: list[RecorderProcess] = []
+        self._starts: dict[str, deque[float]] = {}
+
+    def __enter__(self) -> Recorders:
+        _require_apart([meter["name"] for meter in self._meters])
+        limits_s = {meter["name"]: start_limit_s(meter) for meter in self._meters}
+        if left := end_leftovers(self._suite_dir):
+            self._note(f"ended what still recorded for an earlier session: {', '.join(left)}")
+        try:
+            for meter in self._meters:
+                folder = folder_for(meter["name"], self._suite_dir / "meters")
+                told = self._suite_dir / "status" / "meters" / f"{meter['name']}.json"
+                self._running.append(RecorderProcess(meter, folder, told))
+                self._running[-1].start()
+            for recorder in self._running:
+                _wait_until_heard(recorder, limits_s[recorder.name])
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def watts(self) -> dict[str, float]:
+        """Power now, by channel."""
+        return {
+            channel: power_w
+            for recorder in self._running
+            if (found := recorder.status())
+            for channel, power_w in found.watts.items()
+        }
+
+    def gaps(self) -> dict[str, int]:
+        """Gaps that each meter's present recorder has seen."""
+        return {r.name: found.gaps if (found := r.status()) else 0 for r in self._running}
+
+    def silence(self) -> str:
+        """A sentence where some meter is not being recorded, else nothing."""
+        return next((said for r in self._running if (said := r.silence())), "")
+
+    def tend(self) -> None:
+        """Start again what has ended, but not without room, nor more often than makes sense."""
+        for recorder in self._running:
+            if not lack_of_room(self._suite_dir) and recorder.end_if_hung():
+                self._note(f"the recorder of meter {recorder.name} hung and was ended")
+            if recorder.ended and self._may_start(recorder.name):
+                self._note(
+                    f"the recorder of meter {recorder.name} ended ({recorder.last_words()}) "
+                    "and is started again"
+                )
+                recorder.start(wait=True)
+
+    def _may_start(self, name: str) -> bool:
+        now_s = time.monotonic()
+        starts = self._starts.setdefault(name, deque(maxlen=MOST_STARTS_AN_HOUR))
+        if starts and now_s - starts[-1] < PAUSE_S:
+            return False
+        if len(starts) == MOST_STARTS_AN_HOUR and now_s - starts[0] < HOUR_S:
+            return False
+        if lack_of_room(self._suite_dir):
+            return False
+        starts.append(now_s)
+        return True
+
+    def stop(self) -> None:
+        """End all recorders in order; what they have written is whole."""
+        with uninterrupted():
+            for recorder in self._running:
+                recorder.tell_to_stop()
+            for recorder in self._running:
+                recorder.wait_for_end()
+        self._running.clear()
+
+
+def _wait_until_heard(recorder: RecorderProcess, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while (found := recorder.status()) is None or found.state != "recording":
+        if recorder.ended:
+            raise ControllerError(
+                f"The recorder of meter {recorder.name} ended: {recorder.last_words()}"
+            )
+        if time.monotonic() > deadline:
+            raise ControllerError(
+                f"The recorder of meter {recorder.name} heard nothing in {limit_s:.0f} s and did "
+                "not say why: end what else uses the port, and start again."
+            )
+        time.sleep(POLL_S)
+
+
+def _require_apart(names: Sequence[str]) -> None:
+    """A meter called as the second folder of another would share it."""
+    for name in names:
+        for other in names:
+            if re.fullmatch(re.escape(other) + r"\.[0-9]+", name):
+                raise ControllerError(
+                    f"The meters {other} and {name} cannot be told apart when the controller is "
+                    "restarted: give one another name in the inventory."
+                )

@@ -1,0 +1,248 @@
+"""One session of a suite: recorders and clock on, agent started, followed, fetched, sealed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent import quiet
+from agent.own_target import require_own
+from contract import plan as plans
+from contract import strict_json
+from contract.errors import ControllerError
+from contract.interrupts import lasting, outliving_the_terminal
+from contract.journal import Entry
+from contract.places import step
+from contract.plan import Plan
+from controller.session import meter_losses, session_times, suite_folder, target_identity
+from controller.session import seal as fetch
+from controller.session.agent_client import AgentClient
+from controller.session.follow_loop import FollowLoop
+from controller.session.hold import Hold
+from controller.session.recorders import Recorders
+from controller.session.running_answer import RunningAnswers
+from controller.session.seal import MANIFEST, decode, seal, unseal
+from controller.session.sleep_inhibitor import awake
+from controller.session.status import Board
+from controller.target import connection, playbook
+from instrumentation.clock_link import ClockLink
+
+log = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+
+FETCHES = 3
+AWAY_S = 5.0
+
+
+@dataclass
+class Session:
+    """What a session works on; `seconds` are the controller's own steps, for timing.json."""
+
+    suite_dir: Path
+    target: Mapping[str, Any]
+    inventory: Path
+    plan: Plan
+    agent: AgentClient
+    board: Board
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def meters(self) -> list[str]:
+        """The meters' names."""
+        return [meter["name"] for meter in self.target["meters"]]
+
+    def cpu_timed(self, *, less: bool = False) -> AbstractContextManager[None]:
+        """What this costs the target, where it is this machine."""
+        if connection.is_local(self.target):
+            return session_times.cpu_timed(self.seconds, less=less)
+        return nullcontext()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What suite.yml needs to know."""
+        return {
+            "suite_id": self.plan.suite_id,
+            "suite_plan_file": str(self.suite_dir.resolve() / "plan.json"),
+            "suite_archive_file": str(self.suite_dir.resolve() / ".fetched.tar"),
+        }
+
+
+def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -> Path:
+    """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
+
+    A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
+    (a plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured
+    is brought over before KeyboardInterrupt continues; a terminal that is closed does not end it.
+    """
+    suite_folder.require_plain(suite_dir)
+    say = lasting(say)
+    plan = plans.load(suite_dir / "plan.json")
+    say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
+    target_identity.require_same_target(
+        strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target
+    )
+    require_own(plan, plans.parse_target(target, inventory))
+    with outliving_the_terminal(), suite_folder.locked(suite_dir), suite_folder.logged(suite_dir):
+        try:
+            return _session(suite_dir, target, inventory, plan, say)
+        except OSError as error:
+            raise ControllerError(
+                f"{error.filename or suite_dir} cannot be written ({error.strerror}): fix that, "
+                f"then continue with {step('resume', suite_dir)}."
+            ) from error
+
+
+def _session(
+    suite_dir: Path, target: Mapping[str, Any], inventory: Path, plan: Plan, say: Say
+) -> Path:
+    sealed = (suite_dir / MANIFEST).exists()
+    agent = AgentClient(target, plan.suite_id)
+    meters = [meter["name"] for meter in target["meters"]]
+    found = meter_losses.review(plan, suite_dir, meters) if sealed else None
+    if found is not None and not (found.void or found.repeat):
+        raise ControllerError(
+            f"{suite_dir} is sealed, nothing is left to run: {step('report')} shows it."
+        )
+    suite_folder.require_room(suite_dir)
+    there = agent.identity()
+    fetch.clean_up_after_kill(suite_dir)
+    target_identity.require_same_machine(plan, suite_dir, there, agent.plan_sha256())
+    with closing(Board(plan, suite_dir, say)) as board:
+        session = Session(suite_dir, target, inventory, plan, agent, board)
+        board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
+        for line in quiet.told(agent.disturbers(), plan.quiet.stop):
+            board.note(line)
+        by = partial(connection.command, target) if connection.is_local(target) else list
+        with awake(board.warn, by=by), session_times.recorded(suite_dir, session.seconds):
+            if found is not None:
+                unseal(suite_dir)
+                board.note(
+                    f"the seal is broken, to repeat {len(found.void)} void runs and "
+                    f"{len(found.repeat)} without a whole recording; should that fail, "
+                    "`python -m controller seal` puts it back"
+                )
+                meter_losses.ask(agent, found, board.note)
+            _until_complete(session)
+    return seal(suite_dir, decoded=True)
+
+
+def _until_complete(session: Session) -> None:
+    """Measure, and measure again what was not recorded."""
+    while True:
+        last = _measure(session)
+        decode(session.suite_dir)
+        if last.state == "suite-failed":
+            raise ControllerError(
+                f"The agent gave up: {last.detail or 'it gave no reason'} What was measured is in "
+                f"{session.suite_dir}; correct it and continue with {step('resume')}."
+            )
+        found = meter_losses.review(session.plan, session.suite_dir, session.meters)
+        meter_losses.ask(session.agent, found, session.board.note)
+        if not found.repeat:
+            return
+
+
+def _measure(session: Session) -> Entry:
+    """One start of the agent, to its closing line, which is returned; all is fetched then."""
+    suite_dir, board = session.suite_dir, session.board
+    clock = connection.python(session.target, "-m", "instrumentation.clock", "respond")
+    with (
+        session.cpu_timed(),
+        Recorders(session.target["meters"], suite_dir, board.warn) as recorders,
+        ClockLink(clock, suite_dir / "clock.jsonl") as link,
+        # Where the target is this machine, the computation would be measured with it.
+        nullcontext()
+        if connection.is_local(session.target)
+        else RunningAnswers(session.plan, suite_dir) as answers,
+    ):
+        link.burst()
+        known = session.agent.journal()
+
+        def reason() -> str:
+            return suite_folder.lack_of_room(suite_dir) or recorders.silence()
+
+        loop = FollowLoop(
+            session.plan, session.target, session.agent, board, recorders, answers=answers
+        )
+        with Hold(session.agent, reason, board.warn):
+            try:
+                with session_times.timed(session.seconds, "start_s"):
+                    unit = session.agent.unit()
+                    if unit is None or not unit.active:  # else it is at work since before
+                        _play(session, "start")
+                with loop.clock(link):
+                    last = loop.follow(known)
+            except BaseException:
+                _salvage(session)
+                raise
+        _fetch(session)
+        if answers and (answer := answers.last()):
+            board.answer(answer)
+    return last
+
+
+def _salvage(session: Session) -> None:
+    """Stop the agent and bring over what it has measured, as far as that goes."""
+    note = session.board.warn
+    note("stopping the agent and bringing over what it has measured")
+    try:
+        stopped = session.agent.stop()
+        came = fetch.salvage(session.target, session.suite_dir)
+    except KeyboardInterrupt:
+        stopped = came = False
+    if not stopped:
+        note(f"{session.plan.host} was not told to stop: the agent continues there by itself")
+    if not came:
+        note(f"nothing more was brought over; it stays on the target until {step('resume')}")
+
+
+def _fetch(session: Session) -> None:
+    """Bring the results over, however long the target is away: by the play, else by SSH alone;
+    what does not come whole is fetched again."""
+    archive = Path(session.variables["suite_archive_file"])
+    tries = 0
+    with session_times.timed(session.seconds, "fetch_s"):
+        while True:
+            try:
+                _play(session, "fetch")
+                fetch.unpack(archive, session.suite_dir)
+                break
+            except ControllerError as error:
+                if session.agent.reached():
+                    tries += 1
+                    # The play packs into a file there: no room for that may be what is wrong.
+                    if fetch.salvage(session.target, session.suite_dir):
+                        break
+                    if tries >= FETCHES:
+                        raise
+                    session.board.warn(f"the results did not come whole ({error}); again")
+                else:
+                    _wait_for_target(session)
+            finally:
+                archive.unlink(missing_ok=True)
+    log.info("the results are here")
+
+
+def _wait_for_target(session: Session) -> None:
+    session.board.warn("the target is away; its results are fetched as soon as it answers")
+    while not session.agent.reached():
+        session.board.tick({}, {})
+        time.sleep(AWAY_S)
+
+
+def _play(session: Session, tag: str) -> None:
+    with session.cpu_timed(less=True):
+        playbook.suite(
+            tag,
+            inventory=session.inventory,
+            target=session.target,
+            output_file=session.suite_dir / f".ansible-{tag}.log",
+            variables=session.variables,
+        )

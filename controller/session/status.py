@@ -1,0 +1,305 @@
+"""Where a running suite is, for people: `status/status.json`, a page for a phone, the terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract import names
+from contract.files import write_json
+from contract.journal import Entry
+from contract.plan import Plan
+from controller.session import progress, progress_text, status_page
+from controller.session.progress import Event
+from controller.session.progress_text import (
+    after_block,
+    answers,
+    clock,
+    compact,
+    left,
+    now,
+    position,
+    scope,
+    utc,
+)
+from controller.session.suite_folder import myself
+
+if TYPE_CHECKING:
+    from rich.console import OverflowMethod
+    from rich.live import Live
+
+log = logging.getLogger(__name__)
+
+WRITE_PERIOD_S = 5.0
+EVENTS = 3
+BAR = 24
+# Without a terminal: waits that take so long are printed, and at least one line in so long.
+LONG_WAIT_S = 10.0
+PRINT_PERIOD_S = 600.0
+
+
+class Screen:
+    """Rows drawn in place on a terminal; what others print meanwhile stays above it.
+
+    Without a terminal, or on one that cannot move its cursor, it is not `live` and draws nothing.
+    """
+
+    def __init__(self) -> None:
+        self._view: Live | None = None
+        if sys.stdout.isatty():
+            from rich.console import Console  # a quarter of a second: not for every command
+            from rich.live import Live
+
+            console = Console(highlight=False, markup=False, emoji=False)
+            if not console.is_dumb_terminal:
+                self._view = Live(console=console, auto_refresh=False)
+
+    @property
+    def live(self) -> bool:
+        """Whether anything is drawn."""
+        return self._view is not None
+
+    def show(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Draw rows of a label and a text, cut where the terminal ends. Raises OSError where it was
+        closed."""
+        if self._view is None:
+            return
+        from rich.text import Text
+
+        console = self._view.console
+        if not console.is_terminal:  # rich would say nothing
+            raise OSError("the terminal is gone")
+        cut: OverflowMethod = "crop" if console.options.ascii_only else "ellipsis"
+        shown = [(names.sentence(label), names.sentence(text)) for label, text in rows]
+        width = max(len(label) for label, _ in shown)
+        lines = "\n".join(f"{label:<{width}}  {text}" for label, text in shown)
+        if not self._view.is_started:
+            self._view.start()
+            console.show_cursor()  # should this process be killed
+        self._view.update(Text(lines, no_wrap=True, overflow=cut), refresh=True)
+
+    def close(self) -> None:
+        """Leave what was drawn last; what is printed now comes below."""
+        if self._view is not None:
+            self._view.stop()
+
+
+def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The view of a status, label and text; the same for every width."""
+    done, runs = found["finished"], found["runs"]
+    share = min(done / runs, 1.0) if runs else 0.0
+    bar = f"[{'#' * round(share * BAR):-<{BAR}}] {share:4.0%}"
+    answer = found.get("answer")
+    texts = answers(answer)
+    watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in found["watts"].items())
+    gaps = ", ".join(f"{name} {count}" for name, count in found["gaps"].items() if count)
+    trouble = [f"{found[key]} {key}" for key in ("void", "repeated", "skipped") if found[key]]
+    trouble += [f"gaps of meters: {gaps}"] if gaps else []
+    return [
+        ("suite", str(found["suite_id"])),
+        ("done", f"{bar}  {position(found) or f'{done} of {runs} runs'}"),
+        ("now", now(found)),
+        ("left", left(found)),
+        ("power", watts or "not known"),
+        *(("" if number else "so far", text) for number, text in enumerate(texts)),
+        *([("", f"({scope(answer)}; after block {answer['blocks']})")] if answer else []),
+        *([("trouble", ", ".join(trouble))] if trouble else []),
+        *((clock(event["wall"]), str(event["text"])) for event in found["events"]),
+    ]
+
+
+class Lines:
+    """The lines of a suite without a terminal: one as each block begins, one for a long wait, the
+    answer so far after each block, and one after ten minutes without any."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+        self._answer: object = None
+        self._printed_s = 0.0
+
+    def next(self, status: Mapping[str, Any], *, between: bool = True) -> list[str]:
+        """Return what to print now that the suite has this status; `between`: also its states
+        between runs."""
+        lines: list[str] = []
+        answer = status.get("answer")
+        if answer and answer != self._answer:
+            self._answer = answer
+            lines.append(after_block(answer, status["blocks"]))
+        state = status["state"]
+        shown = state in ("running", "waiting") or (between and status["run_index"] is None)
+        long = state != "waiting" or status["since_s"] >= LONG_WAIT_S
+        key = f"{status['block']} {state} {status.get('waiting_for')}"
+        due = key not in self._printed or time.monotonic() - self._printed_s >= PRINT_PERIOD_S
+        if shown and long and due:
+            self._printed.add(key)
+            self._printed_s = time.monotonic()
+            lines.append(compact(status))
+        return lines
+
+
+class Hosts:
+    """Several sessions at once: a row a host on a terminal, else all their lines by host."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._screen = Screen()
+        self._width = max(map(len, hosts))
+        self._now = {host: ["starting"] for host in hosts}
+
+    def line(self, host: str, text: str) -> None:
+        """A line of one session: the host's only one on a terminal, until it has a status."""
+        if self._screen.live:
+            self._now[host] = [text]
+        else:
+            print(f"{host:<{self._width}} | {names.sentence(text)}", flush=True)
+
+    def status(self, host: str, found: Mapping[str, Any]) -> None:
+        """The session's own status; nothing where it keeps none now."""
+        if found and self._screen.live:
+            texts = answers(found.get("answer"))
+            self._now[host] = [compact(found), *([f"so far: {'; '.join(texts)}"] if texts else [])]
+
+    def draw(self) -> None:
+        """Redraw; nothing where there is no terminal."""
+        self._screen.show(
+            (host if number == 0 else "", line)
+            for host, lines in self._now.items()
+            for number, line in enumerate(lines)
+        )
+
+    def close(self) -> None:
+        """What is printed now comes below."""
+        self._screen.close()
+
+
+class Board:
+    """Shows a session's progress; any thread may call it.
+
+    Where standard output is a terminal, a view that is redrawn in place; else the lines go to
+    `say`. Notes are logged, too. A status that cannot be written (a full disk) never ends a suite:
+    it is told once.
+    """
+
+    def __init__(
+        self, plan: Plan, suite_dir: Path, say: Callable[[str], None], *, screen: bool = True
+    ) -> None:
+        self._plan = plan
+        self._folder = suite_dir / "status"
+        self._say = say
+        self._holder = myself()
+        self._screen = Screen() if screen else None
+        self._lock = threading.RLock()
+        self._entries: list[Entry] = []
+        self._events: list[Event] = []
+        self._watts: Mapping[str, float] = {}
+        self._gaps: Mapping[str, int] = {}
+        self._answer: Mapping[str, Any] | None = None
+        self._lines = Lines()
+        self._heard_ns = time.monotonic_ns()
+        self._written_ns: int | None = None
+        self._write_failed = False
+
+    def entry(
+        self, entries: Sequence[Entry], watts: Mapping[str, float], gaps: Mapping[str, int]
+    ) -> None:
+        """Lines were added to the journal: all that are known now, oldest first.
+
+        Of those that were there before the first call, only the last is told.
+        """
+        with self._lock:
+            told = len(self._entries) if self._entries else len(entries) - 1
+            for entry in entries[told:]:
+                self._tell(entry)
+            self._entries = list(entries)
+            self._heard_ns = time.monotonic_ns()
+            self._show(watts, gaps, write=True)
+
+    def tick(self, watts: Mapping[str, float], gaps: Mapping[str, int]) -> None:
+        """Nothing new but the time: redraw, and write if the last writing is 5 s ago."""
+        with self._lock:
+            due_ns = (self._written_ns or 0) + WRITE_PERIOD_S * progress.NS
+            self._show(watts, gaps, write=time.monotonic_ns() >= due_ns)
+
+    def answer(self, answer: Mapping[str, Any]) -> None:
+        """Show this as the answer so far (`answer` in data/README.md)."""
+        with self._lock:
+            self._answer = answer
+            log.info(after_block(answer, self._plan.runs[-1].block + 1))
+            self._show(self._watts, self._gaps, write=True)
+
+    def note(self, sentence: str, level: int = logging.INFO) -> None:
+        """Something of the session itself, which no line of the journal says."""
+        log.log(level, sentence)
+        with self._lock:
+            self._event(sentence)
+            if not self._live:
+                self._say(sentence)
+            self._show(self._watts, self._gaps, write=True)
+
+    def warn(self, sentence: str) -> None:
+        """The same of what is not as it should be."""
+        self.note(sentence, logging.WARNING)
+
+    def close(self) -> None:
+        """Leave the view as it was drawn last: what is said now comes below."""
+        with self._lock, suppress(OSError):
+            screen, self._screen = self._screen, None
+            if screen is not None:
+                screen.close()
+
+    @property
+    def _live(self) -> bool:
+        return self._screen is not None and self._screen.live
+
+    def _tell(self, entry: Entry) -> None:
+        sentence = progress_text.event(self._plan, entry)
+        if sentence:
+            self._event(sentence)
+            if not self._live and entry.state != "waiting":
+                self._say(sentence)
+
+    def _event(self, sentence: str) -> None:
+        self._events = [*self._events, Event(utc(datetime.now(UTC)), sentence)][-EVENTS:]
+
+    def _show(self, watts: Mapping[str, float], gaps: Mapping[str, int], *, write: bool) -> None:
+        self._watts, self._gaps = watts, gaps
+        now_ns = time.monotonic_ns()
+        found = progress.document(
+            self._plan,
+            self._entries,
+            watts=watts,
+            gaps=gaps,
+            events=self._events,
+            since_s=(now_ns - self._heard_ns) / progress.NS,
+            now=datetime.now(UTC),
+            holder=self._holder,
+            answer=self._answer,
+        )
+        for line in () if self._live else self._lines.next(found, between=False):
+            self._say(line)
+        if write:
+            self._written_ns = now_ns
+            self._write(found)
+        if self._screen:
+            try:
+                self._screen.show(rows(found))
+            except OSError:  # the terminal was closed; the suite continues
+                self.close()
+                self._say("the terminal is gone")
+
+    def _write(self, found: Mapping[str, Any]) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_json(self._folder / "status.json", found)
+            status_page.write(self._folder / "index.html", found)
+            self._write_failed = False
+        except OSError as error:
+            if not self._write_failed:
+                self._write_failed = True
+                self.warn(f"the status cannot be written ({error.strerror}); the suite continues")

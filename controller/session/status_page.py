@@ -1,0 +1,192 @@
+"""The phone's page of a running suite, and status pages over HTTP."""
+
+from __future__ import annotations
+
+import ipaddress
+import platform
+import re
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract import files
+from contract.errors import ControllerError
+from contract.journal import TERMINAL
+from controller.session.progress_text import about, answers, counted, minutes, scope
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+RELOAD_S = 5
+# The session writes every 5 s, but while it starts or fetches; so much older, it is gone.
+STALE_S = 120
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """The whole page of a status document; one whose suite has ended reloads no more."""
+    return _template().render(
+        found=found,
+        state=found["state"].replace("-", " "),
+        ended=found["state"] in TERMINAL,
+        share=found["finished"] / found["runs"] if found["runs"] else 0.0,
+        reload_s=RELOAD_S,
+        stale_s=STALE_S,
+    )
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # not for every command
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"minutes": minutes, "about": about, "counted": counted}
+    environment.filters |= {"answers": answers, "scope": scope}
+    return environment.get_template("status.html.j2")
+
+
+def write(path: Path, found: Mapping[str, Any]) -> None:
+    """Write the page whole, so that a reload never sees half of it."""
+    files.write(path, [render(found).encode()], sync=False)
+
+
+LOCAL = "127.0.0.1"
+TYPES = {"index.html": "text/html; charset=utf-8", "status.json": "application/json"}
+LIST = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Suites</title>
+<style>body {{ font: 18px/2 system-ui, sans-serif; margin: 1rem }}</style>{links}</html>"""
+
+
+@contextmanager
+def served(folders: Mapping[str, Path], where: str) -> Iterator[str]:
+    """Serve the suites' status folders, by name, while the context is open; yields the URL.
+
+    `where` is a port, or `address:port`. Raises ControllerError where that cannot be.
+    """
+    address, port = parse(where)
+    try:
+        server = _Server((address, port), _handler(folders))
+    except (OSError, OverflowError) as error:
+        raise ControllerError(
+            f"Nothing can be served at {address}:{port} ({getattr(error, 'strerror', error)}): "
+            "choose another with SERVE=port or SERVE=address:port."
+        ) from None
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    name = platform.node() if address == "0.0.0.0" else address
+    try:
+        yield f"http://{name}:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def parse(where: str) -> tuple[str, int]:
+    """Address and port of `8080` or `0.0.0.0:8080`; without an address, this machine alone."""
+    address, _, port = where.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ControllerError(
+            f"SERVE is {where!r}: give a port, or an address and a port, as 8080."
+        )
+    return address or LOCAL, int(port)
+
+
+MOST_CLIENTS = 16
+LIMIT_S = 10.0  # for a whole request and its answer
+
+
+class _Server(ThreadingHTTPServer):
+    """Answers so many clients at a time, none for longer than `LIMIT_S`."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.Semaphore(MOST_CLIENTS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        limit = threading.Timer(LIMIT_S, _cut, [request])
+        limit.daemon = True
+        limit.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            limit.cancel()
+            self._free.release()
+
+    def handle_error(self, *_: object) -> None:
+        """A client that went away or was cut; the terminal is the view's."""
+
+
+def _cut(request: socket.socket) -> None:
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
+def _is_ours(host: str) -> bool:
+    """Whether a Host header names this machine: by an address, which no other site's page can have
+    as its name, or by its own name."""
+    name = host.rsplit(":", 1)[0] if re.search(r":\d{1,5}$", host) else host
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(name.strip("[]")))
+    own = platform.node().lower()
+    return name.lower() in {"localhost", own, own.partition(".")[0], f"{own}.local"}
+
+
+def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
+    """`/name/` is a suite's page; `/` that of the only one, or a list of several."""
+    routes = {f"{name}/{file}": folders[name] / file for name in folders for file in TYPES}
+    if len(folders) == 1:
+        routes |= {file: next(iter(folders.values())) / file for file in TYPES}
+    links = "".join(f'<div><a href="{escape(n)}/">{escape(n)}</a></div>' for n in folders)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if not _is_ours(self.headers.get("Host", "")):
+                self.send_error(421)
+                return
+            path = self.path.partition("?")[0].removeprefix("/")
+            if not path and len(folders) > 1:
+                self._send(LIST.format(links=links).encode(), TYPES["index.html"])
+                return
+            file = routes.get(path if path.endswith(tuple(TYPES)) else f"{path}index.html")
+            try:
+                content = file.read_bytes() if file else None
+            except OSError:
+                content = None
+            if file is None or content is None:
+                self.send_error(404)
+            else:
+                self._send(content, TYPES[file.name])
+
+        def _send(self, content: bytes, kind: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """The terminal is the view's."""
+
+    return Handler

@@ -1,0 +1,105 @@
+"""One target for all sessions of a suite, known by its machine-id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contract import journal, schema, strict_json
+from contract.documents import IdentityDocument
+from contract.errors import ControllerError
+from contract.files import write_json
+from contract.places import step
+from contract.plan import Plan
+
+IDENTITY = "identity.json"
+IDENTITY_FORMAT = "fde-identity/1"
+
+
+def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """ControllerError if the plan was made for another host, other disks or another origin.
+
+    A disk is the same one, whether or not what lay on it was given up with `erase`.
+    """
+    mine, its = dict(_place(plan)), dict(_place(target))
+    unlike = [
+        f"{what} {mine.get(what, 'none')} (the inventory: {its.get(what, 'none')})"
+        for what in {**mine, **its}
+        if mine.get(what) != its.get(what)
+    ]
+    if unlike:
+        raise ControllerError(
+            f"The suite {plan['suite_id']} was begun on another target, with "
+            f"{'; '.join(unlike)}: use the inventory that it was made with, take another suite "
+            f"({step('resume', '…')}), or make a new plan."
+        )
+
+
+def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where a plan or a target is at home, for people."""
+    origins = {"measured": "measured (real hardware)", "modelled": "modelled (the virtual lab)"}
+    yield "host", str(document["host"])
+    yield "origin", origins.get(document["origin"], repr(document["origin"]))
+    for role, disk in document["disks"].items():
+        named = f"{disk['by_id']}, serial {disk['serial']}, {disk['size_bytes']} bytes"
+        yield f"disk {role}", named
+
+
+def require_same_machine(
+    plan: Plan, suite_dir: Path, found: Mapping[str, Any], there: str | None
+) -> None:
+    """Keep the machine's identity at the first start; later compare with it.
+
+    `found` is what `python3 -m agent identity` said, `there` the hash of the plan that lies on the
+    target. Raises ControllerError on another machine, another plan, or a journal that is shorter
+    than the copy here.
+    """
+    if there not in (None, plan.sha256):
+        raise ControllerError(
+            f"On {plan.host} there is another plan under the name {plan.suite_id}: nothing was "
+            f"touched; make a new plan with {step('run')}."
+        )
+    path = suite_dir / IDENTITY
+    if path.exists():
+        kept = _identity(path)
+        if kept.machine_id != found["machine_id"]:
+            raise ControllerError(
+                f"{plan.host} is another machine than the one that {plan.suite_id} was begun on: "
+                f"connect that one again, or start a new suite with {step('run')}."
+            )
+        _require_whole_journal(plan, suite_dir, found)
+    else:
+        write_json(
+            path,
+            {
+                "format": IDENTITY_FORMAT,
+                "machine_id": found["machine_id"],
+                "boot_id": found.get("boot_id"),
+            },
+        )
+
+
+def _identity(path: Path) -> IdentityDocument:
+    try:
+        return schema.read(IdentityDocument, strict_json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise ControllerError(
+            f"{path} cannot be read ({error}): restore it, or start a new suite."
+        ) from None
+
+
+def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]) -> None:
+    copied = len(journal.read(suite_dir / "journal.jsonl"))
+    lines = dict(found.get("journal_lines") or {}).get(plan.suite_id, 0)
+    if lines is None:
+        raise ControllerError(
+            f"The journal of {plan.suite_id} on {plan.host} is damaged: seal what was measured "
+            f"with python -m controller seal {suite_dir}, and start a new suite."
+        )
+    if lines < copied:
+        raise ControllerError(
+            f"The journal of {plan.suite_id} on {plan.host} has {lines} lines, the copy here "
+            f"{copied}: the target was set up again or is another one. Seal what was measured with "
+            f"`fde seal {suite_dir}`, and start a new suite with {step('run')}."
+        )

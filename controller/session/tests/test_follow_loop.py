@@ -1,0 +1,254 @@
+"""Following a suite through what a night brings; the target stands in this machine, and a process
+that takes the suite's lock and writes its journal stands for the agent at work.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import plan as plans
+from contract.errors import ControllerError
+from contract.journal import Entry, Journal
+from contract.places import ROOT
+from controller.session import journal_link, secrets_delivery
+from controller.session.agent_client import AgentClient
+from controller.session.follow_loop import FollowLoop
+from controller.session.recorders import Recorders
+from controller.session.status import Board
+from controller.target import secrets as secrets_file_module
+from controller.tests.examples import plan, target
+from controller.tests.standin import Standin
+
+PLAN = plans.parse(plan())
+WORKS = """
+import pathlib, sys
+from agent import lock
+from contract.journal import Journal
+folder = pathlib.Path(sys.argv[1])
+with lock.suite(folder):
+    journal = Journal(folder / "journal.jsonl")
+    print("at work", flush=True)
+    for line in sys.stdin:
+        state, cause, detail = (line.strip() + "||").split("|")[:3]
+        journal.append(state, detail=detail, cause=cause)
+"""
+
+
+class Agent:
+    """Works on the suite as it is told, until it is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WORKS, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def tell(self, state: str, told: str = "") -> None:
+        """`told` is `cause|detail`."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{state}|{told}\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Watched:
+    """A night's follower in a thread, and all that it said."""
+
+    def __init__(self, suite_dir: Path, secrets_file: Path, known: list[Entry]) -> None:
+        self.said: list[str] = []
+        where = target() | {"secrets_file": str(secrets_file)}
+        board = Board(PLAN, suite_dir, self.said.append)
+        client = AgentClient(where, PLAN.suite_id)
+        recorders = Recorders([], suite_dir)
+        self._loop = FollowLoop(PLAN, where, client, board, recorders)
+        self._known = known
+        self.last: Entry | None = None
+        self.error: ControllerError | None = None
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        try:
+            self.last = self._loop.follow(self._known)
+        except ControllerError as error:
+            self.error = error
+
+    def wait_until(self, wanted: Callable[[], object]) -> None:
+        while not wanted():
+            assert self._thread.is_alive(), self.error
+            time.sleep(0.05)
+
+    def has_said(self, words: str) -> bool:
+        return any(words in line for line in self.said)
+
+    def end(self) -> None:
+        self._thread.join()
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
+    monkeypatch.setattr(journal_link, "RETRY_S", 0.1)
+    defaults = {**(journal_link.follow.__kwdefaults__ or {}), "tick_s": 0.1}
+    monkeypatch.setattr(journal_link.follow, "__kwdefaults__", defaults)
+    monkeypatch.setattr(journal_link, "PATIENCE_S", 0.0)
+    standin = Standin(tmp_path / "there", monkeypatch)
+    folder = standin.suites / PLAN.suite_id
+    folder.mkdir()
+    (folder / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    return standin
+
+
+@pytest.fixture
+def suite(there: Standin) -> Path:
+    return there.suites / PLAN.suite_id
+
+
+@pytest.fixture
+def agent(suite: Path) -> Iterator[Agent]:
+    found = Agent(suite)
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def secrets_file(tmp_path: Path) -> Path:
+    path = tmp_path / "secrets.json"
+    path.write_text(json.dumps({"luks_passphrase": "p", "opal_admin_pin": "q"}), encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def watched(tmp_path: Path, agent: Agent, secrets_file: Path) -> Watched:
+    agent.tell("suite-started")
+    found = Watched(tmp_path, secrets_file, [])
+    found.wait_until(lambda: found.has_said("the agent starts") or found.has_said("suite-started"))
+    return found
+
+
+def test_the_link_drops_and_the_target_is_away_for_a_while(
+    there: Standin, agent: Agent, watched: Watched
+) -> None:
+    there.unplug()
+    there.drop("agent follow")
+    watched.wait_until(lambda: watched.has_said("no word from the target since"))
+    agent.tell("switching")  # it continues by itself
+    there.unplug(away=False)
+    watched.wait_until(lambda: watched.has_said("the target answers again"))
+    agent.tell("suite-finished")
+    watched.end()
+    assert watched.last is not None
+    assert [watched.last.seq, watched.last.state] == [2, "suite-finished"]
+    assert sum("no word" in line for line in watched.said) == 1
+    told = "".join(watched.said)  # the link's last reason, or the next try's
+    assert "the connection was lost" in told or "No route to host" in told
+
+
+def test_secrets_that_are_waited_for_are_placed_again(
+    there: Standin,
+    agent: Agent,
+    watched: Watched,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    place = there.folder / "run" / "secrets.json"
+    monkeypatch.setattr(
+        "controller.target.secrets.PUT", f"mkdir -p {place.parent}; cat >{place}; echo changed"
+    )
+    agent.tell("waiting", "load|something else runs")
+    agent.tell("waiting", "secrets|/run/fde-testbed/secrets.json is not there")
+    watched.wait_until(place.exists)
+    watched.wait_until(lambda: watched.has_said("asked for the secrets, and has them again"))
+    agent.tell("suite-finished")
+    watched.end()
+    assert json.loads(place.read_text()) == {"luks_passphrase": "p", "opal_admin_pin": "q"}
+    assert "has them again" in caplog.text
+    assert '"p"' not in there.asked + "".join(watched.said) + caplog.text
+
+
+def test_secrets_that_cannot_be_placed_are_told_once(
+    secrets_file: Path, agent: Agent, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets_delivery, "RETRY_S", 0.0)
+    refused: list[ControllerError] = []
+
+    def place(where: dict[str, Any]) -> bool:
+        try:
+            return placed(where)
+        except ControllerError as error:
+            refused.append(error)
+            raise
+
+    placed = secrets_file_module.place
+    monkeypatch.setattr(secrets_file_module, "place", place)
+    secrets_file.chmod(0o644)
+    agent.tell("waiting", "secrets|/run/fde-testbed/secrets.json is not there")
+    watched.wait_until(lambda: watched.has_said("could not be placed"))
+    watched.wait_until(lambda: len(refused) > 3)
+    agent.tell("suite-finished")
+    watched.end()
+    assert sum("could not be placed" in line for line in watched.said) == 1
+
+
+def test_a_killed_agent_is_waited_for_while_systemd_starts_it(
+    there: Standin,
+    suite: Path,
+    agent: Agent,
+    watched: Watched,
+) -> None:
+    there.unit("activating", system="degraded")
+    agent.kill()
+    watched.wait_until(lambda: "systemctl show" in there.asked)
+    again = Agent(suite)
+    again.tell("suite-finished")
+    watched.end()
+    again.kill()
+    assert watched.last is not None
+    assert watched.last.state == "suite-finished"
+    assert not there.started
+
+
+def test_an_agent_that_nobody_starts_is_started_and_a_failed_one_ends_it(
+    there: Standin, agent: Agent, watched: Watched
+) -> None:
+    there.unit("inactive")
+    agent.kill()
+    watched.wait_until(lambda: there.started)
+    there.unit("failed")
+    watched.end()
+    assert "ended without closing its journal" in str(watched.error)
+    assert "make resume" in str(watched.error)
+
+
+def test_a_resumed_suite_begins_after_what_is_known(
+    tmp_path: Path, suite: Path, secrets_file: Path
+) -> None:
+    journal = Journal(suite / "journal.jsonl")
+    known = [journal.append(state) for state in ("suite-started", "suite-failed")]
+    journal.close()
+    agent = Agent(suite)
+    found = Watched(tmp_path, secrets_file, known)
+    agent.tell("suite-started")
+    agent.tell("suite-finished")
+    found.end()
+    agent.kill()
+    assert found.last is not None
+    assert found.last.seq == 3

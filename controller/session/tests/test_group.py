@@ -1,0 +1,376 @@
+"""Several hosts at once: what is refused, a plan for each, sessions that do not stop each other."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import plan as plans
+from contract.errors import ControllerError
+from contract.places import ROOT
+from controller.planning.compiler import compile_plan
+from controller.planning.plan_folders import Options
+from controller.session import group
+from controller.session.progress_text import compact
+from controller.session.seal import MANIFEST
+from controller.target import playbook
+from controller.tests import examples, terminal
+
+pytestmark = pytest.mark.usefixtures("interruptible")
+METER = {"name": "meter0", "kind": "smartpower3", "origin": "modelled", "channels": {"0": "system"}}
+
+
+def host(name: str, **changes: Any) -> dict[str, Any]:
+    """The example's target under a name, at an address and with a meter of its own."""
+    target = copy.deepcopy(examples.target())
+    target["host"] = name
+    target["ssh"]["host"] = f"{name}.example.org"
+    target["meters"] = [{**METER, "port": f"/dev/null/{name}"}]
+    return {**target, **changes}
+
+
+def planned(target: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return compile_plan("smoke", examples.suite(**changes), target, seed=7, now=examples.NOW)
+
+
+def test_a_machine_named_twice_is_refused() -> None:
+    one, other = host("alder"), host("birch")
+    group.require_apart([one, other])
+    with pytest.raises(ControllerError, match=r"alder and birch are the same machine .alder.exam"):
+        group.require_apart([one, {**other, "ssh": one["ssh"]}])
+
+
+def test_a_meter_that_two_hosts_name_is_refused(tmp_path: Path) -> None:
+    one, other = host("alder"), host("birch")
+    shared = {**other, "meters": [{**METER, "name": "mains", "port": "/dev/null/alder"}]}
+    with pytest.raises(ControllerError, match="alder's meter meter0 and birch's meter mains are"):
+        group.require_apart([one, shared])
+    device, link = tmp_path / "tty", tmp_path / "by-id"
+    device.touch()
+    link.symlink_to(device)
+    ports = [{**METER, "port": str(path)} for path in (device, link)]
+    with pytest.raises(ControllerError, match="at the same port"):
+        group.require_apart([{**one, "meters": ports[:1]}, {**other, "meters": ports[1:]}])
+    with pytest.raises(ControllerError, match=r"at the same port .usb."):
+        usb = [{**METER, "port": "usb"}]
+        group.require_apart([{**one, "meters": usb}, {**other, "meters": usb}])
+
+
+def test_two_hosts_share_a_unit_and_never_an_outlet() -> None:
+    one, other = host("alder"), host("birch")
+    unit = {"name": "pdu", "kind": "snmp", "port": "snmp://pdu", "origin": "measured"}
+    mine, its = ({**unit, "channels": {outlet: "system"}} for outlet in "12")
+    group.require_apart([{**one, "meters": [mine]}, {**other, "meters": [its]}])
+    with pytest.raises(ControllerError, match=r"at the same port .snmp://pdu."):
+        group.require_apart([{**one, "meters": [mine]}, {**other, "meters": [mine]}])
+
+
+def test_hosts_must_have_the_same_stacks_to_do_the_same_work() -> None:
+    one, other = host("alder"), host("birch")
+    group.require_alike([planned(one), planned(other)])
+    fewer = {**other, "configurations": other["configurations"][:2]}
+    with pytest.raises(ControllerError, match=r"alder has configurations that birch has not: dmc"):
+        group.require_alike([planned(one), planned(fewer)])
+    with pytest.raises(ControllerError, match=r"that birch has not.*\(plain opal\) with CONFIGUR"):
+        group.require_alike([planned(fewer), planned(one)])
+    unlike = copy.deepcopy(other)
+    unlike["configurations"][2]["key_bits"] = 256
+    with pytest.raises(ControllerError, match=r"dmcrypt-aes128 is not the same.*key_bits"):
+        group.require_alike([planned(one), planned(unlike)])
+    with pytest.raises(ControllerError, match="differ in fde_extent_bytes"):
+        group.require_alike([planned(one), planned({**other, "extent_bytes": 2**29})])
+    with pytest.raises(ControllerError, match="fde_origin"):
+        group.require_alike([planned(one), planned({**other, "origin": "measured"})])
+
+
+class Planner:
+    """Options of several hosts, and a plan for each as the command line makes it."""
+
+    def __init__(self, out: Path, hosts: list[dict[str, Any]], **options: Any) -> None:
+        given = {"suite": "smoke", "seed": None, "blocks": None, "hours": None, "out": out}
+        self.options = Options(**{**given, "targets": hosts, "target": None, **options})
+        self.fits: dict[str, int] = {}
+
+    def freeze(self, options: Options, group: str, now: Any) -> dict[str, Any]:
+        (target,) = options.targets
+        blocks = options.blocks or self.fits.get(target["host"])
+        return compile_plan(
+            *("smoke", examples.suite(), target),
+            **{"seed": options.seed, "blocks": blocks, "group": group, "now": now},
+        )
+
+    def plan(self) -> Path:
+        return group.plan(self.options, self.freeze)
+
+
+def test_a_group_has_a_plan_for_each_host_and_all_agree(tmp_path: Path) -> None:
+    folder = Planner(tmp_path, [host("alder"), host("birch")]).plan()
+    document = json.loads((folder / "group.json").read_text(encoding="utf-8"))
+    assert document["format"] == "fde-group/1"
+    assert document["group"] == folder.name
+    assert document["hosts"] == ["alder", "birch"]
+    suites = group.suites(folder)
+    assert [path.name for path in suites] == document["suites"]
+    found = [json.loads((path / "plan.json").read_text(encoding="utf-8")) for path in suites]
+    for path, plan, name in zip(suites, found, ("alder", "birch"), strict=True):
+        plans.load(path / "plan.json")
+        assert plan["group"] == folder.name
+        assert path.name == f"smoke-{name}-{folder.name.removeprefix('smoke-')}"
+    assert found[0]["seed"] == found[1]["seed"]
+    assert found[0]["runs"] == found[1]["runs"]
+    assert found[0]["sha256"] != found[1]["sha256"]
+
+
+def test_the_slowest_host_says_how_many_blocks_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planner = Planner(tmp_path, [host("alder"), host("birch")], hours=9.0)
+    planner.fits = {"alder": 5, "birch": 2}
+    blocks = [
+        json.loads((path / "plan.json").read_text(encoding="utf-8"))["blocks"]
+        for path in group.suites(planner.plan())
+    ]
+    assert blocks == [2, 2]
+    assert "birch is the slowest: 2 blocks on every host" in capsys.readouterr().out
+
+
+def test_nothing_is_written_where_the_hosts_do_not_agree(tmp_path: Path) -> None:
+    other = host("birch")
+    other["configurations"] = other["configurations"][:2]
+    with pytest.raises(ControllerError, match="birch has not"):
+        Planner(tmp_path, [host("alder"), other]).plan()
+    with pytest.raises(ControllerError, match="same machine"):
+        Planner(tmp_path, [host("alder"), host("alder")]).plan()
+    assert not list(tmp_path.iterdir())
+
+
+# Stands in for a session: it says what it is told to in its folder, and then ends as it is told to.
+SESSION = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+folder = pathlib.Path(sys.argv[1])
+code = (folder / "code").read_text()
+print("block 1/3", flush=True)
+if code == "wait":
+    try:
+        (folder / "waits").touch()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("fde: interrupted, what was measured is kept.", file=sys.stderr)
+        sys.exit(130)
+if code == "0":
+    (folder / "manifest.json").write_text("{}")
+else:
+    print("fde: The agent gave up: no room.", file=sys.stderr)
+sys.exit(int(code))
+"""
+
+
+def prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **codes: str
+) -> tuple[Options, dict[str, Path]]:
+    """A planned group whose sessions end with these codes."""
+    script = tmp_path / "session.py"
+    script.write_text(SESSION, encoding="utf-8")
+    monkeypatch.setattr(group, "SESSION", (sys.executable, str(script)))
+    monkeypatch.setattr(group, "POLL_S", 0.02)
+    planner = Planner(tmp_path / "suites", [host(name) for name in codes])
+    folder = planner.plan()
+    suites = dict(zip(codes, group.suites(folder), strict=True))
+    for name, code in codes.items():
+        (suites[name] / "code").write_text(code, encoding="utf-8")
+    planner.options.suite_dir = folder
+    planner.options.inventory = tmp_path / "inventory"
+    return planner.options, suites
+
+
+def test_a_host_that_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, suites = prepared(tmp_path, monkeypatch, alder="1", birch="0")
+    assert group.run(options) is False
+    said = capsys.readouterr().out
+    assert "alder | block 1/3" in said
+    assert "birch | block 1/3" in said
+    assert "alder: did not come through: The agent gave up: no room." in said
+    assert f"make resume SUITE_DIR={suites['alder']} INVENTORY={tmp_path / 'inventory'}" in said
+    assert f"birch: sealed, {suites['birch']}" in said
+    assert (suites["birch"] / MANIFEST).exists()
+
+
+def test_only_what_is_not_sealed_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, suites = prepared(tmp_path, monkeypatch, alder="1", birch="0")
+    assert not group.run(options)
+    (suites["alder"] / "code").write_text("0", encoding="utf-8")
+    capsys.readouterr()
+    assert group.run(options) is True
+    said = capsys.readouterr().out
+    assert "birch" not in said.replace("all hosts", "")
+    assert "no room" not in said  # of the session before
+    assert f"make report SUITE_DIR={options.suite_dir}" in said
+    with pytest.raises(ControllerError, match="is sealed on every host"):
+        group.run(options)
+
+
+def test_an_interruption_reaches_every_session_and_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, suites = prepared(tmp_path, monkeypatch, alder="wait", birch="wait")
+
+    def interrupt() -> None:
+        while not all((path / "waits").exists() for path in suites.values()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        group.run(options)
+    thread.join()
+    said = capsys.readouterr().out
+    assert said.count("did not come through: interrupted, what was measured is kept.") == 2
+
+
+def test_an_interruption_while_they_are_started_leaves_none_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, _ = prepared(tmp_path, monkeypatch, alder="wait", birch="wait")
+    start, started = group._start, []
+
+    def interrupted(*named: Any) -> group.Session:
+        started.append(start(*named))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[-1]
+
+    monkeypatch.setattr(group, "_start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        group.run(options)
+    assert [session.process.returncode is None for session in started] == [False, False]
+
+
+def test_a_target_that_is_away_is_told_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the real sessions: nothing listens at either address."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    hosts = [host("alder", meters=[]), host("birch", meters=[])]
+    for port, target in enumerate(hosts, start=1):
+        target["ssh"] |= {"host": "127.0.0.1", "port": port}
+    planner = Planner(tmp_path / "suites", hosts)
+    planner.options.suite_dir = planner.plan()
+    planner.options.inventory = tmp_path / "inventory"
+    assert group.run(planner.options) is False
+    said = capsys.readouterr().out
+    assert said.count("did not come through: ") == 2
+    assert "Traceback" not in said
+
+
+def test_the_inventory_says_how_many_hosts_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Ansible: one host is as ever, several are a group, a suite's own host is found.
+
+    An inventory that is asked again is not resolved again.
+    """
+    monkeypatch.setattr(playbook, "resolve", functools.cache(playbook.resolve))
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    example = ROOT / "ansible" / "inventory" / "hardware.example"
+
+    def asked(hosts: list[str], **more: Any) -> Options:
+        folder = tmp_path / "-".join(hosts)
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "group_vars").symlink_to(example / "group_vars")
+        lines = "".join(f"    {name}: {{ansible_host: {name}.example.org}}\n" for name in hosts)
+        (folder / "hosts.yml").write_text(f"targets:\n  hosts:\n{lines}", encoding="utf-8")
+        return Options(inventory=folder, **more)
+
+    one = asked(["alder"])
+    assert group.several(one) is False
+    assert [target["host"] for target in one.targets] == ["alder"]
+    two = asked(["alder", "birch"])
+    assert group.several(two) is True
+    with pytest.raises(ControllerError, match="at the same port"):  # one meter for both
+        group.require_apart(two.targets)
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "plan.json").write_text('{"host": "birch"}', encoding="utf-8")
+    resumed = asked(["alder", "birch"], suite_dir=suite)
+    assert group.several(resumed) is False
+    assert [target["host"] for target in resumed.targets] == ["birch"]
+    (suite / "plan.json").write_text('{"host": "cedar"}', encoding="utf-8")
+    with pytest.raises(ControllerError, match=r"host cedar, which .* does not name"):
+        group.several(asked(["alder", "birch"], suite_dir=suite))
+
+
+STATUS = {
+    "state": "running",
+    "block": 2,
+    "blocks": 3,
+    "run_index": 7,
+    "runs": 12,
+    "configuration": "opal",
+    "workload": "sql",
+    "waiting": None,
+    "watts": {"system": 31.24},
+    "void": 1,
+    "repeated": 0,
+    "left_s": 3720,
+}
+
+
+def test_a_status_is_one_line() -> None:
+    assert compact(STATUS) == (
+        "block 2 of 3, run 7 of 12: measuring sql on opal, about 62 min left, 1 void, system 31.2 W"
+    )
+    assert compact({"state": "suite-started"}) == "suite started"
+
+
+HOSTS = """
+import json, sys
+from contextlib import closing
+from controller.session.status import Hosts
+with closing(Hosts(["alder", "birch"])) as view:
+    view.line("alder", "starting\\x1b[2J")
+    view.draw()
+    status = json.loads(sys.argv[1])
+    view.status("alder", status)
+    view.draw()
+    view.status("alder", {**status, "answer": json.loads(sys.argv[2])})
+    view.draw()
+    print("said")
+    view.draw()
+"""
+
+
+def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
+    shown = terminal.run(HOSTS, json.dumps(STATUS), json.dumps(examples.ANSWER))
+    said, *hosts, end = (line.rstrip() for line in shown)
+    assert said == "said" and end == ""
+    assert hosts[0].startswith("alder  block 2 of 3")
+    assert hosts[1:] == ["       so far: Opal +0.6 % ± 0.5; AES-128 +41 % ± 9", "birch  starting"]
+
+
+def test_the_command_itself_refuses_in_one_sentence() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "controller", "plan", "--suite", "smoke"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fde: Name the inventory") and done.stderr.count("\n") == 1

@@ -1,0 +1,88 @@
+"""The agent held while there is a reason, with real leases in a file."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent import lock as leases
+from contract.errors import ControllerError
+from controller.session import hold, suite_folder
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("POLL_S", "RETRY_S", "RENEW_S", "SETTLE_S"):
+        monkeypatch.setattr(hold, name, 0.01)
+
+
+class Target:
+    """What the target's lease says, over a link that can be cut."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.away = threading.Event()
+        self.asked = 0
+
+    def hold(self, reason: str, seconds: float) -> bool:
+        self.asked += 1
+        if not self.away.is_set():
+            leases.take(reason, seconds, self.path)
+        return not self.away.is_set()
+
+    def let_go(self) -> bool:
+        if not self.away.is_set():
+            leases.end(self.path)
+        return not self.away.is_set()
+
+    def reason(self) -> str:
+        return leases.reason(self.path) or ""
+
+
+def wait_until(wanted: Callable[[], object]) -> None:
+    while not wanted():
+        time.sleep(0.01)
+
+
+def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:
+    target, reasons, told = Target(tmp_path / "hold.json"), [""], list[str]()
+    with hold.Hold(target, lambda: reasons[0], told.append):
+        assert target.reason() == ""
+        reasons[0] = "the meter is silent"
+        wait_until(lambda: target.reason() == "the meter is silent")
+        until_ns = json.loads(target.path.read_text())["until_ns"]
+        wait_until(lambda: json.loads(target.path.read_text())["until_ns"] > until_ns)  # renewed
+        reasons[0] = "the disk is full"
+        wait_until(lambda: target.reason() == "the disk is full")
+        reasons[0] = ""
+        wait_until(lambda: target.reason() == "")
+        wait_until(lambda: len(told) == 3)
+    assert told[0].startswith("the meter is silent: no run is begun")
+    assert told[2] == "fixed: runs start again"
+
+
+def test_a_target_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
+    target, told = Target(tmp_path / "hold.json"), list[str]()
+    target.away.set()
+    with hold.Hold(target, lambda: "the meter is silent", told.append):
+        wait_until(lambda: target.asked > 3)
+        assert target.reason() == ""
+        target.away.clear()
+        wait_until(target.reason)
+    assert target.reason() == ""  # a session that ends leaves nothing behind
+    assert len(told) == 1
+
+
+def test_too_little_room_is_a_reason_and_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert suite_folder.lack_of_room(tmp_path) == ""
+    monkeypatch.setattr(suite_folder, "LEAST_FREE_BYTES", 1 << 60)
+    assert "nearly full" in suite_folder.lack_of_room(tmp_path)
+    with pytest.raises(ControllerError, match="Nothing was started"):
+        suite_folder.require_room(tmp_path)

@@ -1,0 +1,109 @@
+"""A target that is this machine: commands run here as root, through sudo where that is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from controller.session import session_times, timing
+from controller.session.agent_client import AgentClient
+from controller.target import connection
+
+HERE = {"ssh": None}
+# What sudo is to a caller who may use it without a password; it runs for root as well.
+SUDO = '#!/bin/sh\n[ "$1 $2" = "-n --" ] || exit 9\nshift 2\necho "$$" >{pid}\nexec "$@"\n'
+ASKS = "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n"
+
+
+def sudo(folder: Path, text: str, patch: pytest.MonkeyPatch) -> Path:
+    """Have an ordinary user's way taken, with this program as sudo; where it leaves its process."""
+    program, pid = folder / "sudo", folder / "pid"
+    program.write_text(text.format(pid=pid), encoding="utf-8")
+    program.chmod(0o755)
+    patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    patch.setattr(os, "geteuid", lambda: 1000)
+    return pid
+
+
+@pytest.mark.parametrize("by_sudo", [False, True])
+def test_a_command_has_nothing_of_this_process(
+    by_sudo: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkout's own packages and Python would else run in place of the agent's."""
+    if by_sudo:
+        sudo(tmp_path, SUDO, monkeypatch)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PYTHONPATH", "/dev/null/none")
+    show = (
+        "import json, os, sys; print(json.dumps([os.getcwd(), sorted(os.environ), sys.argv[1:]]))"
+    )
+    done = connection.run(HERE, ["python3", "-c", show, "a word", "$HOME"], stdin=b"")
+    folder, names, arguments = json.loads(done.stdout)
+    assert (folder, arguments) == ("/", ["a word", "$HOME"])
+    assert {"PATH", "HOME", "LANG"} <= set(names) and "PYTHONPATH" not in names
+    assert connection.run(HERE, ["cat"], stdin=b"secrets").stdout == b"secrets"
+    assert connection.run(HERE, ["sh", "-c", "exit 7"]).returncode == 7
+
+
+def test_what_sudo_refuses_is_told_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sudo(tmp_path, ASKS, monkeypatch)
+    told = connection.why(HERE, connection.run(HERE, ["true"]))
+    assert told.startswith("This machine is the target") and "NOPASSWD" in told
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    failed = subprocess.CompletedProcess([], 3, b"", b"first\nno room")
+    assert connection.why(HERE, failed) == "This machine failed (status 3): no room"
+
+
+def test_a_command_that_is_killed_ends_with_its_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sudo itself cannot be killed by its caller: it is the shell before it that is."""
+    pid = sudo(tmp_path, SUDO, monkeypatch)
+    argv = connection.command(HERE, ["cat"])
+    link = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    while not pid.exists() or not pid.read_text():
+        time.sleep(0.01)
+    assert int(pid.read_text()) != link.pid
+    link.kill()
+    assert link.wait() == -signal.SIGKILL
+    assert link.stdin is not None
+    link.stdin.close()
+    while Path(f"/proc/{pid.read_text().strip()}").exists():  # the test's limit ends it else
+        time.sleep(0.01)
+
+
+def test_the_agent_is_asked_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", str(tmp_path))  # no ssh, no sudo
+    monkeypatch.setattr(
+        connection, "LOCAL_ENVIRONMENT", ("/usr/bin/env", *connection.LOCAL_ENVIRONMENT[1:])
+    )
+    assert AgentClient(HERE, "suite").reached()
+
+
+def test_what_the_controller_took_on_the_target_is_told() -> None:
+    seconds: dict[str, float] = {}
+    with session_times.cpu_timed(seconds):
+        subprocess.run(["python3", "-c", "sum(range(3_000_000))"], check=True)
+    assert seconds["controller_cpu_s"] > 0
+    before = dict(seconds)
+    with session_times.cpu_timed(seconds, less=True):
+        subprocess.run(["python3", "-c", "sum(range(3_000_000))"], check=True)
+    assert all(seconds[key] < before[key] for key in before), "what Ansible took, for instance"
+    seconds = before
+    found = timing.summary([], [], 1.0, {"wall_s": 100.0, **seconds})
+    assert found["controller_cpu_s"] == seconds["controller_cpu_s"]
+    told = {"controller_cpu_s": 2.0, "controller_cpu_wall_s": 80.0}
+    line = timing.on_target(told)
+    assert "kept 2.5% of one processor busy" in line
+    assert line in timing.table({"wall_s": 100.0, **told})
+    assert timing.on_target(timing.summary([], [], 1.0, {"wall_s": 100.0})) == ""

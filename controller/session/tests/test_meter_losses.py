@@ -1,0 +1,257 @@
+"""What a meter has not seen is found, and asked for again with the agent's own command."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent import tries
+from analysis.stats import results
+from contract import plan as plans
+from contract.errors import ControllerError
+from contract.plan import Plan
+from controller.session import meter_losses, seal
+from controller.session.agent_client import AgentClient
+from controller.tests.examples import journal, plan, run_json, target
+from controller.tests.standin import Standin
+from instrumentation.clock import ClockReading, append_reading
+
+S = 10**9
+PERIOD_S = 0.1
+OFFSET_NS = 1000 * S  # of the target's clock
+
+
+def record(suite_dir: Path, folder: str, boot: str, ends_s: Sequence[float]) -> None:
+    """A decoded recording whose records end at these times of the controller."""
+    times = np.array(ends_s)
+    table = pl.DataFrame(
+        {
+            "epoch": np.ones(len(times), np.int32),
+            "t_mono_ns": (times * 1e9).astype(np.int64),
+            "t_device_us": np.round(times * 1e6).astype(np.int64),
+            "window_s": np.full(len(times), PERIOD_S),
+            "power_w_system": np.full(len(times), 20.0),
+        }
+    )
+    place = suite_dir / "meters" / folder
+    place.mkdir(parents=True)
+    table.write_parquet(place / "samples.parquet")
+    described = {
+        **{"format": "fde-meter/2", "name": folder.partition(".")[0], "controller_boot_id": boot},
+        **{"kind": "smartpower3", "port": "pty", "origin": "modelled", "settings": {}},
+        **{"channels": {"0": "system"}, "timing": "device", "arrival_delay_limit_s": 0.002},
+        "accuracy": {},
+    }
+    (place / "meter.json").write_text(json.dumps(described), encoding="utf-8")
+    seal.mark_samples(suite_dir)
+
+
+def compare_clocks(suite_dir: Path, controller_boot: str, at_s: float, boot: str = "b") -> None:
+    there = int(at_s * S)
+    append_reading(
+        suite_dir / "clock.jsonl",
+        ClockReading(there, there + OFFSET_NS, there, boot, controller_boot),
+    )
+
+
+def every(until_s: float, *lost: tuple[float, float]) -> list[float]:
+    """Times of records but for those lost in between."""
+    times = np.arange(1, round(until_s / PERIOD_S) + 1) * PERIOD_S
+    for start_s, end_s in lost:
+        times = times[(times <= start_s + 1e-9) | (times > end_s + 1e-9)]
+    return [float(t) for t in times]
+
+
+@pytest.fixture
+def suite_dir(tmp_path: Path) -> Path:
+    """A suite of three blocks."""
+    return made(tmp_path / "suite")
+
+
+def made(folder: Path, **changes: Any) -> Path:
+    """Every run finished, each with a phase of 8 s; run n is at 10 n s of the controller."""
+    document = plan(**{"attempts": 3, **changes})
+    lines = [(0.0, "suite-started", "")]
+    for number, run in enumerate(document["runs"]):
+        start_ns = 10 * number * S + OFFSET_NS
+        busy = {"t_start_ns": start_ns + S, "t_end_ns": start_ns + 9 * S}
+        phases = [
+            # Nothing works, so that a power that never changes is no fault of the meter.
+            {"name": "busy", **busy, "cpu_busy_s": 0.0},
+            {"name": "tail", "t_start_ns": start_ns + 9 * S, "t_end_ns": start_ns + 999 * S},
+        ]
+        place = folder / "runs" / run["run_id"]
+        place.mkdir(parents=True)
+        whole = {"t_start_ns": start_ns, "t_end_ns": start_ns + 999 * S, "phases": phases}
+        (place / "run.json").write_text(json.dumps(run_json(document, run, **whole)))
+        lines.append((10.0 * number + 9, "finished", run["run_id"]))
+    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    entries = journal([*lines, (999.0, "suite-finished", "")])
+    text = "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
+    (folder / "journal.jsonl").write_text(text, encoding="utf-8")
+    return folder
+
+
+def the_plan(suite_dir: Path) -> Plan:
+    return plans.load(suite_dir / "plan.json")
+
+
+def span_s(suite_dir: Path) -> float:
+    return 10.0 * len(the_plan(suite_dir).runs)
+
+
+def judged(suite_dir: Path, *meters: str) -> meter_losses.Review:
+    return meter_losses.review(the_plan(suite_dir), suite_dir, meters or ("m",))
+
+
+def numbers(suite_dir: Path, found: Sequence[meter_losses.Uncovered]) -> list[int]:
+    order = [run.run_id for run in the_plan(suite_dir).runs]
+    return [order.index(run.finished.run_id) for run in found]
+
+
+def test_what_every_meter_has_seen_is_left_alone(suite_dir: Path) -> None:
+    compare_clocks(suite_dir, "c", 0)
+    for name in ("m", "n"):
+        record(suite_dir, name, "c", every(span_s(suite_dir)))
+    assert judged(suite_dir, "m", "n") == meter_losses.Review((), (), ())
+
+
+def test_a_meter_that_stands_still_has_seen_all_and_no_run_is_repeated_for_it(
+    suite_dir: Path,
+) -> None:
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    for path in suite_dir.glob("runs/*/run.json"):
+        path.write_text(path.read_text("utf-8").replace('"cpu_busy_s": 0.0', '"cpu_busy_s": 8.0'))
+    energy = results.computed(suite_dir)[2]
+    assert energy.filter(source="m")["energy_j"].null_count() == len(energy.filter(source="m"))
+    assert judged(suite_dir) == meter_losses.Review((), (), ())
+
+
+def test_a_hole_is_found_in_its_run_alone(suite_dir: Path) -> None:
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    holes = ((12.0, 12.3), (25.0, 25.1), (39.1, 40.9))  # 3.8 %, 1.3 %, and between two runs
+    record(suite_dir, "n", "c", every(span_s(suite_dir), *holes))
+    found = judged(suite_dir, "m", "n")
+    assert numbers(suite_dir, found.repeat) == [1]
+    assert found.repeat[0].reason == "n recorded 96% of a phase, 98% are needed"
+    assert "1 run asked for again" in found.sentences()[0]
+
+
+def test_a_recording_that_ends_early_lacks_all_that_follows(suite_dir: Path) -> None:
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(35.0))
+    runs = len(the_plan(suite_dir).runs)
+    assert numbers(suite_dir, judged(suite_dir).repeat) == list(range(3, runs))
+
+
+def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
+    """The second boot's clock began again; the run in which the first one died is asked for."""
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(25.0))
+    shift_s = 27.0
+    there = int(shift_s * S) + OFFSET_NS
+    append_reading(suite_dir / "clock.jsonl", ClockReading(5 * S, there + 5 * S, 5 * S, "b", "d"))
+    record(suite_dir, "m.2", "d", every(span_s(suite_dir) - shift_s))
+    assert numbers(suite_dir, judged(suite_dir).repeat) == [2]
+
+
+def test_without_a_comparison_of_clocks_nothing_is_known_to_be_seen(suite_dir: Path) -> None:
+    compare_clocks(suite_dir, "c", 0, boot="another boot of the target")
+    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    found = judged(suite_dir)
+    assert len(found.repeat) == len(the_plan(suite_dir).runs)
+    assert "and 15 more" in found.sentences()[0]
+
+
+def test_a_run_without_a_try_left_stays_and_is_said(tmp_path: Path) -> None:
+    suite_dir = made(tmp_path / "suite", attempts=1)
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(span_s(suite_dir), (12.0, 14.0)))
+    found = judged(suite_dir)
+    assert not found.repeat
+    assert numbers(suite_dir, found.uncovered) == [1]
+    assert "after all tries" in found.sentences()[0]
+
+
+def test_void_runs_are_told(suite_dir: Path) -> None:
+    lines = (suite_dir / "journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (suite_dir / "journal.jsonl").write_text("".join(lines[:-2]), encoding="utf-8")
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    assert judged(suite_dir).void == (the_plan(suite_dir).runs[-1].run_id,)
+
+
+def test_damage_is_said(suite_dir: Path) -> None:
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    (suite_dir / "meters" / "m" / "samples.parquet").unlink()
+    with pytest.raises(ControllerError, match="meters/m cannot be read: restore it"):
+        judged(suite_dir)
+    run_id = the_plan(suite_dir).runs[0].run_id
+    (suite_dir / "runs" / run_id / "run.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ControllerError, match="fetch the results again"):
+        judged(suite_dir)
+
+
+def test_a_meter_that_recorded_nothing_has_seen_no_run(suite_dir: Path) -> None:
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    found = judged(suite_dir, "m", "n")
+    assert {(run.meter, run.share) for run in found.repeat} == {("n", 0.0)}
+    assert len(found.repeat) == len(the_plan(suite_dir).runs)
+
+
+def test_the_agents_own_command_takes_the_request(
+    suite_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare_clocks(suite_dir, "c", 0)
+    record(suite_dir, "m", "c", every(span_s(suite_dir), (12.0, 14.0)))
+    standin = Standin(tmp_path / "there", monkeypatch)
+    suite_id = the_plan(suite_dir).suite_id
+    suite_dir.rename(standin.suites / suite_id)
+    suite_dir = standin.suites / suite_id
+    found, told = judged(suite_dir), list[str]()
+    for _ in range(2):  # asked twice is asked once
+        meter_losses.ask(AgentClient(target(), suite_id), found, told.append)
+    wanted: list[Any] = tries.read(suite_dir)
+    assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
+        (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
+    ]
+    standin.unplug()
+    with pytest.raises(ControllerError, match="cannot be reached"):
+        meter_losses.ask(AgentClient(target(), suite_id), found, told.append)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(1, 595), st.integers(1, 40)), max_size=6))
+def test_what_is_asked_for_is_what_the_analysis_cannot_use(gaps: list[tuple[int, int]]) -> None:
+    """And both are the runs in which more than 2 % of the records are missing."""
+    lost = {number for first, count in gaps for number in range(first, first + count)}
+    kept = [number for number in range(1, 601) if number not in lost]
+    with tempfile.TemporaryDirectory() as folder:
+        suite_dir = made(Path(folder) / "suite", blocks=1)
+        compare_clocks(suite_dir, "c", 0)
+        record(suite_dir, "m", "c", [number * PERIOD_S for number in kept])
+        asked = numbers(suite_dir, judged(suite_dir).repeat)
+        _, _, energy = results.computed(suite_dir)
+        order = [run.run_id for run in the_plan(suite_dir).runs]
+    assert asked == [
+        n for n in range(6) if len(lost & {*range(100 * n + 11, 100 * n + 91)}) > 0.02 * 80
+    ]
+    assert asked == sorted(order.index(run_id) for run_id in results.uncovered(energy))
+    accepted = energy.filter(~pl.col("run_id").is_in([order[n] for n in asked]))
+    assert accepted.filter(pl.col("phase") == "busy")["energy_j"].to_list() == pytest.approx(
+        [160.0] * (6 - len(asked))
+    )

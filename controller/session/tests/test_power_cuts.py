@@ -1,0 +1,116 @@
+"""A suite that is called sealed is on the medium whole, whenever the controller's power goes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agent import pack
+from analysis.suite import manifest
+from contract import journal
+from contract import plan as plans
+from contract.errors import AgentError
+from controller.session import seal, target_identity
+from controller.tests.examples import plan
+from controller.tests.power_cuts import Cut, recorded
+from validation.synthetic.suite import Options, write_suite
+
+SMALL = Options(blocks=1, interval_ms=500, configurations=("plain", "opal"), workloads=("idle",))
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A suite folder before its results are fetched, and the target's archive of them."""
+    here = tmp_path_factory.mktemp("controller") / "suite"
+    write_suite(here, SMALL, seal=False)
+    document = json.loads((here / "plan.json").read_text(encoding="utf-8"))
+    idle = {"name": "idle", "parameters": {}}
+    whole = {**plan(), **document, "workloads": [idle], "disks": plan()["disks"]}
+    frozen = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
+    (here / "plan.json").write_text(json.dumps(frozen), encoding="utf-8")
+    for name in ("timing.json", "meters/meter0/samples.parquet"):
+        (here / name).unlink()
+    there = tmp_path_factory.mktemp("target") / frozen["suite_id"]
+    there.mkdir()
+    shutil.copy(here / "plan.json", there)
+    for name in ("runs", "provenance", "journal.jsonl"):
+        shutil.move(here / name, there / name)
+    archive = there.parent / "results.tar"
+    with archive.open("wb") as file:
+        pack.pack(there, file)
+    return here, archive
+
+
+def _fetched_and_sealed(folder: Path, archive: Path) -> None:
+    """What a session does once the target has measured, and make resume after a cut."""
+    plan = plans.load(folder / "plan.json")
+    lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
+    target_identity.require_same_machine(
+        plan, folder, {"machine_id": "m", "journal_lines": lines}, plan.sha256
+    )
+    seal.clean_up_after_kill(folder)
+    seal.unpack(archive, folder)
+    seal.seal(folder)
+
+
+def _cuts(folder: Path, archive: Path) -> list[Cut]:
+    with recorded(folder) as medium:
+        _fetched_and_sealed(folder, archive)
+    return medium.cuts
+
+
+def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
+    """What is wrong with what a cut has left; empty where nothing is."""
+    cut.write(folder)
+    found = manifest.check(folder)
+    if cut.when == "the word" and not found.sealed:
+        return "called sealed, and is not"
+    if (folder / manifest.MANIFEST).exists():
+        missing = names - {str(path.relative_to(folder)) for path in folder.rglob("*")}
+        return " ".join([*found.problems, *(f"{name} is missing" for name in sorted(missing))])
+    try:
+        _fetched_and_sealed(folder, archive)
+    except AgentError as error:
+        return f"it cannot continue: {error}"
+    return " ".join(manifest.check(folder).problems)
+
+
+def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
+    measured: tuple[Path, Path], tmp_path: Path, thorough: bool
+) -> None:
+    here, archive = measured
+    folder = Path(shutil.copytree(here, tmp_path / "suite"))
+    cuts = _cuts(folder, archive)
+    sums = json.loads((folder / manifest.MANIFEST).read_text(encoding="utf-8"))["files"]
+    assert len(cuts) > 100 and {cut.how for cut in cuts} == {
+        "sure",
+        "empty",
+        "half",
+        "zeros",
+        "all",
+    }
+    different = {json.dumps(sorted((k, str(v)) for k, v in c.tree.items())): c for c in cuts}
+    bad = []
+    for number, cut in enumerate(list(different.values())[:: 1 if thorough else 4]):
+        if said := _wrong(cut, tmp_path / f"cut-{number}", archive, set(sums)):
+            bad.append(f"{cut.how} at {cut.when}: {said}")
+        shutil.rmtree(tmp_path / f"cut-{number}")
+    assert not bad, "\n".join(bad)
+    last = [cut for cut in cuts if cut.when == "the word"]
+    assert [_wrong(c, tmp_path / f"last-{c.how}", archive, set(sums)) for c in last] == [""] * 5
+
+
+def test_a_seal_that_is_taken_away_for_a_repetition_does_not_come_back(
+    measured: tuple[Path, Path], tmp_path: Path
+) -> None:
+    here, archive = measured
+    folder = Path(shutil.copytree(here, tmp_path / "suite"))
+    _fetched_and_sealed(folder, archive)
+    with recorded(folder) as medium:
+        seal.unseal(folder)
+        (folder / "clock.jsonl").write_text("{}\n", encoding="utf-8")
+    after = [cut for cut in medium.cuts if "clock.jsonl" in cut.when or cut.when == "the word"]
+    assert after and all(manifest.MANIFEST not in cut.tree for cut in after)

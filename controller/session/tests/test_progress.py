@@ -1,0 +1,244 @@
+"""Time left and the line for people, from journals written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+from analysis.stats.running import Cause
+from contract import plan as plans
+from contract.journal import Entry
+from controller.session import progress, progress_text
+from controller.tests.examples import ANSWER, NOW, journal, plan
+
+PLAN = plans.parse(plan(blocks=1))
+IDS = [run.run_id for run in PLAN.runs]
+
+
+def test_nothing_is_estimated_before_a_run_has_finished() -> None:
+    entries = journal([(0, "suite-started", ""), (1, "switching", IDS[0]), (2, "running", IDS[0])])
+    assert progress.remaining_s(PLAN, entries) is None
+
+
+def test_the_rest_costs_what_the_finished_runs_of_the_workload_cost() -> None:
+    """Two runs known (10 s and 30 s, of two workloads), 4 s before each: the rest is 2 of each."""
+    first, second = PLAN.runs[0], PLAN.runs[1]
+    assert first.workload != second.workload
+    entries = journal(
+        [
+            (0, "suite-started", ""),
+            (1, "switching", first.run_id),
+            (4, "running", first.run_id),
+            (14, "finished", first.run_id),
+            (18, "running", second.run_id),
+            (48, "finished", second.run_id),
+        ]
+    )
+    assert progress.remaining_s(PLAN, entries) == pytest.approx(2 * 10 + 2 * 30 + 4 * 4)
+
+
+def test_a_void_run_is_tried_again_and_what_void_tries_cost_is_expected_of_the_rest() -> None:
+    """One try of 20 s was void beside one finished run of 10 s: the five others cost 30 s each."""
+    lines = [
+        (0, "suite-started", ""),
+        (0, "running", IDS[0]),
+        (10, "finished", IDS[0]),
+        (10, "running", IDS[1]),
+        (30, "void", IDS[1]),
+    ]
+    entries = journal(lines)
+    assert PLAN.runs[1] in progress.unfinished(PLAN, entries)
+    assert progress.remaining_s(PLAN, entries) == pytest.approx(5 * (10 + 20))
+
+
+def test_a_run_without_a_try_left_is_given_up_until_the_suite_is_begun_anew() -> None:
+    tried = [(0, "suite-started", ""), *[(0, "running", IDS[0]), (5, "void", IDS[0])] * 2]
+    assert PLAN.runs[0] in progress.unfinished(PLAN, journal(tried))
+    tried += [(5, "running", IDS[0]), (9, "void", IDS[0])]
+    assert PLAN.attempts == 3
+    assert PLAN.runs[0] not in progress.unfinished(PLAN, journal(tried))
+    again = [*tried, (10, "suite-failed", ""), (11, "suite-started", "")]
+    assert PLAN.runs[0] in progress.unfinished(PLAN, journal(again))
+
+
+def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
+    lines = [(0, "running", IDS[0]), (500, "void", IDS[0])]
+    entries = journal(lines)
+    assert progress.void_costs_s(entries) == [pytest.approx(500)]
+    cut = [entries[0], replace(entries[1], cause="target-down")]
+    assert progress.void_costs_s(cut) == []
+
+
+def test_a_finished_run_that_is_repeated_hours_later_cost_what_it_took() -> None:
+    lines = [
+        (0, "running", IDS[0]),
+        (10, "finished", IDS[0]),
+        (5000, "void", IDS[0]),
+        (5001, "running", IDS[0]),
+        (5012, "finished", IDS[0]),
+    ]
+    assert progress.void_costs_s(journal(lines)) == [pytest.approx(10)]
+
+
+@pytest.mark.parametrize(
+    ("state", "run_id", "cause", "detail", "told"),
+    [
+        ("waiting", IDS[2], "secrets", "The keys are not here yet.", "waiting: The keys are not"),
+        ("void", IDS[2], "target-down", "power cut", "run 3 (opal file_io) was interrupted: power"),
+        (
+            "void",
+            IDS[2],
+            "repeat",
+            "meter0 was silent",
+            "run 3 (opal file_io) is run again: met",
+        ),
+        ("void", IDS[2], "failed", "proof failed", "run 3 (opal file_io) is void: proof failed"),
+        ("suite-failed", "", "", "no disk", "suite failed: no disk"),
+        ("preconditioning", "", "", "pass 1 of 2", "preconditioning: sed pass 1 of 2"),
+        ("preconditioned", "", "", "", "preconditioned: sed"),
+    ],
+)
+def test_what_is_worth_telling_is_told_in_words(
+    state: str, run_id: str, cause: str, detail: str, told: str
+) -> None:
+    facts = {"disk": "sed", "sha256": 64 * "0"} if state.startswith("precondition") else {}
+    entry = replace(journal([(0, state, run_id)])[0], cause=cause, detail=detail, facts=facts)
+    said = progress_text.event(PLAN, entry) or ""
+    assert said.startswith(told) and "sha256" not in said
+    assert progress_text.event(PLAN, replace(entry, state="running")) is None
+
+
+def test_what_preconditioning_took_is_expected_of_no_run() -> None:
+    lines = [(0, "suite-started", ""), (1, "preconditioning", ""), (9000, "preconditioned", "")]
+    entries = journal([*lines, (9004, "running", IDS[0]), (9014, "finished", IDS[0])])
+    assert progress.entry_costs_s(entries) == [pytest.approx(4)]
+    assert progress_text.event(PLAN, entries[1]) == "preconditioning"
+
+
+def test_times_of_two_boots_are_not_subtracted() -> None:
+    before = journal([(1000, "suite-started", ""), (1001, "running", IDS[0])])
+    after = journal([(3, "suite-started", ""), (5, "finished", IDS[0])], boot_id="another")
+    assert progress.run_costs_s([*before, *after]) == {}
+
+
+def test_the_line_says_what_is_measured_time_left_voids_and_watts() -> None:
+    first = PLAN.runs[0]
+    entries = journal(
+        [
+            (0, "suite-started", ""),
+            (0, "running", first.run_id),
+            (60, "finished", first.run_id),
+            (60, "running", IDS[1]),
+            (61, "void", IDS[1]),
+            (61, "running", IDS[2]),
+        ]
+    )
+    run = PLAN.runs[2]
+    assert progress_text.compact(status(entries, watts={"system": 12.345})) == (
+        f"block 1 of 1, run 3 of 6: measuring {run.workload} on {run.configuration}, "
+        "about 6 min left, 1 void, system 12.3 W"
+    )
+
+
+def status(entries: Sequence[Entry], **found: Any) -> dict[str, Any]:
+    """The document of status.json."""
+    given = {"watts": {}, "gaps": {}, "events": (), "since_s": 0.0, "now": NOW, **found}
+    return progress.document(PLAN, entries, **given)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (5, "less than a minute"),
+        (60, "about 1 min"),
+        (61, "about 2 min"),
+        (5900, "about 99 min"),
+        (5941, "about 1 h 40 min"),
+        (7300, "about 2 h 10 min"),
+        (7141, "about 2 h 00 min"),
+    ],
+)
+def test_time_left_is_rounded_up_as_a_person_says_it(seconds: float, text: str) -> None:
+    assert progress_text.about(seconds) == text
+
+
+def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
+    document = plan(blocks=2)
+    suite = plans.parse(document)
+    first, second = [[r.run_id for r in suite.runs if r.block == number] for number in (0, 1)]
+
+    def complete(*lines: tuple[str, str]) -> int:
+        return progress.complete_blocks(suite, journal((0, *line) for line in lines))
+
+    done = [("finished", run_id) for run_id in first]
+    assert complete(*done[:-1]) == 0
+    assert complete(*done[:-1], ("void", first[-1])) == 0, "it is tried again"
+    assert complete(*done) == complete(*done, ("finished", second[0])) == 1
+    assert complete(*done[:-1], *[("void", first[-1])] * suite.attempts) == 1, "it is given up"
+    assert complete(*done, *(("finished", run_id) for run_id in second)) == 2
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "blocks", "text"),
+    [
+        (1.41, None, None, 1, "+41 % (one block)"),
+        (0.9985, None, None, 1, "0 % (one block)"),
+        (0.98, None, None, 2, "-2 % (2 blocks)"),  # too few for any interval
+        (1.41, 1.32, 1.5, 4, "+41 % ± 9"),
+        (1.0057, 1.0002, 1.0113, 4, "+0.57 % ± 0.56"),  # nought is excluded
+        (0.9994, 0.9990, 0.9998, 9, "-0.06 % ± 0.04"),
+        (1.613, 1.558, 1.670, 4, "+61 % ± 6"),
+        (1.00001, 0.9989, 1.0012, 4, "0.00 % ± 0.12"),
+        (1.2, 0.1, 14.0, 2, "+20 % [-90, +1300]"),
+        (1.302, 1.010, 1.678, 3, "+30 % [+1, +68]"),  # ± 33 would deny the difference
+        (1.090, 1.001, 1.203, 5, "+9.0 % [+0.1, +20.3]"),
+        (1.100, 1.001, 1.209, 5, "+10.0 % [+0.1, +20.9]"),
+        (1.002, 0.998, 1.006, 5, "+0.2 % ± 0.4"),
+    ],
+)
+def test_a_change_has_the_digits_that_its_interval_bears(
+    ratio: float, low: float | None, high: float | None, blocks: int, text: str
+) -> None:
+    found = {"ratio": ratio, "low": low, "high": high, "blocks": blocks}
+    assert progress_text.change(found) == text
+
+
+def test_the_answer_so_far_is_one_line_with_what_it_rests_on_and_what_it_lacks() -> None:
+    assert progress_text.after_block(ANSWER, 4) == (
+        "after block 2 of 4: Opal +0.6 % ± 0.5; AES-128 +41 % ± 9 so far "
+        "(joules of the system, against plain; modelled)"
+    )
+    measured = {**ANSWER, "origin": "measured", "contrasts": ANSWER["contrasts"] * 3}
+    line = progress_text.after_block(measured, 4)
+    assert line.count(" % ± ") == progress_text.MOST_ANSWERS and "2 more" in line
+    assert "modelled" not in line
+    lacking = {"configuration": "opal", "label": "Opal"}
+    void = {**ANSWER, "contrasts": [], "left_out": [{**lacking, "cause": "void"}]}
+    assert "so far" not in progress_text.after_block(void, 4)
+    assert "Opal" in progress_text.after_block(void, 4) and " %" not in progress_text.after_block(
+        void, 4
+    )
+    assert {*get_args(Cause)} == progress_text.LEFT_OUT.keys(), "every cause has its words"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(45.2, "45 s"), (59.7, "1 min 00 s"), (200, "3 min 20 s"), (3725, "1 h 02 min")],
+)
+def test_minutes(seconds: float, text: str) -> None:
+    assert progress_text.minutes(seconds) == text
+
+
+def test_a_skipped_run_is_counted_apart_and_not_waited_for() -> None:
+    lines = [(0, "suite-started", ""), (0, "running", IDS[0]), (10, "finished", IDS[0])]
+    entries = journal([*lines, (11, "void", IDS[1])])
+    entries[-1] = replace(entries[-1], cause="skipped", detail="install it.")
+    assert progress.counts(entries) == {"finished": 1, "void": 0, "skipped": 1, "repeated": 0}
+    assert progress_text.counted(progress.counts(entries)) == "0 voided, 0 repeated, 1 skipped"
+    assert PLAN.runs[1] not in progress.unfinished(PLAN, entries)
+    assert "1 skipped" in progress_text.compact(status(entries))
+    told = progress_text.event(PLAN, entries[-1])
+    assert told is not None and told.endswith("is skipped: install it.")

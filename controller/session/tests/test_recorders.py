@@ -1,0 +1,222 @@
+"""Recorders that are killed, left behind and taken over, on a pseudo-terminal that speaks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent import lock
+from contract.errors import ControllerError
+from contract.files import sha256_of
+from contract.places import ROOT
+from controller.session import recorders, seal
+from controller.session.recorders import Recorders, end_leftovers, folder_for
+from controller.tests.examples import plan
+from instrumentation.clock import boot_id
+from instrumentation.decode import decode
+from instrumentation.simulators.play import SimulatedPort
+from instrumentation.simulators.smartpower3 import SmartPower3Simulator
+
+
+@contextlib.contextmanager
+def speaking(link: Path, simulator: SmartPower3Simulator | None = None) -> Iterator[None]:
+    """A SmartPower3 at `link` that sends a line each 10 ms of its own time, which is ours."""
+    simulator = simulator or SmartPower3Simulator()
+    port = SimulatedPort(link)
+    unplugged = threading.Event()
+
+    begun_ms = time.monotonic_ns() // 1_000_000 - simulator.t_ms
+
+    def play() -> None:
+        while not unplugged.wait(0.01):
+            now_ms, step_ms = time.monotonic_ns() // 1_000_000 - begun_ms, simulator.interval_ms
+            ends_s = np.arange(simulator.t_ms + step_ms, now_ms + 1, step_ms) / 1000
+            if len(ends_s):
+                port.send(simulator.advance(np.stack([20.0 * ends_s, 1.0 * ends_s], axis=1)))
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        yield
+    finally:
+        unplugged.set()
+        thread.join()
+        port.close()
+
+
+def meter(link: Path, name: str = "meter0") -> dict[str, Any]:
+    """Its entry in a resolved target."""
+    return {
+        "name": name,
+        "kind": "smartpower3",
+        "port": str(link),
+        "baud": 115200,
+        "origin": "modelled",
+        "channels": {"0": "system"},
+    }
+
+
+def wait_until(wanted: Callable[[], object]) -> None:
+    while not wanted():
+        time.sleep(0.05)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorders, "PAUSE_S", 0.0)
+
+
+def test_a_killed_recorder_is_started_again_in_its_stream(tmp_path: Path) -> None:
+    told: list[str] = []
+    folder = tmp_path / "meters" / "meter0"
+    with (
+        speaking(tmp_path / "m"),
+        Recorders([meter(tmp_path / "m")], tmp_path, told.append) as all_,
+    ):
+        wait_until(lambda: all_.watts() == {"system": pytest.approx(20.0)})
+        pid = lock.holder(folder)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: "not at work" in all_.silence())
+        wait_until(lambda: all_.tend() or told)  # type: ignore[func-returns-value]
+        wait_until(lambda: not all_.silence())
+        assert lock.holder(folder) not in (pid, None)
+    assert len(told) == 1
+    assert told[0].startswith("the recorder of meter meter0 ended")
+    assert decode(folder).samples["epoch"].unique().sort().to_list() == [1, 2]
+    assert lock.holder(folder) is None
+
+
+def test_a_recorder_that_hangs_is_ended_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorders, "HUNG_NS", 3 * 10**9)
+    told: list[str] = []
+    folder = tmp_path / "meters" / "meter0"
+    with (
+        speaking(tmp_path / "m"),
+        Recorders([meter(tmp_path / "m")], tmp_path, told.append) as all_,
+    ):
+        pid = lock.holder(folder)
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all_.tend() or len(told) > 1)  # type: ignore[func-returns-value]
+        wait_until(lambda: not all_.silence())
+        assert lock.holder(folder) not in (pid, None)
+    assert ["hung" in told[0], "started again" in told[1]] == [True, True]
+
+
+def test_it_is_started_again_so_often_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorders, "MOST_STARTS_AN_HOUR", 2)
+    told: list[str] = []
+    with (
+        speaking(tmp_path / "m"),
+        Recorders([meter(tmp_path / "m")], tmp_path, told.append) as all_,
+    ):
+        for _ in range(3):
+            wait_until(lambda: not all_.silence())
+            pid = lock.holder(tmp_path / "meters" / "meter0")
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: "not at work" in all_.silence())
+            all_.tend()
+        assert "not at work" in all_.silence()
+    assert len(told) == 2
+
+
+def test_an_unplugged_meter_is_silent_until_it_is_back(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as plug:
+        plug.enter_context(speaking(tmp_path / "m"))
+        with Recorders([meter(tmp_path / "m")], tmp_path) as all_:
+            assert all_.silence() == ""
+            plug.close()
+            wait_until(lambda: all_.silence() == "meter meter0 is silent")
+            with speaking(tmp_path / "m"):
+                wait_until(lambda: not all_.silence())
+
+
+def _left_behind(tmp_path: Path) -> int:
+    """A recorder whose controller was killed; its pid."""
+    code = (
+        "import json, sys, pathlib\nfrom controller.session.recorders import Recorders\n"
+        "with Recorders([json.loads(sys.argv[1])], pathlib.Path(sys.argv[2])):\n"
+        "    print('heard', flush=True); sys.stdin.read()\n"
+    )
+    argv = [sys.executable, "-c", code, json.dumps(meter(tmp_path / "m")), str(tmp_path)]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == "heard\n"
+        controller.kill()
+    pid = lock.holder(tmp_path / "meters" / "meter0")
+    assert pid is not None
+    return pid
+
+
+def test_what_a_killed_session_left_behind_records_on_and_is_taken_over(tmp_path: Path) -> None:
+    folder = tmp_path / "meters" / "meter0"
+    told: list[str] = []
+    with speaking(tmp_path / "m"):
+        pid = _left_behind(tmp_path)
+        size = (folder / "stream.raw").stat().st_size
+        wait_until(lambda: (folder / "stream.raw").stat().st_size > size)
+        with Recorders([meter(tmp_path / "m")], tmp_path, told.append):
+            assert lock.holder(folder) not in (pid, None)
+    assert told == ["ended what still recorded for an earlier session: meter0"]
+    samples = decode(folder).samples
+    assert samples["epoch"].unique().sort().to_list() == [1, 2]
+
+
+def test_nothing_records_on_into_a_seal(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    (tmp_path / "journal.jsonl").write_text("", encoding="utf-8")
+    with speaking(tmp_path / "m"):
+        _left_behind(tmp_path)
+        sums = json.loads(seal.seal(tmp_path).read_text(encoding="utf-8"))["files"]
+    assert end_leftovers(tmp_path) == []
+    assert sums["meters/meter0/stream.raw"] == sha256_of(tmp_path / "meters/meter0/stream.raw")
+    assert not (tmp_path / "status" / "meters").exists()
+
+
+def test_each_boot_of_the_controller_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    def record(folder: str, boot: str) -> None:
+        (tmp_path / folder).mkdir()
+        described = json.dumps({"controller_boot_id": boot})
+        (tmp_path / folder / "meter.json").write_text(described, encoding="utf-8")
+
+    assert folder_for("m", tmp_path).name == "m"
+    record("m", "another")
+    assert folder_for("m", tmp_path).name == "m.2"
+    record("m.2", "a third")
+    assert folder_for("m", tmp_path).name == "m.3"
+    record("m.3", boot_id())
+    assert folder_for("m", tmp_path).name == "m.3"
+    with pytest.raises(ControllerError, match="cannot be told apart"), _named("m", "m.2", tmp_path):
+        pass
+
+
+def _named(one: str, other: str, suite_dir: Path) -> Recorders:
+    return Recorders([meter(suite_dir / "m", one), meter(suite_dir / "m", other)], suite_dir)
+
+
+def test_a_silent_meter_is_refused_with_the_recorders_words(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ControllerError, match=r"meter0 ended: meter0: .* is not there"),
+        Recorders([meter(tmp_path / "nothing")], tmp_path),
+    ):
+        pytest.fail("entered without a meter")

@@ -1,0 +1,273 @@
+"""Sealing, fetching, and what a session refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from agent import pack
+from contract import journal as journals
+from contract import packed
+from contract import plan as plans
+from contract.errors import ControllerError
+from contract.files import sha256_of
+from controller.session import seal, session, suite_folder
+from controller.tests.examples import journal, plan, run_json, target
+from instrumentation.trace import StreamWriter
+
+LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
+SESSIONS = "".join(
+    json.dumps({"begun_ns": begun, "controller_boot_id": "b", "wall_s": wall_s}) + "\n"
+    for begun, wall_s in ((1, 6), (2, 4))
+)
+RUN = plan()["runs"][0]["run_id"]
+ENTRIES = journal([*LINES, (3.0, "suite-finished", "")])
+
+
+def _lines(entries: list[journals.Entry]) -> str:
+    return "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
+
+
+def _write_lines(path: Path, entries: list[journals.Entry]) -> None:
+    path.write_text(_lines(entries), encoding="utf-8")
+
+
+def _suite_folder(folder: Path) -> Path:
+    """A fetched, unsealed suite with one meter of one record."""
+    (folder / "meters" / "meter0").mkdir(parents=True)
+    (folder / "runs" / RUN).mkdir(parents=True)
+    document = plan()
+    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    (folder / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
+    (folder / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
+    (folder / "sessions.jsonl").write_text(SESSIONS, encoding="utf-8")
+    phases = [{"name": "write", "t_start_ns": 0, "t_end_ns": 10**9}]
+    run = {"status": "finished", "t_start_ns": 0, "t_end_ns": 10**9, "phases": phases}
+    (folder / "runs" / RUN / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    (folder / "precondition").mkdir()
+    (folder / "precondition" / "sed.json").write_text("{}", encoding="utf-8")
+    meter = {"kind": "smartpower3", "channels": {"0": "system"}, "name": "meter0"}
+    (folder / "meters" / "meter0" / "meter.json").write_text(json.dumps(meter), encoding="utf-8")
+    stream = StreamWriter(folder / "meters" / "meter0" / "stream.raw")
+    stream.append(5, b"")
+    line = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,0,00,14,12\r\n"
+    stream.append(6, line)
+    stream.append(7, line.replace(b"0000815169", b"0000815179").replace(b"14,12", b"13,13"))
+    stream.close()
+    return folder
+
+
+def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
+    folder = _suite_folder(tmp_path)
+    (folder / "report.html").write_text("derived", encoding="utf-8")
+    sums = json.loads(seal.seal(folder).read_text(encoding="utf-8"))["files"]
+    assert set(sums) == {
+        "plan.json",
+        "journal.jsonl",
+        "watermark.jsonl",
+        "sessions.jsonl",
+        "timing.json",
+        "precondition/sed.json",
+        f"runs/{RUN}/run.json",
+        "meters/meter0/meter.json",
+        "meters/meter0/stream.raw",
+        "meters/meter0/samples.parquet",
+    }
+    samples = pl.read_parquet(folder / "meters" / "meter0" / "samples.parquet")
+    assert samples.height >= 1
+    timing = json.loads((folder / "timing.json").read_text(encoding="utf-8"))
+    assert timing["wall_s"] == 10
+    assert timing["measuring_share"] == pytest.approx(0.1)
+    assert all(sha256_of(folder / name) == digest for name, digest in sums.items())
+    (folder / "runs" / RUN / "run.json").write_text("{}", encoding="utf-8")
+    assert sha256_of(folder / f"runs/{RUN}/run.json") != sums[f"runs/{RUN}/run.json"]
+
+
+def test_sealing_again_gives_the_same_seal(tmp_path: Path) -> None:
+    folder = _suite_folder(tmp_path)
+    first = seal.seal(folder).read_bytes()
+    assert seal.seal(folder).read_bytes() == first
+
+
+def test_a_suite_that_cannot_be_decoded_is_not_sealed(tmp_path: Path) -> None:
+    folder = _suite_folder(tmp_path)
+    (folder / "meters" / "meter0" / "meter.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ControllerError, match=r"meter\.json"):
+        seal.seal(folder)
+    assert not (folder / seal.MANIFEST).exists()
+
+
+def _archive(folder: Path, document: dict[str, object], out: Path) -> Path:
+    came = folder / str(document["suite_id"])
+    (came / "runs" / "r").mkdir(parents=True)
+    (came / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    (came / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
+    (came / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
+    (came / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
+    (came / "precondition").mkdir()
+    (came / "precondition" / "sed.json").write_text("{}", encoding="utf-8")
+    with out.open("wb") as file:
+        pack.pack(came, file)
+    return out
+
+
+def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: Path) -> None:
+    suite_dir = tmp_path / "suite"
+    (suite_dir / "runs" / "r").mkdir(parents=True)
+    (suite_dir / "runs" / "r" / "run.json").write_text("old", encoding="utf-8")
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    seal.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
+    assert (suite_dir / "runs" / "r" / "run.json").read_text(encoding="utf-8") == "{}"
+    assert journals.read(suite_dir / "journal.jsonl") == ENTRIES
+    names = {"plan.json", "runs", "journal.jsonl", "watermark.jsonl", "precondition"}
+    assert {path.name for path in suite_dir.iterdir()} == names
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut off", "no sums", "outside"])
+def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -> None:
+    suite_dir = tmp_path / "suite"
+    suite_dir.mkdir()
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    archive = _archive(tmp_path / "there", plan(), tmp_path / "a.tar")
+    data = bytearray(archive.read_bytes())
+    if damage == "changed":
+        at = data.index(b'"when": "start"')
+        data[at : at + 6] = b"'when'"
+    elif damage == "cut off":
+        data = data[: data.index(b'"when": "start"')]
+    elif damage == "no sums":
+        subprocess.run(["tar", "-C", tmp_path / "there", "-cf", archive, "."], check=True)
+        data = bytearray(archive.read_bytes())
+    else:
+        evil = tmp_path / "evil"
+        evil.write_text("x", encoding="utf-8")
+        sums = tmp_path / packed.SUMS
+        sums.write_text(json.dumps({"../x/y": sha256_of(evil)}), encoding="utf-8")
+        with tarfile.open(archive, "w") as tar:
+            tar.add(sums, packed.SUMS)
+            tar.add(evil, "../x/y")
+        data = bytearray(archive.read_bytes())
+    archive.write_bytes(data)
+    with pytest.raises(ControllerError, match="fetch them again"):
+        seal.unpack(archive, suite_dir)
+    assert {path.name for path in suite_dir.iterdir()} == {"plan.json"}
+    assert not (suite_dir / "x").exists()
+
+
+def test_what_a_void_try_left_does_not_stay_beside_its_repetition(tmp_path: Path) -> None:
+    suite_dir = tmp_path / "suite"
+    (suite_dir / "runs" / "r").mkdir(parents=True)
+    (suite_dir / "runs" / "r" / "failure.txt").write_text("of the try before", encoding="utf-8")
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    seal.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
+    assert [path.name for path in (suite_dir / "runs" / "r").iterdir()] == ["run.json"]
+
+
+def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
+    suite_dir = tmp_path / "suite"
+    suite_dir.mkdir()
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    other = plans.freeze({k: v for k, v in plan().items() if k != "sha256"} | {"rapl_hz": 5})
+    with pytest.raises(ControllerError, match="another plan"):
+        seal.unpack(_archive(tmp_path / "there", other, tmp_path / "a.tar"), suite_dir)
+    assert not (suite_dir / "journal.jsonl").exists()
+
+
+def _run(suite_dir: Path, where: dict[str, object]) -> None:
+    session.run(suite_dir, where, Path("inventory"), lambda _: None)
+
+
+def test_a_plan_changed_after_freezing_is_refused(tmp_path: Path) -> None:
+    changed = plan() | {"settle_s": 0}
+    (tmp_path / "plan.json").write_text(json.dumps(changed), encoding="utf-8")
+    with pytest.raises(plans.PlanError, match="changed after it was frozen"):
+        _run(tmp_path, target())
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "said"),
+    [
+        (("host",), "elsewhere", "host target (the inventory: elsewhere)"),
+        (("origin",), "measured", "origin modelled (the virtual lab) (the inventory: measured"),
+        (("disks", "sed", "serial"), "another", "serial sed, 2147483648 bytes (the inventory:"),
+        (("disks", "sed", "by_id"), "/dev/disk/by-id/x", "(the inventory: /dev/disk/by-id/x,"),
+        (("disks", "plain", "size_bytes"), 2**32, "4294967296 bytes)"),
+        (("disks",), {"sed": target()["disks"]["sed"]}, "(the inventory: none)"),
+    ],
+)
+def test_a_suite_of_another_target_is_not_gone_on_with(
+    keys: tuple[str, ...], value: object, said: str, tmp_path: Path
+) -> None:
+    """`make resume`, which says which folder it takes before anything else."""
+    suite_dir = tmp_path / "suite"
+    suite_dir.mkdir()
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    other = target()
+    inner: dict[str, object] = other
+    for key in keys[:-1]:
+        inner = inner[key]  # type: ignore[assignment]
+    inner[keys[-1]] = value
+    (tmp_path / "t.json").write_text(json.dumps(other), encoding="utf-8")
+    argv = [sys.executable, "-m", "controller", "resume", str(suite_dir)]
+    argv += ["--target", str(tmp_path / "t.json"), "--inventory", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == f"suite {plan()['suite_id']} of target, in {suite_dir}\n"
+    assert done.stderr.startswith(
+        f"fde: The suite {plan()['suite_id']} was begun on another target"
+    )
+    assert said in done.stderr and "SUITE_DIR=" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert [path.name for path in suite_dir.iterdir()] == ["plan.json"]
+
+
+def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    (tmp_path / seal.MANIFEST).write_text("{}", encoding="utf-8")
+    done = [(float(n), "finished", run["run_id"]) for n, run in enumerate(plan()["runs"])]
+    _write_lines(tmp_path / "journal.jsonl", journal(done))
+    times = {"t_start_ns": 0, "t_end_ns": 1}
+    for run in plan()["runs"]:
+        found = run_json(plan(), run, **times, phases=[{"name": "rest", **times}])
+        (tmp_path / "runs" / run["run_id"]).mkdir(parents=True)
+        (tmp_path / "runs" / run["run_id"] / "run.json").write_text(json.dumps(found))
+    with pytest.raises(ControllerError, match="sealed"):
+        _run(tmp_path, target())
+
+
+def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib\nfrom controller.session import suite_folder\n"
+        "with suite_folder.locked(pathlib.Path(sys.argv[1])):\n"
+        "    print('held', flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(ControllerError, match=str(holder.pid)), suite_folder.locked(tmp_path):
+            pass
+        holder.kill()
+    with suite_folder.locked(tmp_path):  # a killed holder leaves no lock behind
+        pass
+
+
+def test_the_controllers_command_line_never_shows_a_traceback(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "controller", "plan", "--suite", "smok"]
+    argv += ["--target", str(tmp_path / "t.json"), "--out", str(tmp_path)]
+    (tmp_path / "t.json").write_text(json.dumps(target()), encoding="utf-8")
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "fde: There is no suite called 'smok'; did you mean smoke?\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "t.json"]

@@ -1,0 +1,316 @@
+"""Whole sessions: real recorders, clock, journal, requests and packing, a shell in ssh's place and
+a process that stands for the agent at work in that of systemd and Ansible.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import lock
+from analysis.stats.results import results
+from contract import derived, journal
+from contract import plan as plans
+from contract.errors import ControllerError
+from contract.files import sha256_of
+from contract.journal import REPEAT
+from contract.places import ROOT
+from controller.session import journal_link, running_answer, seal, session
+from controller.session.tests.test_recorders import meter, speaking, wait_until
+from controller.target import connection, playbook
+from controller.tests.examples import plan, target
+from controller.tests.standin import Standin
+
+pytestmark = pytest.mark.usefixtures("interruptible")
+RUN_S = 0.5
+# The service is the stand-in for the agent: it is active as long as that lives.
+SYSTEMCTL = """#!/bin/sh
+pid=$(cat {folder}/pid 2>/dev/null)
+alive() {{ [ -n "$pid" ] && grep -q . /proc/$pid/cmdline 2>/dev/null; }}
+case "$1" in
+  show) alive && echo ActiveState=active || echo ActiveState=inactive ;;
+  disable) ! alive || kill -TERM $pid ;;
+esac
+"""
+
+
+class Scene:
+    """A suite of six runs, its folder here and there, and who plays Ansible."""
+
+    def __init__(self, folder: Path, standin: Standin, link: Path) -> None:
+        self.standin = standin
+        systemctl = standin.folder / "bin" / "systemctl"
+        systemctl.write_text(SYSTEMCTL.format(folder=standin.folder), encoding="utf-8")
+        self.here = folder / "here"
+        self.here.mkdir()
+        self.take(6)
+        self.there = standin.suites / self.plan.suite_id
+        self.target = target() | {"meters": [meter(link)], "secrets_file": "none"}
+        self.said: list[str] = []
+        self.agent: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+        self.run_s = RUN_S
+
+    def take(self, runs: int) -> None:
+        """Plan so many runs, six a block."""
+        kept = {key: value for key, value in plan(attempts=3).items() if key != "sha256"}
+        self.document = plans.freeze(kept | {"runs": kept["runs"][:runs], "blocks": runs // 6})
+        self.plan = plans.parse(self.document)
+        (self.here / "plan.json").write_text(json.dumps(self.document), encoding="utf-8")
+
+    def play(self, tag: str, **given: Any) -> None:
+        """What the plays do."""
+        if tag == "start":
+            self.starts += 1
+            self.there.mkdir(exist_ok=True)
+            shutil.copy(given["variables"]["suite_plan_file"], self.there / "plan.json")
+            argv = [sys.executable, "-m", "controller.tests.stand_in_agent"]
+            argv += [str(self.there), str(self.run_s), str(self.standin.lease)]
+            self.close()
+            agent = self.agent = subprocess.Popen(argv, cwd=ROOT)
+            (self.standin.folder / "pid").write_text(str(self.agent.pid), encoding="utf-8")
+            # With nothing left to run it ends at once.
+            wait_until(lambda: lock.holder(self.there) or agent.poll() is not None)
+        else:
+            argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(self.there)]
+            out = given["variables"]["suite_archive_file"]
+            subprocess.run([*argv, "--out", out], check=True, cwd=ROOT)
+
+    def run(self) -> Path:
+        return session.run(self.here, self.target, Path("inventory"), self.said.append)
+
+    @property
+    def entries(self) -> list[journal.Entry]:
+        """The copy here."""
+        return journal.read(self.here / "journal.jsonl")
+
+    def wait_for_run(self, number: int) -> None:
+        """Until that run is under way there."""
+        name = self.plan.runs[number].run_id
+        path = self.there / "journal.jsonl"
+        wait_until(lambda: path.exists() and f'"running", "run_id": "{name}"' in path.read_text())
+
+    def require_complete(self) -> None:
+        """Sealed, with every run finished, the seal in order, and nothing left behind."""
+        states = journal.last_states(self.entries)
+        assert [states.get(run.run_id) for run in self.plan.runs] == ["finished"] * 6
+        sums = json.loads((self.here / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
+        assert all(sha256_of(self.here / name) == found for name, found in sums.items())
+        assert {"identity.json", "clock.jsonl", "journal.jsonl"} <= set(sums)
+        left = [path.name for path in self.here.iterdir() if path.name.startswith(".")]
+        assert set(left) <= {".lock", derived.MARKS}
+
+    def close(self) -> None:
+        if self.agent is not None:
+            self.agent.kill()
+            self.agent.wait()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    monkeypatch.setattr(journal_link, "RETRY_S", 0.1)
+    found = Scene(tmp_path, Standin(tmp_path / "there", monkeypatch), tmp_path / "m")
+    monkeypatch.setattr(playbook, "suite", found.play)
+    with speaking(tmp_path / "m"):
+        yield found
+        found.close()
+
+
+@contextlib.contextmanager
+def meanwhile(act: Callable[[], object]) -> Iterator[None]:
+    """Something that happens beside the session."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def recorder(scene: Scene) -> int:
+    pid = lock.holder(scene.here / "meters" / "meter0")
+    assert pid is not None
+    return pid
+
+
+def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene: Scene) -> None:
+    scene.run()
+    scene.require_complete()
+    assert scene.starts == 1
+    with pytest.raises(ControllerError, match="nothing is left to run"):
+        scene.run()
+    log = (scene.here / "controller.log").read_text(encoding="utf-8")
+    assert re.search(r"INFO .*the results are here\n(.*\n)*.*ERROR .*nothing is left to run", log)
+    scene.require_complete()
+    (scene.here / seal.MANIFEST).unlink()
+    identity = json.loads((scene.here / "identity.json").read_text(encoding="utf-8"))
+    other = json.dumps(identity | {"machine_id": "another"})
+    (scene.here / "identity.json").write_text(other, encoding="utf-8")
+    before = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
+    with pytest.raises(ControllerError, match="another machine"):
+        scene.run()
+    after = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
+    own = {scene.here / ".lock", scene.here / "controller.log"}
+    assert {path for path in after if after[path] != before.get(path)} <= own
+    assert scene.starts == 1
+
+
+def test_after_each_block_the_answer_so_far_is_there_and_costs_the_target_no_command(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_answer, "LAST_LIMIT_S", 600.0)
+    scene.take(12)
+    scene.run()
+    answer = json.loads((scene.here / "status" / "status.json").read_text("utf-8"))["answer"]
+    assert (answer["blocks"], answer["component"], answer["origin"]) == (2, "system", "modelled")
+    assert [c["configuration"] for c in answer["contrasts"]] == ["opal", "dmcrypt-aes128"]
+    whole = results(scene.here)
+    reported = {c.other: c.comparison for c in whole.contrasts if c.base == "plain"}
+    for contrast in answer["contrasts"]:
+        comparison = reported[contrast["configuration"]]
+        assert comparison and contrast["blocks"] == comparison.n == 2
+        assert contrast["ratio"] == pytest.approx(comparison.ratio, rel=1e-3)
+        assert contrast["low"] < contrast["ratio"] < contrast["high"]
+    said = [line for line in scene.said if line.startswith("after block 2 of 2: Opal")]
+    assert len(said) == 1 and len(re.findall(r"±|\[[+-]", said[0])) == 2
+    assert "run.json" not in scene.standin.asked, "no command asks for it"
+    assert sum("agent follow" in line for line in scene.standin.asked.splitlines()) == 1
+    assert not (scene.here / "status" / "results").exists()
+
+
+def test_a_target_that_is_the_controller_computes_no_answer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "is_local", lambda _: True)
+    monkeypatch.setattr(connection, "command", connection.ssh)
+    scene.run()
+    assert json.loads((scene.here / "status/status.json").read_text("utf-8"))["answer"] is None
+
+
+def test_a_suite_without_a_meter_comes_to_its_seal(scene: Scene) -> None:
+    scene.target["meters"] = []
+    scene.run()
+    scene.require_complete()
+    assert not (scene.here / "meters").exists()
+
+
+def test_what_the_meter_did_not_see_is_repeated_before_the_seal(scene: Scene) -> None:
+    def deafen() -> None:
+        scene.wait_for_run(2)
+        pid = recorder(scene)
+        os.kill(pid, signal.SIGKILL)
+        scene.wait_for_run(4)
+
+    with meanwhile(deafen):
+        scene.run()
+    scene.require_complete()
+    repeated = [entry.run_id for entry in scene.entries if entry.cause == REPEAT]
+    assert scene.plan.runs[2].run_id in repeated
+    assert scene.starts == 2
+    assert any("asked for again" in line for line in scene.said)
+    assert (scene.here / "requests.jsonl").exists()
+
+
+def test_a_sealed_suite_with_void_runs_is_taken_up_again(scene: Scene) -> None:
+    scene.there.mkdir()
+    (scene.there / "broken").write_text(scene.plan.runs[1].run_id, encoding="utf-8")
+    scene.run()
+    assert journal.last_states(scene.entries)[scene.plan.runs[1].run_id] == "void"
+    assert (scene.here / seal.MANIFEST).exists()
+    (scene.there / "broken").unlink()
+    scene.run()
+    scene.require_complete()
+    assert any("the seal is broken" in line for line in scene.said)
+
+
+def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
+    def interrupt() -> None:
+        scene.wait_for_run(1)
+        _thread.interrupt_main()
+
+    scene.run_s = 3.0  # a busy machine must not come to the end before it is interrupted
+    with meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
+        scene.run()
+    scene.run_s = RUN_S
+    assert scene.entries[-1].state == "suite-failed"
+    finished = [entry.run_id for entry in scene.entries if entry.state == "finished"]
+    assert finished
+    assert all((scene.here / "runs" / run_id / "run.json").exists() for run_id in finished)
+    assert lock.holder(scene.here / "meters" / "meter0") is None
+    scene.run()
+    scene.require_complete()
+    assert [e.run_id for e in scene.entries if e.state == "finished"][: len(finished)] == finished
+
+
+def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
+    """The session itself is a process that is killed; recorder and agent continue, and are met."""
+    code = (
+        "import json, sys\nfrom pathlib import Path\n"
+        "from controller.session import session\n"
+        "from controller.target import connection, playbook\n"
+        "connection.SUITES = sys.argv[3]\n"
+        "def play(tag, **_):\n"
+        "    print('started', flush=True)\n"
+        "playbook.suite = play\n"
+        "session.run(Path(sys.argv[1]), json.loads(sys.argv[2]), Path('i'), lambda _: None)\n"
+    )
+    argv = [sys.executable, "-c", code, str(scene.here), json.dumps(scene.target)]
+    with subprocess.Popen(
+        [*argv, str(scene.standin.suites)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "started\n"
+        variables = {"suite_plan_file": str(scene.here / "plan.json")}
+        scene.play("start", variables=variables)
+        scene.wait_for_run(1)
+        first.kill()
+    left = recorder(scene)
+    scene.wait_for_run(2)
+    assert recorder(scene) == left
+    scene.run()
+    scene.require_complete()
+    finished = [entry.run_id for entry in scene.entries if entry.state == "finished"]
+    assert finished[0] == scene.plan.runs[0].run_id
+    assert not (scene.here / "meters" / "meter0.2").exists()
+
+
+def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pack(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "AWAY_S", 0.1)
+    refused: list[str] = []
+
+    def play(tag: str, **given: Any) -> None:
+        if tag != "fetch":
+            scene.play(tag, **given)
+            return
+        if not refused:
+            scene.standin.unplug()
+        refused.append(tag)
+        raise ControllerError("No space left on device")
+
+    monkeypatch.setattr(playbook, "suite", play)
+
+    def plug() -> None:
+        wait_until(lambda: any("is away" in line for line in scene.said))
+        time.sleep(0.3)
+        scene.standin.unplug(away=False)
+
+    with meanwhile(plug):
+        scene.run()
+    assert len(refused) == 2  # away, then without room: it is sent over SSH
+    scene.require_complete()

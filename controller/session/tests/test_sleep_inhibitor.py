@@ -1,0 +1,65 @@
+"""Sleep is held off for as long as a session lasts, by a program that ends with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.session import sleep_inhibitor as module
+from controller.session.sleep_inhibitor import awake
+
+# Whether it is at work is a file, as the real one's lock is a file that logind watches.
+INHIBIT = """#!/bin/sh
+echo "$1" >>{folder}/asked
+{refuse}
+touch {folder}/held
+shift 4
+"$@"
+rm {folder}/held
+"""
+ALL = '[ "$1" = --what=sleep:idle:handle-lid-switch ] && { echo "Access denied" >&2; exit 1; }'
+
+
+@pytest.fixture(autouse=True)
+def _with_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SYSTEMD", tmp_path)
+
+
+def inhibit(folder: Path, refuse: str = "") -> str:
+    """A systemd-inhibit that may refuse."""
+    program = folder / "systemd-inhibit"
+    program.write_text(INHIBIT.format(folder=folder, refuse=refuse), encoding="utf-8")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_sleep_is_held_off_while_within(tmp_path: Path) -> None:
+    said: list[str] = []
+    with awake(said.append, inhibit(tmp_path)):
+        assert (tmp_path / "held").exists()
+    assert not (tmp_path / "held").exists() and not said
+
+
+def test_where_the_lid_is_not_allowed_sleep_alone_is_held_off(tmp_path: Path) -> None:
+    with awake(pytest.fail, inhibit(tmp_path, ALL)):
+        assert (tmp_path / "held").exists()
+    assert (tmp_path / "asked").read_text().split()[-1] == "--what=sleep"
+
+
+def test_a_refusal_is_told_and_nothing_is_stopped_by_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    with awake(said.append, inhibit(tmp_path, 'echo "Access denied" >&2; exit 1')):
+        pass
+    (sentence,) = said
+    assert "(Access denied)" in sentence and "systemctl mask sleep.target" in sentence
+
+
+def test_without_the_program_or_systemd_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with awake(pytest.fail, str(tmp_path / "none")):
+        pass
+    monkeypatch.setattr(module, "SYSTEMD", tmp_path / "none")
+    with awake(pytest.fail, inhibit(tmp_path)):
+        assert not (tmp_path / "asked").exists()

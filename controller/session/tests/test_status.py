@@ -1,0 +1,327 @@
+"""The status of a running suite: its document, the page for a phone, and the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from contract import plan as plans
+from contract.journal import Entry
+from controller.session import progress, status, status_page
+from controller.tests import terminal
+from controller.tests.examples import ANSWER, NOW, journal, plan
+
+PLAN = plans.parse(plan(blocks=3))
+IDS = [run.run_id for run in PLAN.runs]
+ENTRIES = journal(
+    [
+        (0, "suite-started", ""),
+        (1, "switching", IDS[0]),
+        (3, "running", IDS[0]),
+        (33, "finished", IDS[0]),
+        (34, "running", IDS[1]),
+        (40, "void", IDS[1]),
+        (41, "running", IDS[1]),
+    ]
+)
+WATTS, GAPS = {"system": 12.345, "drive": 2.1}, {"meter0": 1}
+EVIL = 'secrets: <script>alert("x")</script> & \x1b[2J more'
+
+
+def document(entries: list[Entry] = ENTRIES, **changes: object) -> dict[str, object]:
+    found = progress.document(
+        PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=2.0, now=NOW
+    )
+    return {**found, **changes}
+
+
+def read(folder: Path) -> dict[str, object]:
+    found = json.loads((folder / "status" / "status.json").read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_document_says_where_the_suite_is() -> None:
+    found = document()
+    assert found["format"] == "fde-status/1" and found["state"] == "running"
+    run = PLAN.runs[1]
+    assert (found["block"], found["blocks"]) == (1, 3)
+    assert (found["run_index"], found["runs"], found["run_id"]) == (2, 18, IDS[1])
+    assert (found["configuration"], found["workload"]) == (run.configuration, run.workload)
+    assert (found["finished"], found["void"], found["repeated"]) == (1, 0, 1)
+    # 17 runs at 30 s, 2 s on average before each, 6 s for void tries; 2 s of this are over.
+    left_s = found["left_s"]
+    assert isinstance(left_s, int)
+    assert found["ends_wall"] == (NOW + timedelta(seconds=left_s)).isoformat(timespec="seconds")
+    assert document()["left_s"] == left_s
+    later = progress.document(PLAN, ENTRIES, watts={}, gaps={}, events=(), since_s=12.0, now=NOW)
+    assert later["left_s"] == left_s - 10
+
+
+def test_before_the_first_line_and_after_the_last_no_time_is_left_to_tell() -> None:
+    assert document([])["state"] == "starting" and document([])["left_s"] is None
+    ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
+    assert document(ended)["left_s"] == 0
+
+
+def test_waiting_is_no_progress() -> None:
+    waiting = [
+        *ENTRIES,
+        replace(ENTRIES[-1], state="waiting", cause="load", detail="something runs"),
+    ]
+    early = progress.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=1, now=NOW)
+    late = progress.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=900, now=NOW)
+    assert early["left_s"] == late["left_s"]
+    assert early["waiting"] == "something runs"
+
+
+def test_the_board_writes_status_and_page_and_says_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    board = status.Board(PLAN, tmp_path, said.append)
+    board.note("recorders are on")
+    assert read(tmp_path)["state"] == "starting"
+    for count in range(1, len(ENTRIES) + 1):
+        board.entry(ENTRIES[:count], WATTS, GAPS)
+    found = read(tmp_path)
+    assert f"process {os.getpid()}, since " in str(found["holder"])
+    assert found["watts"] == WATTS and found["gaps"] == GAPS
+    events = found["events"]
+    assert isinstance(events, list) and [event["text"] for event in events] == [
+        "recorders are on",
+        "the agent starts",
+        "run 2 (dmcrypt-aes128 file_io) is void",
+    ]
+    assert [line.split(":")[0] for line in said] == [
+        "recorders are on",
+        "the agent starts",
+        "block 1 of 3, run 1 of 18",
+        "run 2 (dmcrypt-aes128 file_io) is void",
+    ]
+    assert IDS[1][:4] == "0001" and "dmcrypt-aes128" in (
+        tmp_path / "status" / "index.html"
+    ).read_text(encoding="utf-8")
+    assert capsys.readouterr().out == ""
+
+
+def test_of_lines_from_before_the_session_only_the_last_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    status.Board(PLAN, tmp_path, said.append).entry(ENTRIES, WATTS, GAPS)
+    assert len(said) == 1 and "measuring" in said[0]
+
+
+def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: Path) -> None:
+    said: list[str] = []
+    board = status.Board(PLAN, tmp_path, said.append)
+    lines = [(0.0, "suite-started", "")]
+    for run in PLAN.runs:
+        waits = [(0.0, "running", run.run_id), (0.0, "waiting", run.run_id)]
+        lines += [(0.0, "switching", run.run_id), *waits, *waits[:1], (9.0, "finished", run.run_id)]
+    lines += [(99.0, "suite-finished", "")]
+    entries = journal(lines)
+    for count in range(1, len(entries) + 1):
+        board.entry(entries[:count], WATTS, GAPS)
+        board.tick(WATTS, GAPS)
+        if count in (33, 63):  # the second block has begun, the third
+            board.answer({**ANSWER, "blocks": count // 30})
+    assert [line.split(",")[0].split(":")[0] for line in said] == [
+        "the agent starts",
+        "block 1 of 3",
+        "block 2 of 3",
+        "after block 1 of 3",
+        "block 3 of 3",
+        "after block 2 of 3",
+        "suite finished",
+    ]
+    assert read(tmp_path)["answer"] == {**ANSWER, "blocks": 2}
+
+
+def test_a_wait_is_said_once_it_lasts_and_silence_ends_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = status.Lines()
+    assert len(lines.next(document())) == 1
+    for cause in ("load", "heat"):
+        waits = document(state="waiting", waiting=f"{cause} is high", waiting_for=cause)
+        assert lines.next({**waits, "since_s": 3.0}) == []
+        (line,) = lines.next({**waits, "since_s": 11.0})
+        assert f"waiting: {cause} is high" in line
+        assert lines.next({**waits, "waiting": "it is higher", "since_s": 12.0}) == []
+    assert lines.next(document()) == []
+    monkeypatch.setattr(status, "PRINT_PERIOD_S", 0.0)
+    assert len(lines.next(document())) == 1
+
+
+def test_a_status_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "status").write_text("in the way", encoding="utf-8")
+    said: list[str] = []
+    board = status.Board(PLAN, tmp_path, said.append)
+    board.note("begun")
+    board.entry(ENTRIES, WATTS, GAPS)
+    assert [line for line in said if "cannot be written" in line] == [
+        "the status cannot be written (File exists); the suite continues"
+    ]
+    (tmp_path / "status").unlink()
+    board.entry(ENTRIES, WATTS, GAPS)
+    assert read(tmp_path)["finished"] == 1
+
+
+class Page(HTMLParser):
+    """Tags and attributes of a page, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def refresh(self) -> bool:
+        return any(values.get("http-equiv") == "refresh" for _, values in self.tags)
+
+
+def test_the_page_needs_nothing_else_and_reloads_itself_until_the_end() -> None:
+    page = Page(status_page.render(document()))
+    assert page.refresh()
+    links = [v for _, values in page.tags for k, v in values.items() if k in ("src", "href")]
+    assert links == ["data:,"], "no file, no network"
+    for words in ("dmcrypt-aes128", "file_io", "12.35 W", "meter0 1", "1 of 18 runs"):
+        assert words in page.text
+    answered = Page(status_page.render(document(answer=ANSWER))).text
+    for words in ("Opal +0.6 % ± 0.5", "AES-128 +41 % ± 9", "modelled", "after block 2"):
+        assert words in answered and words not in page.text
+    ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
+    assert not Page(status_page.render(document(ended))).refresh()
+
+
+def test_nothing_that_a_program_said_becomes_part_of_the_page() -> None:
+    event = {"wall": NOW.isoformat(), "text": EVIL}
+    html = status_page.render(document(waiting=EVIL, events=[event], holder=EVIL))
+    assert html.count("<script>") == 1 and EVIL in Page(html).text
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is missing")
+@pytest.mark.parametrize(("age_s", "hidden"), [(10, True), (300, False)])
+def test_the_page_turns_stale_when_the_session_is_gone(
+    tmp_path: Path, age_s: int, hidden: bool
+) -> None:
+    updated = datetime.now(UTC) - timedelta(seconds=age_s)
+    found = document(updated_wall=updated.isoformat(timespec="seconds"))
+    status_page.write(tmp_path / "index.html", found)
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    done = subprocess.run(
+        [*browser, f"--user-data-dir={tmp_path / 'browser'}", f"file://{tmp_path}/index.html"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    stale = next(v for _, v in Page(done.stdout).tags if v.get("id") == "stale")
+    assert ("hidden" in stale) == hidden
+    assert re.search(r'class="age">[0-9]+ (s|min)<', done.stdout)
+
+
+DRAW = """
+import fcntl, json, struct, sys, termios
+from contextlib import closing
+from controller.session.status import Screen, rows
+with closing(Screen()) as screen:
+    for document in json.load(open(sys.argv[1])):
+        screen.show(rows(document))
+    print("said meanwhile")
+    size = struct.pack("HHHH", 24, int(sys.argv[2]), 0, 0)
+    fcntl.ioctl(sys.__stdout__.fileno(), termios.TIOCSWINSZ, size)
+    screen.show(rows(document))
+print("said after")
+"""
+
+
+CLOSED = """
+import signal, sys
+from pathlib import Path
+from contract import plan
+from contract.interrupts import lasting
+from controller.session.status import Board
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+folder = Path(sys.argv[1])
+say = lasting(lambda line: print(line, flush=True))
+board = Board(plan.load(folder / "plan.json"), folder, say)
+board.note("begun")
+sys.stdin.readline()
+board.note("continues")
+board.note("to its end")
+print("which nobody reads", flush=True)
+"""
+
+
+def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan(blocks=3)), encoding="utf-8")
+    there, here = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", CLOSED, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=here,
+        env={**os.environ, "PYTHONPATH": str(Path(status.__file__).parents[2])},
+    ) as process:
+        os.close(here)
+        out = b""
+        while b"begun" not in out:
+            out += os.read(there, 65536)
+        os.close(there)
+        process.communicate(b"\n")
+    assert process.returncode == 0
+    events = read(tmp_path)["events"]
+    assert isinstance(events, list) and events[-1]["text"] == "to its end"
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
+    tmp_path: Path, columns: int
+) -> None:
+    event = {"wall": NOW.isoformat(), "text": f"{EVIL} {'long ' * 40}"}
+    documents = [document(), document(events=[event] * 3), document(events=[event], answer=ANSWER)]
+    (tmp_path / "documents").write_text(json.dumps(documents), encoding="utf-8")
+    said, *shown, after, end = terminal.run(DRAW, tmp_path / "documents", columns, columns=columns)
+    assert (said, after, end) == ("said meanwhile", "said after", "")
+    assert shown[0].startswith("suite     smoke-target")
+    assert sum(line.startswith("suite ") for line in shown) == 1, "drawn over, not below"
+    while not shown[-1]:
+        shown.pop()
+    assert len(shown) == len(status.rows(documents[-1]))
+    assert max(map(len, shown)) == columns and shown[-1].endswith("…")
+    assert "block 1 of 3, run 2 of 18" in shown[1] or columns < 80
+    assert "measuring file_io on dmcrypt-aes128" in shown[2]
+    assert [line[10:] for line in shown[5:7]] == ["Opal +0.6 % ± 0.5", "AES-128 +41 % ± 9"]
+    assert all(len(line) < 80 for line in shown[:8]), "nothing of it is cut at 80 columns"
+
+
+@pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("PYTHONIOENCODING", "ascii")])
+def test_a_terminal_that_cannot_draw_is_left_alone(
+    tmp_path: Path, variable: str, value: str
+) -> None:
+    (tmp_path / "documents").write_text(json.dumps([document()]), encoding="utf-8")
+    shown = terminal.run(DRAW, tmp_path / "documents", 80, given={variable: value})
+    assert "".join(shown).isascii()
+    assert any(line.startswith("suite ") for line in shown) == (variable != "TERM")
+
+
+def test_a_closed_suite_has_no_block_on_the_screen() -> None:
+    ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
+    assert ("now", "suite finished for 2 s") in status.rows(document(ended))
+    assert ("left", "nothing") in status.rows(document(ended))

@@ -1,0 +1,112 @@
+"""A suite continues where it was begun, or not at all."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from contract import plan as plans
+from contract.errors import ControllerError
+from controller.session import suite_folder, target_identity
+from controller.session.agent_client import AgentClient
+from controller.tests.examples import journal, plan, target
+from controller.tests.standin import Standin
+
+PLAN = plans.parse(plan())
+LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
+
+
+def found(lines: int | None, machine_id: str = "m") -> dict[str, object]:
+    return {"machine_id": machine_id, "boot_id": "b", "journal_lines": {PLAN.suite_id: lines}}
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A suite of which three lines were fetched."""
+    target_identity.require_same_machine(PLAN, tmp_path, found(0), None)
+    text = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(LINES))
+    (tmp_path / "journal.jsonl").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_it_goes_on_where_it_was_begun(begun: Path) -> None:
+    for lines in (3, 40):
+        target_identity.require_same_machine(PLAN, begun, found(lines), PLAN.sha256)
+
+
+def test_another_machine_is_refused(begun: Path) -> None:
+    kept = (begun / target_identity.IDENTITY).read_text(encoding="utf-8")
+    with pytest.raises(ControllerError, match="another machine than the one"):
+        target_identity.require_same_machine(PLAN, begun, found(3, "another"), PLAN.sha256)
+    assert (begun / target_identity.IDENTITY).read_text(encoding="utf-8") == kept
+
+
+@pytest.mark.parametrize(("lines", "said"), [(2, "2 lines, the copy here 3"), (None, "damaged")])
+def test_a_journal_that_lost_lines_is_refused(begun: Path, lines: int | None, said: str) -> None:
+    with pytest.raises(ControllerError, match=said):
+        target_identity.require_same_machine(PLAN, begun, found(lines), PLAN.sha256)
+
+
+def test_a_target_that_knows_nothing_of_the_suite_any_more_is_refused(begun: Path) -> None:
+    unknown = {"machine_id": "m", "boot_id": "b", "journal_lines": {}}
+    with pytest.raises(ControllerError, match="0 lines"):
+        target_identity.require_same_machine(PLAN, begun, unknown, None)
+
+
+def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ControllerError, match="another plan under the name"):
+        target_identity.require_same_machine(PLAN, tmp_path, found(0), "0" * 64)
+    assert not (tmp_path / target_identity.IDENTITY).exists()
+
+
+def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent's own command over a shell that stands in for ssh."""
+    standin = Standin(tmp_path / "there", monkeypatch)
+    agent = AgentClient(target(), PLAN.suite_id)
+    assert len(agent.identity()["machine_id"]) == 64
+    assert agent.journal() == []
+    assert agent.plan_sha256() is None
+    folder = standin.suites / PLAN.suite_id
+    folder.mkdir()
+    (folder / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    text = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(LINES))
+    (folder / "journal.jsonl").write_text(text, encoding="utf-8")
+    assert agent.journal() == journal(LINES)
+    assert agent.plan_sha256() == PLAN.sha256
+    (folder / "plan.json").write_text("{", encoding="utf-8")
+    assert agent.plan_sha256() == ""  # none of ours
+    standin.unplug()
+    with pytest.raises(ControllerError, match="no way to it"):
+        agent.identity()
+
+
+def test_what_a_session_meets_is_logged_with_its_end_each_on_one_line(tmp_path: Path) -> None:
+    for error in (ControllerError("no\nroom"), KeyboardInterrupt()):
+        with pytest.raises(type(error)), suite_folder.logged(tmp_path):
+            logging.getLogger("controller.session.follow_loop").debug("a \x1b[2J try")
+            raise error
+    logging.getLogger("controller").error("after it")
+    lines = (tmp_path / suite_folder.LOG).read_text(encoding="utf-8").splitlines()
+    times, said = zip(*(line.split(" ", 1) for line in lines), strict=True)
+    now = datetime.now(UTC)
+    assert all(now - datetime.fromisoformat(time) < timedelta(hours=1) for time in times)
+    assert [" ".join(words.split()) for words in said] == [
+        "DEBUG controller.session.follow_loop: a \\x1b[2J try",
+        "ERROR controller: ended: no room",
+        "DEBUG controller.session.follow_loop: a \\x1b[2J try",
+        "WARNING controller: interrupted",
+    ]
+
+
+def test_a_log_without_room_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / suite_folder.LOG).symlink_to("/dev/full")
+    with suite_folder.logged(tmp_path):
+        logging.getLogger("controller").warning("lost")
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,225 @@
+"""Where the wall time went, from journals written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import plan as plans
+from contract.journal import Entry
+from controller.session import session_times, timing
+from controller.session.session_times import NS
+from controller.tests.examples import plan
+
+IDS = [run.run_id for run in plans.parse(plan(blocks=1)).runs]
+PHASES = [
+    {"name": "write", "t_start_ns": 0, "t_end_ns": 8 * 10**9},
+    {"name": "tail", "t_start_ns": 8 * 10**9, "t_end_ns": 9 * 10**9},
+]
+# Half a second lies between its phases.
+FINISHED: dict[str, Any] = {
+    "status": "finished",
+    "t_start_ns": 0,
+    "t_end_ns": 9.5 * 10**9,
+    "phases": PHASES,
+}
+# Boot a of the target began at 100 s of the controller's clock, boot b at 1000 s.
+CLOCK = [
+    {"t_send_ns": 100 * 10**9, "t_target_ns": 0, "t_receive_ns": 100 * 10**9, "boot_id": "a"},
+    {"t_send_ns": 1000 * 10**9, "t_target_ns": 0, "t_receive_ns": 1000 * 10**9, "boot_id": "b"},
+]
+
+
+def journal(lines: Iterable[tuple[float, str, str, str]], boot_id: str = "a") -> list[Entry]:
+    """Entries from (seconds, state, run id, detail)."""
+    return [
+        Entry(seq, int(second * 1e9), boot_id, state, run_id, detail)
+        for seq, (second, state, run_id, detail) in enumerate(lines)
+    ]
+
+
+def total(found: dict[str, Any]) -> float:
+    return sum(float(found[key]) for key in timing.PARTS)
+
+
+WHOLE = [
+    (0, "suite-started", "", ""),
+    (0, "switching", IDS[0], ""),
+    (5, "running", IDS[0], ""),
+    (17, "proving", IDS[0], ""),
+    (20, "finished", IDS[0], ""),
+]
+
+
+def test_measuring_is_the_phases_of_finished_runs_and_all_parts_add_up() -> None:
+    entries = journal([*WHOLE, (20.2, "running", IDS[1], ""), (29.2, "void", IDS[1], "proof")])
+    runs: list[dict[str, Any]] = [FINISHED, {"status": "void", "phases": PHASES}]
+    found = timing.summary(entries, runs, 1.0, {"wall_s": 40.0, "start_s": 3.0, "fetch_s": 2.0})
+    assert found["measuring_s"] == pytest.approx(9)
+    assert found["switching_s"] == pytest.approx(5)
+    assert found["proving_s"] == pytest.approx(3)
+    assert found["preparing_s"] == pytest.approx(12 - 9.5)
+    assert found["between_phases_s"] == pytest.approx(0.5)
+    assert found["between_runs_s"] == pytest.approx(0.2)
+    assert found["repeated_s"] == pytest.approx(9)
+    assert total(found) == pytest.approx(found["wall_s"]) == pytest.approx(40)
+    assert found["measuring_share"] == pytest.approx(9 / 40)
+
+
+def test_a_try_whose_repetition_was_asked_for_later_counts_as_void() -> None:
+    again = [
+        (20, "void", IDS[0], "repeat"),
+        (20, "switching", IDS[0], ""),
+        (26, "running", IDS[0], ""),
+        (40, "proving", IDS[0], ""),
+        (44, "finished", IDS[0], ""),
+    ]
+    spent = timing.of_journal(journal([*WHOLE, *again]))
+    assert spent["repeated_s"] == pytest.approx(20)
+    assert spent["switching_s"] == pytest.approx(6)
+    assert spent["running_s"] == pytest.approx(14)
+    assert spent["proving_s"] == pytest.approx(4)
+
+
+def test_waiting_within_and_between_runs_is_no_work() -> None:
+    lines = [
+        *WHOLE,
+        (20, "waiting", "", "held"),
+        (50, "running", IDS[1], ""),
+        (53, "waiting", IDS[1], "temperature"),
+        (60, "running", IDS[1], ""),
+        (64, "finished", IDS[1], ""),
+    ]
+    spent = timing.of_journal(journal(lines))
+    assert spent["waiting_s"] == pytest.approx(30 + 7)
+    assert spent["running_s"] == pytest.approx(12 + 3 + 4)
+
+
+def test_preconditioning_has_a_place_of_its_own() -> None:
+    lines = [
+        (0, "suite-started", "", ""),
+        (1, "preconditioning", "", ""),
+        (31, "preconditioning", "", ""),
+        (91, "preconditioned", "", ""),
+        *((100 + at, state, run_id, cause) for at, state, run_id, cause in WHOLE[1:]),
+    ]
+    found = timing.summary(journal(lines), [FINISHED], 1.0, {"wall_s": 200.0})
+    assert found["preconditioning_s"] == pytest.approx(90)
+    assert total(found) == pytest.approx(200)
+    assert any("preconditioning disks" in line for line in timing.table(found))
+
+
+def cut_power() -> list[Entry]:
+    """The power goes 5 s into a run; the agent is back 60 s after its line `running`."""
+    before = journal([*WHOLE, (20, "running", IDS[1], "")])
+    after = [
+        (-820, "void", IDS[1], "target-down"),
+        (-819, "suite-started", "", ""),
+        (-819, "waiting", "", "secrets"),
+        (-810, "running", IDS[1], ""),
+        (-800, "finished", IDS[1], ""),
+    ]
+    later = [(1000 + at, state, run_id, cause) for at, state, run_id, cause in after]
+    return [*before, *journal(later, boot_id="b")]
+
+
+def test_a_power_cut_is_told_by_the_clock_readings() -> None:
+    clock = [CLOCK[0], {**CLOCK[1], "t_send_ns": 0, "t_receive_ns": 0}]
+    spent = timing.of_journal(cut_power(), clock)
+    assert spent["down_s"] == pytest.approx(180 - 120 + 1)
+    assert spent["waiting_s"] == pytest.approx(9)
+    assert spent["running_s"] == pytest.approx(12 + 10)
+    assert spent["repeated_s"] == 0
+
+
+@pytest.mark.parametrize(
+    "clock", [[], CLOCK[:1], [CLOCK[0], {**CLOCK[1], "controller_boot_id": "later"}]]
+)
+def test_what_no_clock_tells_is_counted_nowhere(clock: Sequence[dict[str, Any]]) -> None:
+    assert timing.of_journal(cut_power(), clock)["down_s"] == pytest.approx(1)
+
+
+def test_an_agent_that_ended_in_order_was_not_away() -> None:
+    lines = [*WHOLE, (21, "suite-failed", "", ""), (900, "suite-started", "", "")]
+    assert timing.of_journal(journal(lines))["down_s"] == 0
+    killed = [*WHOLE, (900, "suite-started", "", "")]
+    assert timing.of_journal(journal(killed))["down_s"] == pytest.approx(880)
+
+
+def test_a_try_that_was_stopped_in_order_is_a_void_one() -> None:
+    stopped = [
+        *WHOLE,
+        (21, "running", IDS[1], ""),
+        (30, "void", IDS[1], "stopped"),
+        (31, "suite-failed", "", "stopped"),
+        (900, "suite-started", "", ""),
+    ]
+    spent = timing.of_journal(journal(stopped))
+    assert spent["repeated_s"] == pytest.approx(9) and spent["down_s"] == 0
+
+
+def test_no_more_is_lost_than_the_sessions_lasted() -> None:
+    killed = journal([*WHOLE, (900, "suite-started", "", "")])
+    found = timing.summary(killed, [FINISHED], 1.0, {"wall_s": 100.0})
+    assert found["down_s"] == pytest.approx(80)
+    assert total(found) == pytest.approx(100)
+
+
+def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan(blocks=1)), encoding="utf-8")
+    lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(WHOLE))
+    (tmp_path / "journal.jsonl").write_text(lines, encoding="utf-8")
+    for name in (IDS[0], f"{IDS[0]}.void-1"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(FINISHED), encoding="utf-8")
+    begun = '{"begun_ns": %d, "controller_boot_id": "a", "wall_s": %d, "start_s": %d}\n'
+    session = begun % (1, 20, 2) + begun % (2, 10, 0) + '{"begun_ns": 3, "wall'
+    (tmp_path / "sessions.jsonl").write_text(session, encoding="utf-8")
+    found = timing.of_suite(tmp_path)
+    assert found["wall_s"] == 30 and found["start_s"] == 2
+    assert found["measuring_s"] == pytest.approx(9), "what was set aside does not count"
+    shown = timing.table(found)
+    assert shown[0] == "where the suite's 30 s went"
+    assert "  measuring                    9.0 s  30.0%" in shown
+    assert not any("waiting" in line for line in shown), "nothing is left out but nothing"
+    assert timing.table({}) == []
+
+
+def sessions(folder: Path) -> list[session_times.Session]:
+    return session_times.sessions_of(session_times.lines(folder / session_times.SESSIONS), [])
+
+
+def _reading(at_s: float, boot: str) -> dict[str, Any]:
+    return {"t_receive_ns": round(at_s * NS), "controller_boot_id": boot}
+
+
+def test_a_session_that_ends_in_order_tells_what_it_took(tmp_path: Path) -> None:
+    seconds = {"start_s": 1.0}
+    with session_times.recorded(tmp_path, seconds):
+        assert sessions(tmp_path)[0].killed
+    (found,) = sessions(tmp_path)
+    assert not found.killed
+    assert found.seconds == seconds and {*seconds} == {"start_s", "wall_s"}
+
+
+def test_a_killed_one_lived_to_its_last_clock_reading() -> None:
+    lines: list[dict[str, Any]] = [
+        {"begun_ns": 10 * NS, "controller_boot_id": "a", "pid": 1},
+        {"begun_ns": 100 * NS, "controller_boot_id": "a", "pid": 2},
+        {"begun_ns": 5 * NS, "controller_boot_id": "b", "pid": 3},
+        {"begun_ns": 5 * NS, "controller_boot_id": "b", "wall_s": 7.0},
+    ]
+    clock = [_reading(t, "a") for t in (12, 40, 105, 130)] + [_reading(9000, "b")]
+    found = session_times.sessions_of(lines, clock)
+    assert [s.killed for s in found] == [True, True, False]
+    assert [s.seconds["wall_s"] for s in found] == [30.0, 30.0, 7.0]
+
+
+def test_one_that_was_killed_at_once_took_nothing() -> None:
+    (found,) = session_times.sessions_of([{"begun_ns": 1, "controller_boot_id": "a", "pid": 1}], [])
+    assert found.seconds == {"wall_s": 0.0}

@@ -1,0 +1,290 @@
+"""Watching: a session on this machine, a target by SSH, and the page over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from contract import plan as plans
+from contract.errors import ControllerError
+from contract.journal import Entry
+from controller.session import group, status_page, suite_folder, watch
+from controller.session.seal import MANIFEST
+from controller.session.status import Board
+from controller.tests.examples import journal, plan, target
+
+ROOT = Path(watch.__file__).parents[2]
+DOCUMENT = plan(blocks=1)
+PLAN = plans.parse(DOCUMENT)
+IDS = [run.run_id for run in PLAN.runs]
+ENTRIES = journal(
+    [
+        (0, "suite-started", ""),
+        (0, "running", IDS[0]),
+        (30, "finished", IDS[0]),
+        (31, "suite-finished", ""),
+    ]
+)
+# A session of its own process: it holds the folder, shows where it is, seals when it is told to.
+SESSION = """
+import sys
+from pathlib import Path
+from contract import journal, plan
+from controller.session import suite_folder
+from controller.session.status import Board
+folder = Path(sys.argv[1])
+with suite_folder.locked(folder):
+    board = Board(plan.load(folder / "plan.json"), folder, lambda _: None)
+    entries = journal.read(folder / "journal.jsonl")
+    board.entry(entries[:2], {"system": 12.0}, {"meter0": 0})
+    print("on", flush=True)
+    sys.stdin.readline()
+    board.entry(entries, {"system": 12.0}, {"meter0": 0})
+    if sys.argv[2] == "seals":
+        (folder / "manifest.json").write_text("{}")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "suites" / PLAN.suite_id
+    made.mkdir(parents=True)
+    (made / "plan.json").write_text(json.dumps(DOCUMENT), encoding="utf-8")
+    lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in ENTRIES)
+    (made / "journal.jsonl").write_text(lines, encoding="utf-8")
+    return made
+
+
+@contextmanager
+def session(folder: Path, end: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", SESSION, folder, end],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        assert process.stdout and process.stdin
+        assert process.stdout.readline() == "on\n"
+        yield process
+        process.stdin.close()
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    assert process.stdin
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_session_here_is_shown_until_it_has_sealed(
+    folder: Path, capsys: pytest.CaptureFixture[str], named: bool
+) -> None:
+    said: list[str] = []
+    with session(folder, "seals") as process:
+        timer = threading.Timer(1.5, finish, [process])
+        timer.start()
+        well = watch.run(folder if named else None, folder.parent, None, None, said.append)
+        timer.join()
+    assert well
+    out = capsys.readouterr().out
+    assert "block 1 of 1, run 1 of 6: measuring idle on dmcrypt-aes128, system 12.0 W" in out
+    assert "suite finished" in out
+    assert said == [
+        f"{folder} has ended: make summary SUITE_DIR={folder} says what ran, "
+        f"make report SUITE_DIR={folder} what it took."
+    ]
+
+
+def test_a_session_that_is_gone_is_told_with_the_way_out(folder: Path) -> None:
+    said: list[str] = []
+    with session(folder, "is killed") as process:
+        threading.Timer(0.5, process.kill).start()
+        assert not watch.run(folder, folder.parent, None, None, said.append)
+    assert "make resume SUITE_DIR=" in said[-1] and "not sealed" in said[-1]
+
+
+def test_a_sealed_suite_points_to_what_shows_it(folder: Path) -> None:
+    (folder / MANIFEST).write_text("{}", encoding="utf-8")
+    said: list[str] = []
+    assert watch.run(folder, folder.parent, None, None, said.append)
+    assert "has ended: make summary" in said[-1]
+
+
+def test_a_group_is_told_host_by_host(folder: Path) -> None:
+    other = {**DOCUMENT, "suite_id": "smoke-other-20260102T030405Z", "host": "other"}
+    (folder.parent / str(other["suite_id"])).mkdir()
+    (folder.parent / str(other["suite_id"]) / "plan.json").write_text(json.dumps(other))
+    (folder / MANIFEST).write_text("{}", encoding="utf-8")
+    (folder.parent / "group").mkdir()
+    group.write(folder.parent / "group", [DOCUMENT, other])
+    said: list[str] = []
+    assert not watch.run(folder.parent / "group", folder.parent, None, None, said.append)
+    assert "has ended" in said[0] and "make resume" in said[1]
+
+
+def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
+    with pytest.raises(ControllerError, match="No suite runs here: make run starts one"):
+        watch.run(None, folder.parent, None, None, print)
+    with pytest.raises(ControllerError, match="is not a suite's folder"):
+        watch.run(folder.parent, folder.parent, None, None, print)
+
+
+def get(url: str) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, b""
+
+
+def test_the_page_is_served_and_nothing_else(folder: Path) -> None:
+    status = folder / "status"
+    with status_page.served({PLAN.suite_id: status}, "0") as url:
+        assert url.startswith("http://127.0.0.1:")
+        assert get(url)[0] == 404, "there is no status yet"
+        Board(PLAN, folder, lambda _: None).entry(ENTRIES, {}, {})
+        code, page = get(url)
+        assert code == 200 and page.startswith(b"<!doctype html>")
+        assert json.loads(get(f"{url}status.json")[1])["suite_id"] == PLAN.suite_id
+        assert get(f"{url}{PLAN.suite_id}/")[1] == page
+        (status / "meters").mkdir()
+        (status / "meters" / "status.json").write_text("{}", encoding="utf-8")
+        for other in ("../plan.json", "meters/status.json", "%2e%2e/plan.json", "plan.json", "x/"):
+            assert get(url + other)[0] == 404
+
+
+def test_several_suites_have_a_page_each(tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in ("one", "two")}
+    for path in folders.values():
+        path.mkdir()
+        (path / "index.html").write_text(path.name, encoding="utf-8")
+    with status_page.served(folders, "127.0.0.1:0") as url:
+        assert b'href="one/"' in get(url)[1] and b'href="two/"' in get(url)[1]
+        assert get(f"{url}two/")[1] == b"two"
+
+
+@pytest.mark.parametrize("where", ["0", ":0", "127.0.0.1:0"])
+def test_without_an_address_only_this_machine_is_served(where: str, tmp_path: Path) -> None:
+    assert status_page.parse(where) == ("127.0.0.1", 0)
+    (tmp_path / "index.html").write_text("here", encoding="utf-8")
+    with status_page.served({"a": tmp_path}, where) as url:
+        own = urllib.parse.urlsplit(url).netloc
+        for host, status in (
+            (own, 200),
+            (f"LOCALHOST:{own.partition(':')[2]}", 200),
+            ("[::1]", 200),
+            ("evil.example", 421),
+            (f"evil.example:{own.partition(':')[2]}", 421),
+            ("127.0.0.1.evil.example", 421),
+            ("", 421),
+        ):
+            assert f" {status} ".encode() in _asked(url, f"Host: {host}".encode()), host
+        assert b" 421 " in _asked(url, b"X: without a host")
+
+
+def _asked(url: str, header: bytes) -> bytes:
+    with _connected(url) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n" + header + b"\r\n\r\n")
+        return client.makefile("rb").read()
+
+
+def _connected(url: str) -> socket.socket:
+    at = urllib.parse.urlsplit(url)
+    return socket.create_connection((at.hostname or "", at.port or 0))
+
+
+def test_clients_that_stay_are_bounded_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "index.html").write_text("here", encoding="utf-8")
+    monkeypatch.setattr(status_page, "LIMIT_S", 1e6)
+    with status_page.served({"a": tmp_path}, "0") as url, ExitStack() as stack:
+        for _ in range(status_page.MOST_CLIENTS):
+            stack.enter_context(_connected(url)).sendall(b"G")
+        with _connected(url) as one_more:
+            assert one_more.recv(1) == b""
+    monkeypatch.setattr(status_page, "LIMIT_S", 0.05)
+    with status_page.served({"a": tmp_path}, "0") as url:
+        with _connected(url) as silent:
+            silent.sendall(b"GET / HT")
+            assert silent.recv(1) == b""
+        assert b" 200 " in _asked(url, b"Host: localhost")
+
+
+@pytest.mark.parametrize("where", ["", "http", "70000", "0.0.0.0:", "-1", "localhost"])
+def test_an_address_that_is_none_is_refused(where: str) -> None:
+    with pytest.raises(ControllerError, match="give a port"):
+        status_page.parse(where)
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with status_page.served({"a": tmp_path}, "0") as url:
+        port = url.rstrip("/").rpartition(":")[2]
+        with (
+            pytest.raises(
+                ControllerError, match=rf"127\.0\.0\.1:{port} \(Address already in use\)"
+            ),
+            status_page.served({"b": tmp_path}, port),
+        ):
+            pass
+
+
+# In place of SSH: the command for the target is run here, with the target's folders below $THERE.
+SSH = """#!/bin/sh
+for command; do :; done
+suites="s#/var/lib/fde-testbed/suites#$THERE#g"
+exec sh -c "$(printf %s "$command" | sed "$suites; s#/opt/fde-testbed#$CODE#g")"
+"""
+
+
+@pytest.fixture
+def there(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").write_text(SSH, encoding="utf-8")
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("THERE", str(folder.parent))
+    monkeypatch.setenv("CODE", str(ROOT))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    return scratch
+
+
+def append(path: Path, entries: list[Entry]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
+
+
+def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: Path) -> None:
+    (folder / "journal.jsonl").write_text("", encoding="utf-8")
+    append(folder / "journal.jsonl", ENTRIES[:2])
+    with suite_folder.locked(folder):
+        source = watch.RemoteSuite(target(), PLAN.suite_id, there)
+        timer = threading.Timer(4, append, [folder / "journal.jsonl", ENTRIES[2:]])
+        timer.start()
+        watch._show([source])
+        timer.join()
+    well, sentence = source.outcome()
+    assert well and "has ended on target" in sentence
+    found = source.read()
+    assert found and found["state"] == "suite-finished" and found["watts"] == {}
+    assert "power and gaps are known" in found["events"][0]["text"]
+
+
+def test_a_target_that_has_no_such_suite_is_told(there: Path) -> None:
+    with pytest.raises(ControllerError, match=r"failed \(status 1\).*No such file"):
+        watch.RemoteSuite(target(), "none-such", there)

@@ -1,0 +1,235 @@
+"""Attach to running suites from anywhere: by the status that a session keeps, or by SSH."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent import lock
+from contract import names, plan
+from contract.errors import ControllerError
+from contract.journal import Entry
+from contract.places import step
+from contract.strict_json import read_object
+from controller.session import group, status_page, suite_folder
+from controller.session.journal_link import LinkEvents, follow, follow_command
+from controller.session.progress_text import compact
+from controller.session.seal import MANIFEST
+from controller.session.status import Board, Hosts, Lines, Screen, rows
+from controller.target import connection, playbook
+
+POLL_S = 1.0
+# A page that shows the end reloads no more; until then it is served.
+LINGER_S = 15.0
+UNIT, SERVICE = "fde-agent@", ".service"
+
+Say = Callable[[str], None]
+
+
+class Source(ABC):
+    """A suite that is watched; `status` is a folder with its status.json and page."""
+
+    name: str
+    host: str
+    status: Path
+
+    @abstractmethod
+    def alive(self) -> bool:
+        """Whether there is something to wait for."""
+
+    @abstractmethod
+    def outcome(self) -> tuple[bool, str]:
+        """Once it is not alive: whether all went well, and a sentence with what to do now."""
+
+    def read(self) -> dict[str, Any] | None:
+        """Its status now; None before the first, and where it is none that can be shown."""
+        found = read_object(self.status / "status.json")
+        try:
+            return found if [*rows(found), compact(found), *Lines().next(found)] else None
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+            return None
+
+
+class LocalSuite(Source):
+    """A suite that a session on this machine works on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.status = folder / "status"
+        suite_folder.require_plain(folder)
+        found = read_object(folder / "plan.json")
+        if not {"suite_id", "host"} <= set(found):
+            raise ControllerError(f"{folder} is not a suite's folder: it has no plan.")
+        self.name, self.host = str(found["suite_id"]), str(found["host"])
+
+    def alive(self) -> bool:
+        return lock.holder(self._folder / suite_folder.LOCK) is not None
+
+    def outcome(self) -> tuple[bool, str]:
+        folder = self._folder
+        if (folder / MANIFEST).exists():
+            return True, (
+                f"{folder} has ended: {step('summary', folder)} says what ran, "
+                f"{step('report', folder)} what it took."
+            )
+        return False, (
+            f"No session works on {folder}, and it is not sealed: "
+            f"{step('resume', folder)} continues with it."
+        )
+
+
+class RemoteSuite(Source):
+    """A suite that runs on a target, by its journal over SSH: no power, no gaps of meters."""
+
+    def __init__(self, target: Mapping[str, Any], suite_id: str, folder: Path) -> None:
+        self.name, self.host = suite_id, str(target["host"])
+        self.status = folder / "status"
+        self._command = partial(follow_command, target, suite_id)
+        self._entries: list[Entry] = []
+        self._failure = ""
+        self._stop = threading.Event()
+        done = connection.run(target, ["cat", f"{connection.suite_dir(suite_id)}/plan.json"])
+        (folder / "plan.json").write_bytes(connection.told(target, done))
+        suite = plan.load(folder / "plan.json")
+        self._board = Board(suite, folder, lambda _: None, screen=False)
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def outcome(self) -> tuple[bool, str]:
+        if self._failure:
+            return False, self._failure
+        last = self._entries[-1]
+        return last.state == "suite-finished", (
+            f"{self.name} has ended on {self.host} ({last.detail or last.state}): "
+            f"{step('summary')} and {step('report')} on the controller say what came of it."
+        )
+
+    def _follow(self) -> None:
+        note = self._board.note
+        note("no session runs here: power and gaps are known to the controller's alone")
+        events = LinkEvents(
+            dropped=lambda said: note(f"the target does not answer ({said}); trying again"),
+            up=lambda: None,
+            abandoned=note,
+        )
+        begun = new = False
+        try:
+            for entry in follow(self._command, events, stop=self._stop):
+                if entry is not None:
+                    self._entries.append(entry)
+                    new = True
+                if entry is None or begun:
+                    # What was there before comes at once, and is told as one.
+                    self._tell(new)
+                    begun, new = begun or new, False
+            self._tell(new)
+        except ControllerError as error:
+            self._failure = str(error)
+
+    def _tell(self, new: bool) -> None:
+        if new:
+            self._board.entry(self._entries, {}, {})
+        else:
+            self._board.tick({}, {})
+
+
+def run(
+    folder: Path | None, suites: Path, inventory_path: Path | None, serve: str | None, say: Say
+) -> bool:
+    """Show suites until they have ended; whether all went well.
+
+    `folder` of a suite or a group; else all that sessions on this machine work on, below `suites`;
+    else what runs on the inventory's targets. `serve` is a port, or address and port. Raises
+    ControllerError where there is nothing to watch.
+    """
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
+        found: Sequence[Source] = _named(folder) if folder else _local(suites)
+        found = found or (_remote(inventory_path, scratch) if inventory_path else [])
+        if not found:
+            nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
+            raise ControllerError(
+                f"No suite runs here{nor}: {step('run')} starts one, {step('summary')} says what "
+                "came of the newest."
+            )
+        linger_s = 0.0
+        if serve and any(source.alive() for source in found):
+            url = stack.enter_context(
+                status_page.served({source.name: source.status for source in found}, serve)
+            )
+            say(f"the page for a phone is at {url}")
+            linger_s = LINGER_S
+        _show(found)
+        outcomes = [source.outcome() for source in found]
+        for _, sentence in outcomes:
+            say(sentence)
+        time.sleep(linger_s)
+    return all(well for well, _ in outcomes)
+
+
+def _named(folder: Path) -> list[LocalSuite]:
+    if (folder / group.FILE).exists():
+        return [LocalSuite(path) for path in group.suites(folder)]
+    return [LocalSuite(folder)]
+
+
+def _local(suites: Path) -> list[LocalSuite]:
+    """Suites that sessions on this machine work on now."""
+    folders = sorted(path.parent for path in suites.glob("*/plan.json"))
+    return [
+        LocalSuite(path) for path in folders if lock.holder(path / suite_folder.LOCK) is not None
+    ]
+
+
+def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
+    """Suites whose agent is active on a target of the inventory."""
+    found = []
+    resolved = playbook.resolve(path)
+    for host, reasons in resolved.refused.items():
+        raise ControllerError(
+            f"No suite runs here, and {host} of {path} cannot be asked: {'; '.join(reasons)}"
+        )
+    for target in resolved.targets:
+        command = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating"]
+        listed = connection.told(target, connection.run(target, [*command, f"{UNIT}*"])).decode()
+        for unit in (line.split()[0] for line in listed.splitlines() if line.strip()):
+            suite_id = unit.removeprefix(UNIT).removesuffix(SERVICE)
+            if not names.safe(suite_id):
+                continue  # no suite of ours
+            own = scratch / suite_id
+            own.mkdir()
+            found.append(RemoteSuite(target, suite_id, own))
+    return found
+
+
+def _show(found: Sequence[Source]) -> None:
+    """Until none is alive: a view in place on a terminal, else a line where something changes."""
+    lines = {source.name: Lines() for source in found}
+    with closing(Screen()) as single, closing(Hosts([source.host for source in found])) as several:
+        while True:
+            alive = [source for source in found if source.alive()]
+            for source in found:
+                status = source.read()
+                if status is None:
+                    continue
+                if single.live and len(found) == 1:
+                    single.show(rows(status))
+                    continue
+                several.status(source.host, status)
+                for line in () if single.live else lines[source.name].next(status):
+                    several.line(source.host, line)
+            if len(found) > 1:
+                several.draw()
+            if not alive:
+                return
+            time.sleep(POLL_S)

@@ -1,0 +1,277 @@
+"""A sealed suite without what identifies: only fields that are known not to are written.
+
+Each document has its rules in `anonymous.yml`: a field without a rule is left out, a file
+without rules is not written. A meter's raw bytes are kept where every line of them has the form of
+a reading. Else its records stand in their place (`instrumentation.readings`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from analysis.suite.manifest import canonical_sha256
+from contract import schema, strict_json
+from contract.command_results import Identifying
+from contract.documents import MeterDocument
+from contract.errors import ControllerError
+from contract.extensions import ExtensionError
+from contract.files import sha256_of, write, write_json
+from controller.session import seal
+from controller.sharing.anonymous_rules import LEFT_OUT, Names, fields
+from instrumentation import decode, readings
+from instrumentation.accuracy import NOT_STATED
+from instrumentation.meters import registry as meter_kinds
+from instrumentation.meters.base import MeterError
+from instrumentation.meters.smartpower3 import LINE
+from instrumentation.trace import StreamError, StreamWriter, read_frames
+
+# Whole lines that hold nothing but a meter's readings.
+RAW_LINES = {"smartpower3": re.compile(LINE.pattern + rb"\r\n")}
+OWNERS = "as its owner states"
+
+
+class Anonymous:
+    """What one suite's folder becomes. `without_raw`: meters whose records stand alone."""
+
+    def __init__(self, key: bytes, found: Sequence[Identifying]) -> None:
+        self.names = Names(key, found)
+        self.without_raw: list[str] = []
+
+    def renamed(self, energy: pl.DataFrame) -> pl.DataFrame:
+        """An energy table of the suite as it was, with the names that this one has."""
+        kinds = {"configuration": "configuration", "workload": "workload", "phase": "phase"}
+        names = {
+            column: {old: new for (of, old), new in self.names.names.items() if of == kind}
+            for column, kind in kinds.items()
+        }
+        names["source"] = {old: new for (of, old), new in self.names.names.items() if of == "meter"}
+        names["component"] = {
+            old: new for (of, old), new in self.names.names.items() if of in ("zone", "channel")
+        }
+        names["run_id"] = self.names.runs
+        return energy.with_columns(
+            pl.col(column).replace(mapping) for column, mapping in names.items()
+        )
+
+    def write(self, folder: Path, parent: Path) -> Path:
+        """Write what is kept of a sealed suite below `parent`; the new folder.
+
+        Raises ControllerError.
+        """
+        try:
+            return self._write(folder, parent)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ControllerError(
+                f"{folder} cannot be made anonymous: a document is not as data/README.md says "
+                f"({error!r}). Publish it without --anonymous, or not at all."
+            ) from None
+
+    def _write(self, folder: Path, parent: Path) -> Path:
+        plan = _document(folder / "plan.json")
+        self.names.learn(plan)
+        made = self.names.apply(DOCUMENTS["plan.json"], plan, "plan.json")
+        made["runs"] = [one for one in made["runs"] if one.get("run_id")]
+        made["suite_id"] = f"{made['suite']}-{made['host']}-{self.names.day}"
+        place = parent / str(made["suite_id"])
+        place.mkdir(parents=True)
+        made["sha256"] = canonical_sha256(made)
+        self.names.sums[str(plan["sha256"])] = made["sha256"]
+        write_json(place / "plan.json", made)
+        rest = (path for path in seal.files(folder) if path != folder / "plan.json")
+        for path in sorted(rest, key=_depends):
+            self._write_file(folder, path, place)
+        for path in sorted((folder / "meters").glob("*/")):
+            self._write_meter(path, place / "meters")
+        seal.decode(place)
+        files = {str(path.relative_to(place)): sha256_of(path) for path in seal.files(place)}
+        why = "by fde publish --anonymous: the sums are of the files that it has written"
+        write_json(place / seal.MANIFEST, {"format": seal.FORMAT, "made_anew": why, "files": files})
+        return place
+
+    def _write_file(self, folder: Path, path: Path, place: Path) -> None:
+        relative = path.relative_to(folder)
+        rules, new = _rules_of(relative), self._new_place(relative)
+        if rules is None or new is None:
+            if relative.parts[0] != "meters":
+                self.names.left_out[f"file {relative.name}"] += 1
+            return
+        before = path.read_bytes()
+        (place / new).parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".jsonl":
+            lines = (self.names.apply(rules, line, relative.name) for line in _lines(before))
+            kept = [json.dumps(_with_detail(line)) for line in lines if isinstance(line, dict)]
+            after = "".join(f"{line}\n" for line in kept).encode()
+        else:
+            document = self.names.apply(rules, _document(path), relative.name)
+            after = json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
+        self.names.sums[hashlib.sha256(before).hexdigest()] = hashlib.sha256(after).hexdigest()
+        write(place / new, [after], sync=False)
+
+    def _new_place(self, relative: Path) -> Path | None:
+        if relative.parts[0] == "runs":
+            run = self.names.run_id(relative.parts[1])
+            return None if run is LEFT_OUT else Path("runs", run, relative.name)
+        if relative.parts[0] == "precondition":
+            return relative.with_name(f"{self.names.name('disk', relative.stem)}.json")
+        return relative
+
+    def _write_meter(self, folder: Path, parent: Path) -> None:
+        described = _document(folder / "meter.json")
+        schema.read(MeterDocument, described)
+        name = str(described["name"])
+        new = self.names.name("meter", name)
+        number = re.fullmatch(r"\.\d{1,4}", folder.name.removeprefix(name))
+        place = parent / f"{new}{number[0] if number else ''}"
+        place.mkdir(parents=True)
+        made = self.names.apply(DOCUMENTS["meter.json"], described, "meter.json")
+        _state_sources(made["accuracy"], described)
+        try:
+            if not self._raw_lines(folder, place, made):
+                self._records(folder, place, made)
+                self.without_raw += [new] if new not in self.without_raw else []
+        except (decode.DecodeError, StreamError, KeyError, OSError) as error:
+            raise ControllerError(
+                f"Meter {folder.name} cannot be made anonymous: {error}. Publish the suite without "
+                "--anonymous, or not at all."
+            ) from None
+        write_json(place / "meter.json", made)
+
+    def _raw_lines(self, folder: Path, place: Path, made: Mapping[str, Any]) -> bool:
+        """Write the raw bytes that are lines of readings, if the same records come of them."""
+        pattern = RAW_LINES.get(str(made["kind"]))
+        if pattern is None:
+            return False
+        frames = list(read_frames(folder / "stream.raw"))
+        stream = b"".join(frame.data for frame in frames if not frame.sent)
+        mask = bytearray(len(stream))
+        for found in pattern.finditer(stream):
+            mask[found.start() : found.end()] = b"\1" * len(found[0])
+        writer = StreamWriter(place / "stream.raw")
+        at = 0
+        for frame in frames:
+            if frame.sent:
+                continue
+            part = mask[at : at + len(frame.data)]
+            kept = (
+                bytes(b for b, keep in zip(frame.data, part, strict=True) if keep)
+                if (0 in part)
+                else frame.data
+            )
+            at += len(frame.data)
+            if kept or not frame.data:
+                writer.append(frame.t_mono_ns, kept)
+        writer.close()
+        write_json(place / "meter.json", made)
+        if _same(decode.tables(folder), decode.tables(place)):
+            return True
+        (place / "stream.raw").unlink()
+        return False
+
+    def _records(self, folder: Path, place: Path, made: dict[str, Any]) -> None:
+        """Write the records of a meter in place of its raw bytes."""
+        tables = list(decode.tables(folder))
+        flags = {
+            str(word)
+            for table in tables
+            for text in table["flags"].unique()
+            for word in text.split()
+        }
+        energy = any(name.startswith("energy_j_") for table in tables for name in table.columns)
+        settings = readings.Settings(str(made["kind"]), energy, sorted(flags))
+        readings.write(place / "stream.raw", tables, settings)
+        made["kind"], made["baud"] = readings.Readings.kind, 0
+        made["channels"] = {str(n): name for n, name in enumerate(made["channels"].values())}
+        made["settings"] = {
+            "of": settings.of,
+            "has_energy": energy,
+            "flag_words": [self.names.apply("coded flag", word) for word in settings.flag_words],
+        }
+
+
+def _state_sources(made: dict[str, Any], described: Mapping[str, Any]) -> None:
+    """The source of a limit of error where it is the driver's own sentence."""
+    given = {k: v for k, v in described["settings"].items() if not isinstance(v, str)}
+    known = {NOT_STATED, OWNERS, ""}
+    try:
+        driver = meter_kinds.load(described["kind"])(described["channels"], given)
+        own = driver.accuracy.described()
+        known |= {str(own["source"]), *(str(term["source"]) for term in own["terms"])}
+    except (ExtensionError, MeterError, TypeError, ValueError):
+        pass  # it needs texts that its owner gave
+    old = described["accuracy"]
+    terms = zip(made.get("terms") or (), old.get("terms") or (), strict=False)
+    for new, before in ((made, old), *terms):
+        if "source" in before:
+            new["source"] = before["source"] if before["source"] in known else OWNERS
+
+
+def _same(before: Iterator[pl.DataFrame], after: Iterator[pl.DataFrame]) -> bool:
+    """Whether two recordings have the same records, whatever their channels are called."""
+    one, other = (
+        pl.concat([pl.DataFrame(), *tables], how="diagonal") for tables in (before, after)
+    )
+    if len(one.columns) != len(other.columns):
+        return False
+    one = one.rename(dict(zip(one.columns, other.columns, strict=True)))
+    text = pl.selectors.categorical().cast(pl.String)
+    return one.with_columns(text).equals(other.with_columns(text))
+
+
+def _depends(path: Path) -> int:
+    """Files whose sums stand in others come before these: what a run names, it, the journal."""
+    return {"run.json": 1, "journal.jsonl": 3, "requests.jsonl": 4}.get(path.name, 0)
+
+
+DOCUMENTS: Mapping[str, Any] = fields()["documents"]
+
+
+def _rules_of(relative: Path) -> Any:
+    """The rules for a file of a suite; None where it is not kept."""
+    name = _rule_name(relative.parts, relative.stem)
+    return None if name in (None, "meter.json") else DOCUMENTS.get(str(name))
+
+
+def _rule_name(parts: Sequence[str], stem: str) -> str | None:
+    if parts[0] == "runs":
+        return parts[2] if len(parts) == 3 and parts[2] in ("run.json", "rapl.jsonl") else None
+    if parts[0] == "precondition":
+        return "precondition" if len(parts) == 2 and parts[1] == f"{stem}.json" else None
+    if parts[0] == "provenance":
+        if parts[1:] == ("first-readings.json",):
+            return "first-readings"
+        known = len(parts) == 2 and re.fullmatch(
+            r"(?:before|after|before-resumed-\d{1,4})\.json", parts[-1]
+        )
+        return "provenance" if known else None
+    return parts[0] if len(parts) == 1 else None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Raises ValueError."""
+    found = strict_json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} is no JSON object")
+    return found
+
+
+def _lines(data: bytes) -> Iterator[Any]:
+    for line in data.splitlines():
+        try:
+            yield strict_json.loads(line)
+        except ValueError:  # torn by a power cut
+            continue
+
+
+def _with_detail(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of the journal with the codes among its facts for a sentence, where it is void."""
+    facts = line.get("facts") or {}
+    known = ("at", "checks", "mismatches", "error", "cause")
+    codes = [str(facts[key]) for key in known if key in facts]
+    return {**line, "detail": " ".join(codes)} if line.get("state") == "void" else line

@@ -1,0 +1,493 @@
+"""Rules by which a field of a suite's documents is kept: `anonymous.yml` names them.
+
+A rule is a function of the suite's `Names`, the value and its arguments in the file; it returns
+what stands in an anonymous bundle, or LEFT_OUT. It keeps numbers, words of a closed vocabulary and
+our own names; names that a user gave are numbered (`configuration-1`), ids have pseudonyms: an
+HMAC-SHA256 under the sum of the suite's own manifest, so that nobody without the whole original
+computes one. Wall times are moved so that the plan was made at midnight UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent.provenance import PROGRAMS
+from agent.quiet import GROUPS
+from agent.storage import registry as storage_kinds
+from contract.command_results import Identifying
+from contract.errors import AgentError
+from contract.extensions import ExtensionError
+from contract.journal import CAUSES_OF_VOID, STATES
+from contract.parameters import Parameter
+from contract.places import ANSIBLE
+from contract.plan import Configuration
+from controller.planning.known_names import SUITES
+from controller.sharing import identifying_data
+from instrumentation.accuracy import UNITS as UNITS_OF_ERRORS
+from instrumentation.sources import registry as source_kinds
+from workloads import registry as workload_kinds
+from workloads.base import UNITS, WorkloadError
+
+Rule = Any  # a text with a function's name, a mapping of fields, or a list with one member
+LEFT_OUT = object()
+FIELDS = Path(__file__).with_name("anonymous.yml")
+
+_VERSION = re.compile(r"(?<![\d.])\d{1,4}(?:\.\d{1,6}){1,2}(?![\d.])")
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+@cache
+def fields() -> Mapping[str, Any]:
+    """The file of all rules."""
+    found: Mapping[str, Any] = yaml.safe_load(FIELDS.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def _form(name: str) -> re.Pattern[str]:
+    return re.compile(fields()["forms"][name])
+
+
+class Names:
+    """What the names, times and sums of one suite become.
+
+    `kept`: by field, texts that no vocabulary lists; `left_out` counts the fields without a rule,
+    and values that a rule refused, by their place.
+    """
+
+    def __init__(self, key: bytes, found: Sequence[Identifying]) -> None:
+        self._key = key
+        self._marks = _marks(found)
+        self._judged: dict[str, bool] = {}
+        self._place = ""
+        self.names: dict[tuple[str, str], str] = {}
+        self.sums: dict[str, str] = {}
+        self.runs: dict[str, str] = {}
+        self.shift = timedelta()
+        self.day = "00000000T000000Z"
+        self.own_phases = True
+        self.kept: dict[str, set[str]] = {}
+        self.left_out: Counter[str] = Counter()
+
+    def learn(self, plan: Mapping[str, Any]) -> None:
+        """What all documents are written with: how far wall times move, and the names of runs.
+
+        Raises KeyError, TypeError and ValueError where the plan is none.
+        """
+        created = _instant(str(plan.get("created_wall")))
+        if created is not None:
+            self.shift = created - created.replace(hour=0, minute=0, second=0, microsecond=0)
+            self.day = f"{created:%Y%m%d}T000000Z"
+        known = workload_kinds.names()
+        self.own_phases = all(
+            str(entry.get("workload") or entry["name"]) in known for entry in plan["workloads"]
+        )
+        for kind in ("configuration", "workload"):
+            for entry in plan[f"{kind}s"]:
+                self.name(kind, str(entry["name"]))
+        for run in plan["runs"]:
+            named = "-".join(self.name(k, str(run[k])) for k in ("configuration", "workload"))
+            repeat = f".{run['repeat']:d}" if "repeat" in run else ""
+            new = f"{run['index']:04d}-b{run['block']:02d}-{named}{repeat}"
+            self.runs[str(run["run_id"])] = new
+        if len(set(self.runs.values())) < len(plan["runs"]):
+            raise ValueError("two runs of the plan are one")
+
+    def apply(self, rule: Rule, value: Any, place: str = "") -> Any:
+        """What a rule keeps of a value, or LEFT_OUT."""
+        if value is None:
+            return None
+        if isinstance(rule, Mapping):
+            return self._fields(rule, value, place)
+        if isinstance(rule, list):
+            items = value if isinstance(value, list) else ()
+            found = (self.apply(rule[0], one, place) for one in items)
+            return [one for one in found if one is not LEFT_OUT]
+        name, *arguments = rule.split()
+        self._place = place
+        kept = RULES[name](self, value, *arguments)
+        if kept is LEFT_OUT:
+            self.left_out[place] += 1
+        return kept
+
+    def _fields(self, rule: Mapping[str, Rule], value: Any, place: str) -> Any:
+        if not isinstance(value, Mapping):
+            return LEFT_OUT
+        others = next((key for key in rule if key.startswith("<")), "")
+        made: dict[str, Any] = {}
+        for field, inner in value.items():
+            where = f"{place}.{field if field in rule else others or field}"
+            name: Any = field
+            if field not in rule and not others:
+                self.left_out[where] += 1
+                continue
+            if field not in rule:
+                name = self.apply(others[1:-1], str(field), where)
+            if name is not LEFT_OUT:
+                kept = self.apply(rule.get(field, rule.get(others)), inner, where)
+                made |= {} if kept is LEFT_OUT else {str(name): kept}
+        return made
+
+    def digest(self, text: str) -> str:
+        """A text's HMAC, 64 hexadecimal digits."""
+        data = text.encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, data, hashlib.sha256).hexdigest()
+
+    def identifies(self, text: str) -> bool:
+        """Whether a text holds a mark that was found elsewhere in the suite, or has its form."""
+        if text not in self._judged:
+            low = text.lower()
+            addresses = identifying_data.ADDRESS.finditer(text)
+            self._judged[text] = bool(
+                self._marks.search(low)
+                or self._marks.search(re.sub(r"[:-]", "", low))
+                or any(pattern.search(text) for pattern in identifying_data.PATTERNS.values())
+                or any(identifying_data.is_address(found[0]) for found in addresses)
+            )
+        return self._judged[text]
+
+    def name(self, kind: str, text: str, *, ours: bool | None = None) -> str:
+        """A name as it is if it is `ours`, by its words, else the next number of its kind."""
+        if (kind, text) not in self.names:
+            taken = {name for (of, _), name in self.names.items() if of == kind}
+            joint = "_" if kind == "channel" else "-"
+            numbered = (f"{kind}{joint}{n}" for n in itertools.count(1))
+            kept = is_ours(text) if ours is None else ours
+            free = itertools.chain([text] * kept, numbered)
+            self.names[kind, text] = next(one for one in free if one not in taken)
+        return self.names[kind, text]
+
+    def note(self, text: str) -> str:
+        """A text that is kept although no vocabulary lists it."""
+        self.kept.setdefault(self._place, set()).add(text)
+        return text
+
+    def run_id(self, text: str) -> Any:
+        """The name of a planned run, or of a void try of one."""
+        name, void, number = text.partition(".void-")
+        if name not in self.runs or (void and not re.fullmatch(r"\d{1,4}", number)):
+            return LEFT_OUT
+        return f"{self.runs[name]}{void}{number}"
+
+
+def _instant(wall: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(wall)
+    except ValueError:
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
+
+
+def _marks(found: Sequence[Identifying]) -> re.Pattern[str]:
+    """What was found to identify, in lower case, with and without the signs between its parts."""
+    texts = {one.text.lower() for one in found}
+    texts |= {text.split(".")[0] for text in texts} | {re.sub(r"[:-]", "", text) for text in texts}
+    long = [text for text in texts if len(text) >= identifying_data.LEAST]
+    return re.compile("|".join(map(re.escape, long)) or r"(?!)")
+
+
+@cache
+def _shipped() -> tuple[frozenset[str], frozenset[str]]:
+    """Sentences and words of the suites and drives that come with the testbed."""
+    texts = {*fields()["suites"], *fields()["words"], *workload_kinds.names()}
+    texts |= set(storage_kinds.names())
+    paths = [SUITES / f"{name}.yml" for name in fields()["suites"]]
+    for path in (*paths, ANSIBLE / "group_vars" / "labs.yml"):
+        texts |= set(_scalars(yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)))
+    words = {word for text in texts for word in re.findall(r"[a-z0-9]+", text.lower())}
+    return frozenset(texts), frozenset(words)
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for inner in value:
+            yield from _scalars(inner)
+    else:
+        yield str(value)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name is made of words that the testbed's own suites and drives have."""
+    return all(word in _shipped()[1] for word in re.split(r"[-_.]", name))
+
+
+def _number(_: Names, value: Any) -> Any:
+    return value if isinstance(value, int | float) else LEFT_OUT
+
+
+def _numbers(names: Names, value: Any) -> Any:
+    """Numbers, in lists of lists."""
+    if isinstance(value, list):
+        return [one for inner in value if (one := _numbers(names, inner)) is not LEFT_OUT]
+    return _number(names, value)
+
+
+def _digits(_: Names, value: Any) -> Any:
+    """A number, or the text of one, as sysfs has them."""
+    short = isinstance(value, str) and re.fullmatch(r"0x[0-9a-f]{1,8}|\d{1,10}", value)
+    return value if short or isinstance(value, int | float) else LEFT_OUT
+
+
+def _one_of(_: Names, value: Any, *words: str) -> Any:
+    return value if value in words else LEFT_OUT
+
+
+def _form_of(names: Names, value: Any, form: str, *otherwise: str) -> Any:
+    """A text of a form that leaves hardly room for a name."""
+    sound = isinstance(value, str) and _form(form).fullmatch(value) and not names.identifies(value)
+    return value if sound else next(iter(otherwise), LEFT_OUT)
+
+
+def _begins(names: Names, value: Any, form: str, *otherwise: str) -> Any:
+    """As much of a text as has this form."""
+    found = _form(form).match(value) if isinstance(value, str) else None
+    sound = found and not names.identifies(found[0])
+    return found[0] if found and sound else next(iter(otherwise), LEFT_OUT)
+
+
+def _code(names: Names, value: Any, *otherwise: str) -> Any:
+    """A word for machines, as ours are, or none."""
+    if value == "" or (isinstance(value, str) and value in CAUSES_OF_VOID):
+        return value
+    return _form_of(names, value, "code", *otherwise)
+
+
+def _codes(names: Names, value: Any) -> Any:
+    """Several of them, with commas or spaces between."""
+    found = (_code(names, word) for word in re.split(r"[, ]+", str(value)))
+    return ", ".join(word for word in found if word is not LEFT_OUT)
+
+
+def _coded(names: Names, value: Any, kind: str) -> str:
+    """A word for machines; a number in its place where it identifies."""
+    return names.name(kind, str(value), ours=_code(names, value) is not LEFT_OUT)
+
+
+def _source(names: Names, value: Any) -> str:
+    """A reader of counters; a number in place of one of somebody's own."""
+    return names.name("source", str(value), ours=value in ("rapl", *source_kinds.names()))
+
+
+def _phase(names: Names, value: Any) -> str:
+    """A phase's name; a number in its place where a workload of the owner's may have chosen it."""
+    ours = names.own_phases and _code(names, value) is not LEFT_OUT
+    return names.name("phase", str(value), ours=ours or is_ours(str(value)))
+
+
+def _of_form(names: Names, value: Any, form: str) -> str:
+    """A name of this form; a number in its place where it has another."""
+    return names.name(form, str(value), ours=_form_of(names, value, form) is not LEFT_OUT)
+
+
+def _pseudonym(names: Names, value: Any, kind: str, start: str = "") -> str:
+    return f"{start}{kind}-{names.digest(str(value))[:12]}"
+
+
+def _boot(names: Names, value: Any) -> str:
+    """The id of a boot, as a UUID."""
+    d = names.digest(str(value))
+    return f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:32]}"
+
+
+def _sha256(names: Names, value: Any) -> Any:
+    """The sum of a document as it was written here; of any other file a pseudonym."""
+    if not isinstance(value, str) or not _HEX.fullmatch(value):
+        return LEFT_OUT
+    return names.sums.get(value) or names.digest(value)
+
+
+def _wall(names: Names, value: Any) -> Any:
+    found = _instant(str(value))
+    return LEFT_OUT if found is None else (found - names.shift).isoformat(timespec="seconds")
+
+
+def _shown(names: Names, value: Any) -> Any:
+    """A disk's or a processor's model, which no vocabulary lists: noted, if nothing identifies."""
+    text = " ".join(value.split()) if isinstance(value, str) else ""
+    kept = _form_of(names, text, "model")
+    return kept if kept is LEFT_OUT else names.note(text)
+
+
+def _sentence(_names: Names, value: Any) -> str:
+    """A sentence of our own suites, with or without the name of a scale, else nothing."""
+    scale, _, rest = value.partition(": ") if isinstance(value, str) else ("", "", "")
+    ours = value in _shipped()[0] or (rest in _shipped()[0] and is_ours(scale))
+    return str(value) if ours else ""
+
+
+def _version(_: Names, value: Any) -> Any:
+    """The first version number in what a program says of itself."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,4}(?:\.\d{1,6}){1,3}", value):
+        return value
+    found = _VERSION.search(value) if isinstance(value, str) else None
+    return found[0] if found else LEFT_OUT
+
+
+def _uname(names: Names, value: Any) -> Any:
+    """System, host, release and kind of processor; not who built the kernel, and when."""
+    system, node, release, *rest = [*map(str, value), "", "", ""]
+    machine = next((one for one in rest if one in ("x86_64", "aarch64", "armv7l", "riscv64")), "")
+    known = "Linux" if system == "Linux" else ""
+    return [known, _pseudonym(names, node, "host"), _begins(names, release, "release", ""), machine]
+
+
+def _command_line(names: Names, value: Any) -> str:
+    """The kernel's parameters that change how fast a machine is or what it draws."""
+    wanted, words = fields()["kernel_parameters"].split(), str(value).split()
+    kept = [
+        word
+        for word in words
+        if (given := word.partition("="))[0] in wanted
+        and (not given[1] or _form("parameter").fullmatch(given[2]))
+    ]
+    names.left_out["words of the kernel's command line"] += len(words) - len(kept)
+    return " ".join(kept)
+
+
+def _options(names: Names, value: Any) -> Any:
+    """Options of mkfs and mount: numbers, known words, and UUIDs as pseudonyms."""
+    if isinstance(value, list):
+        return [_options(names, one) for one in value]
+
+    def part(text: str) -> str:
+        if identifying_data.PATTERNS["UUID"].fullmatch(text):
+            return _boot(names, text)
+        known = re.fullmatch(r"--?[A-Za-z]|-?\d{1,12}[KMGkmg]?", text)
+        return text if known or text.lstrip("^-") in fields()["options"].split() else "left-out"
+
+    return ",".join("=".join(map(part, one.split("="))) for one in str(value).split(","))
+
+
+def _configurations(names: Names, value: Any) -> Any:
+    """Storage stacks, with the settings that their kinds declare."""
+    return [_configuration(names, entry) for entry in value]
+
+
+def _configuration(names: Names, entry: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        declared = storage_kinds.load(str(entry.get("kind"))).fields
+    except ExtensionError:
+        declared = ()
+    own = {"label", *(one.name for one in declared)}
+    made: dict[str, Any] = names.apply(
+        fields()["documents"]["configuration"],
+        {key: value for key, value in entry.items() if key not in own},
+        "configurations",
+    )
+    given = _declared(declared, entry)
+    label = _sentence(names, entry.get("label"))
+    try:
+        stack = Configuration(made["name"], made["kind"], made["disk"], given)
+        label = label or storage_kinds.label(stack)
+    except (AgentError, KeyError, ValueError, TypeError):
+        label = label or made["name"]
+    return {**made, "label": label, **given}
+
+
+def _declared(declared: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of declared settings: numbers, their choices, their defaults, and texts of our suites."""
+
+    def kept(one: Parameter, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value if isinstance(value, int | float | None) else "left-out"
+        allowed = {*map(str, one.choices), str(one.default), "", *_shipped()[0]}
+        words = value.split(",") if one.several else [value]
+        sound = all(word in allowed or re.fullmatch(r"\d{1,12}", word) for word in words)
+        return value if sound else "left-out"
+
+    return {one.name: kept(one, given[one.name]) for one in declared if one.name in given}
+
+
+def _workloads(names: Names, value: Any) -> Any:
+    """Entries of a suite, with the parameters that their workloads declare."""
+    made = []
+    for entry in value:
+        stated = {key: given for key, given in entry.items() if key != "parameters"}
+        one = names.apply(fields()["documents"]["workload"], stated, "workloads")
+        of = str(entry.get("workload") or entry.get("name"))
+        made.append(
+            {**one, "parameters": _declared(_parameters(of), entry.get("parameters") or {})}
+        )
+    return made
+
+
+def _parameters(workload: str) -> Sequence[Parameter]:
+    try:
+        return workload_kinds.load(workload).parameters
+    except WorkloadError:
+        return ()
+
+
+def _run_parameters(_: Names, value: Any) -> Any:
+    """Of a run, which names its entry of the plan alone: what any workload declares."""
+    found: dict[str, Any] = {}
+    for name in workload_kinds.names():
+        kept = _declared(_parameters(name), value)
+        found |= {key: one for key, one in kept.items() if found.get(key, "left-out") == "left-out"}
+    return {key: found[key] for key in value if key in found}
+
+
+@cache
+def _programs() -> frozenset[str]:
+    return frozenset(workload_kinds.load(name).program for name in workload_kinds.names())
+
+
+RULES: Mapping[str, Callable[..., Any]] = {
+    "number": _number,
+    "numbers": _numbers,
+    "digits": _digits,
+    "one_of": _one_of,
+    "form": _form_of,
+    "begins": _begins,
+    "code": _code,
+    "codes": _codes,
+    "coded": _coded,
+    "phase": _phase,
+    "zone": lambda names, value: _of_form(names, value, "zone"),
+    "layer": lambda names, value: _of_form(names, value, "layer"),
+    "own_channel": lambda names, value: _of_form(names, value, "own_channel"),
+    "named": lambda names, value, kind: names.name(kind, str(value)),
+    "host": lambda names, value: _pseudonym(names, value, "host"),
+    "serial": lambda names, value: _pseudonym(names, value, "serial"),
+    "by_id": lambda names, value: _pseudonym(names, value, "disk", "/dev/disk/by-id/"),
+    "digest": lambda names, value: names.digest(str(value)),
+    "boot": _boot,
+    "sha256": _sha256,
+    "wall": _wall,
+    "run_id": lambda names, value: "" if value == "" else names.run_id(str(value)),
+    "shown": _shown,
+    "sentence": _sentence,
+    "empty": lambda *_: "",
+    "left_out": lambda *_: "left-out",
+    "no_files": lambda *_: {},
+    "version": _version,
+    "uname": _uname,
+    "command_line": _command_line,
+    "options": _options,
+    "configurations": _configurations,
+    "workloads": _workloads,
+    "run_parameters": _run_parameters,
+    "one_of_workloads": lambda names, value: _one_of(names, value, *workload_kinds.names()),
+    "storage_kind": lambda _, value: value if value in storage_kinds.names() else "left-out",
+    "source": _source,
+    "error_term": lambda _, value: value if value in UNITS_OF_ERRORS else "",
+    "work_unit": lambda names, value: _one_of(names, value, *UNITS),
+    "quiet_group": lambda names, value: _one_of(names, value, *GROUPS),
+    "journal_state": lambda names, value: _one_of(names, value, *STATES),
+    "program": lambda _, value: value if value in _programs() else "",
+    "program_name": lambda names, value: _one_of(names, value, *PROGRAMS, "python", "pyRAPL"),
+    "write_cache": lambda names, value: _one_of(names, value, "write back", "write through"),
+}

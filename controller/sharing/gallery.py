@@ -1,0 +1,104 @@
+"""A folder of bundles as a static site, whose every page is made anew from their raw data."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from analysis.report import build as reports
+from analysis.report import gallery, render
+from analysis.report.gallery import Entry
+from analysis.suite.bundle import opened
+from contract import schema, strict_json
+from contract.command_results import GalleryResult
+from contract.errors import AgentError, ControllerError
+from contract.files import write
+from controller.sharing import sandbox
+
+BUNDLES = "*.tar.gz"
+INDEX = "index.html"
+
+
+def build(folder: Path, site: Path) -> GalleryResult:
+    """Write the site. What a page says does not come from a page in a bundle, which might run
+    anything. Raises ControllerError where there is nothing to show."""
+    bundles = sorted(folder.glob(BUNDLES))
+    own = sorted(path.parent for path in folder.glob(f"*/{gallery.ENTRY}"))
+    if not bundles and not own:
+        raise ControllerError(f"There is no bundle ({BUNDLES}) in {folder}: fde publish makes one.")
+    site.mkdir(parents=True, exist_ok=True)
+    entries: dict[str, Entry] = {}
+    left_out = []
+    for path in (*bundles, *own):
+        try:
+            with tempfile.TemporaryDirectory(dir=site, prefix=".making-") as staging:
+                make = _bundle_apart if path.is_file() else _own
+                name, entry = make(path, Path(staging))
+                if name in entries:
+                    raise ControllerError(f"its suite {name} has another bundle here: remove one")
+                if name.lower() == INDEX:
+                    raise ControllerError(f"its suite is named {name}, as the site's own page")
+                shutil.rmtree(site / name, ignore_errors=True)
+                (Path(staging) / name).replace(site / name)
+            entries[name] = entry
+        except (AgentError, OSError) as error:
+            left_out.append(f"{path.name} was left out: {error}")
+    if not entries:
+        raise ControllerError(f"No bundle in {folder} can be shown. {' '.join(left_out)}")
+    index = site / INDEX
+    write(index, [gallery.html(list(entries.values())).encode()])
+    return GalleryResult(not left_out, str(index), len(entries), tuple(left_out))
+
+
+def _bundle_apart(path: Path, site: Path) -> tuple[str, Entry]:
+    """Do as `_bundle` in a process that can take only so much."""
+    if sandbox.IS_BOUNDED in os.environ:
+        return _bundle(path, site)
+    argv = ["controller.sharing.gallery", str(path), str(site)]
+    done = sandbox.run(argv, [path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2].removeprefix("fde: ")
+        raise ControllerError(reason or "it gave no reason")
+    name, entry = strict_json.loads(done.stdout.rpartition("\n")[0].rpartition("\n")[2])
+    return name, schema.read(Entry, entry)
+
+
+def _bundle(path: Path, site: Path) -> tuple[str, Entry]:
+    with opened([path]) as (folder,):
+        made = reports.build(folder)
+        assert made.found is not None
+        name = made.found.suite.suite_id
+        (site / name).mkdir(exist_ok=True)
+        shutil.copyfile(made.page, site / name / "report.html")
+        shutil.copyfile(path, site / name / f"{name}.tar.gz")
+        places = f"{name}/report.html", f"{name}/{name}.tar.gz"
+        return name, gallery.of_suite(made.found, *places)
+
+
+def _own(folder: Path, site: Path) -> tuple[str, Entry]:
+    found, page = gallery.own_entry(folder)
+    (site / found.name).mkdir(exist_ok=True)
+    write(site / found.name / "report.html", [render.html(page).encode()])
+    return found.name, gallery.of_own(found, f"{found.name}/report.html")
+
+
+def main() -> int:
+    """Make the page of one bundle (arguments: the bundle, the site) and print its entry."""
+    from controller.cli.app import guarded
+
+    def made() -> int:
+        name, entry = _bundle(Path(sys.argv[1]), Path(sys.argv[2]))
+        print(json.dumps([name, asdict(entry)]))
+        return 0
+
+    return guarded(made)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""What in a sealed suite identifies a person or a machine, as far as its form or place tells.
+
+Found are serial numbers and other names of disks, the machine's id, host and user names, addresses
+and ports of meters, MAC addresses, UUIDs (of boots, too), e-mail addresses and paths of users.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from contract.command_results import Identifying
+from controller.session import seal
+from instrumentation.ports import SECRET_QUERY
+
+RAW = "stream.raw"
+# Host names that every lab's guest has, and users that every system has, name nobody.
+NOBODY = {"target", "fde-target", "localhost", "local", "synthetic", "root", "user"}
+LEAST = 4  # characters: what is shorter is no name of one machine
+KINDS = {
+    **dict.fromkeys(("serial", "wwid", "wwn", "eui", "nguid", "erase"), "serial number"),
+    "by_id": "disk name",
+    "machine_id": "machine id",
+    "host": "host name",
+    "port": "port",
+    "topic": "port",
+}
+BY_SERIAL = {"firmware", "medium_errors", "locked_reads"}
+VERSIONS = {"versions", "packages", "firmware", "kernel", "uname", "os_release", "about"}
+PATTERNS = {
+    "UUID": re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"),
+    "MAC address": re.compile(r"\b[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}\b"),
+    "e-mail address": re.compile(
+        r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.(?!service|timer|socket|target|mount)[A-Za-z]{2,}\b"
+    ),
+    "path": re.compile(
+        r"(?<![\w.:/-])/(?!dev/|sys/|proc/|usr/|etc/|lib/|lib64/|bin/|sbin/|boot/"
+        r"|(?:var/lib|opt|run|mnt)/fde)[\w.+@~-]+(?:/[\w.+@~-]+)+"
+    ),
+}
+ADDRESS = re.compile(
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]*::?[0-9a-fA-F:.]+)(?![\w:])"
+)
+HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
+# In raw bytes: what a meter's JSON says of itself, and an instrument's answer to *IDN?.
+RAW_KEYS = re.compile(
+    rb'"(?:mac|id|device_id|serial|serial_number|sn|hostname|ssid|ip|ip_address|device|name|uuid)"'
+    rb'\s*:\s*"([^"\\]{4,80})"',
+    re.IGNORECASE,
+)
+IDN = re.compile(rb"[A-Za-z][\w .&-]+,[\w ./-]+,([\w-]{4,}),[\w .:/-]+\r?\n")
+SECRET = re.compile(
+    rb"-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@\"]+:[^/\s@\"]+@"
+    rb"|" + SECRET_QUERY.pattern.encode() + rb"[^&\s\"]"
+    rb'|"[\w-]*(?:passphrase|password|passwd|psid|api_key|auth_token)[\w-]*"\s*:\s*"[^"]',
+    re.IGNORECASE,
+)
+
+
+def secrets(folder: Path) -> list[str]:
+    """The sealed files that hold what looks like a password or a private key."""
+    return [
+        str(path.relative_to(folder))
+        for path in seal.files(folder)
+        if path.suffix != ".parquet" and SECRET.search(path.read_bytes())
+    ]
+
+
+def identifying(folder: Path) -> list[Identifying]:
+    """All that is found in the sealed files of a suite, by kind and text."""
+    kinds: dict[str, str] = {}
+    contents = {
+        path: _decoded(path.read_bytes())
+        for path in seal.files(folder)
+        if path.suffix != ".parquet"
+    }
+    for path, text in contents.items():
+        if path.name == RAW:
+            for one in _of_raw(path.read_bytes()):
+                kinds.setdefault(one, "meter's own name")
+            continue
+        for document in _documents(path, text):
+            for kind, one in _of_document(document, ()):
+                kinds.setdefault(one, kind)
+        for kind, pattern in PATTERNS.items():
+            for match in pattern.finditer(text):
+                kinds.setdefault(match[0], kind)
+        for match in HOME.finditer(text):
+            kinds.setdefault(match[1], "user name")
+    named = {one: kind for one, kind in kinds.items() if len(one) >= LEAST and one not in NOBODY}
+    suite_id = folder.name
+    if any(kind == "host name" and one in suite_id for one, kind in named.items()):
+        named[suite_id] = "suite's name"
+    found = []
+    for one, kind in named.items():
+        files = [str(path.relative_to(folder)) for path, text in contents.items() if one in text]
+        if files:
+            found.append(Identifying(kind, one, tuple(files)))
+    return sorted(found, key=lambda one: (one.kind, one.text))
+
+
+def _of_raw(data: bytes) -> Iterator[str]:
+    patterns = (RAW_KEYS, IDN) if b"*IDN?" in data else (RAW_KEYS,)
+    for pattern in patterns:
+        for match in pattern.finditer(data):
+            try:
+                yield match[1].decode("ascii")
+            except UnicodeDecodeError:
+                continue
+
+
+def _of_document(value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """(kind, text) by the keys of a suite's documents."""
+    if isinstance(value, dict):
+        if {*place[-1:]} & BY_SERIAL or place[-2:] in (("disks", "before"), ("disks", "after")):
+            yield from (("serial number", str(one)) for one in value)
+        for name, one in value.items():
+            yield from _of_document(one, (*place, str(name)))
+    elif isinstance(value, list):
+        if place[-1:] == ("uname",) and len(value) > 1:
+            yield "host name", str(value[1])
+        for one in value:
+            yield from _of_document(one, place)
+    elif isinstance(value, str):
+        key = place[-1] if place else ""
+        if key in KINDS:
+            yield KINDS[key], PurePosixPath(value).name if key == "by_id" else value
+        if key == "port" and (host := urlsplit(value).hostname):
+            yield "address", host
+        if not VERSIONS & set(place):
+            yield from (("address", m[0]) for m in ADDRESS.finditer(value) if is_address(m[0]))
+
+
+def is_address(text: str) -> bool:
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return not (found.is_loopback or found.is_unspecified) and len(text) > LEAST
+
+
+def _documents(path: Path, text: str) -> Iterator[Any]:
+    pieces = text.splitlines() if path.suffix == ".jsonl" else [text] * (path.suffix == ".json")
+    for piece in pieces:
+        try:
+            yield json.loads(piece)
+        except (ValueError, RecursionError):  # a line that a power cut has torn
+            continue
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

@@ -1,0 +1,86 @@
+"""The notebook of a suite: a copy in a folder of our own, opened in JupyterLab.
+
+Python and Jupyter take modules and settings from the folder that they are started in, and a
+suite's folder may have come from elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from contract import files
+from contract.errors import ControllerError
+from contract.places import SHARE, build_folder, module_command, with_extra
+from controller.sharing import publish
+
+NAME = "notebook.ipynb"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Where the notebook is and which suite it is of; `new` unless it was there before."""
+
+    notebook: Path
+    suite: Path
+    new: bool
+
+
+def example() -> Path:
+    """A suite that comes with the testbed, unpacked among what can be made again. Raises
+    ControllerError where none does."""
+    bundles = sorted((SHARE / "data" / "examples").glob("*.tar.gz"))
+    if not bundles:
+        raise ControllerError(
+            "There is no suite here and no example: `make synthetic` in a checkout draws one from "
+            "a paper's figures, `fde run` measures one; or name the folder of a suite."
+        )
+    return publish.kept(bundles[0], build_folder() / "bundles")
+
+
+def copy(suite: Path) -> Copy:
+    """Copy the notebook to a folder of our own; a copy that is there keeps all its changes.
+
+    Raises SuiteError where the folder is no suite, ControllerError where it is one of a group.
+    """
+    import analysis
+    from analysis.suite import group, suite_folder
+
+    if group.is_group(suite):
+        inside = ", ".join(str(one) for one in group.members(suite))
+        raise ControllerError(f"{suite} is a group of hosts: name one of its suites: {inside}.")
+    target = build_folder().resolve() / "notebooks" / suite_folder.suite_id(suite) / NAME
+    new = not target.exists()
+    if new:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        files.write(target, [(Path(analysis.__path__[0]) / NAME).read_bytes()])
+    return Copy(target, suite.resolve(), new)
+
+
+def open_in_lab(made: Copy, browser: bool = True) -> int:
+    """Serve it in JupyterLab on this machine alone, until that is ended; its exit status.
+
+    Raises ControllerError where JupyterLab is not installed.
+    """
+    if find_spec("jupyterlab") is None:
+        raise ControllerError(
+            f"JupyterLab is not installed: {with_extra('notebook')}, or open {made.notebook} in "
+            "any program that runs notebooks."
+        )
+    # The kernel is started by the server, with this environment.
+    safe = {"PYTHONSAFEPATH": "1", "FDE_SUITE_DIR": str(made.suite)}
+    # Jupyter refuses root unless told: it listens on the loopback alone, behind a token.
+    options = ["--ip=localhost", *["--allow-root"] * (os.geteuid() == 0)]
+    options += ["--no-browser"] * (not browser)
+    command = module_command("jupyterlab", *options, made.notebook.name)
+    folder = made.notebook.parent
+    with subprocess.Popen(command, cwd=folder, env={**os.environ, **safe}) as lab:
+        try:
+            return lab.wait()
+        except KeyboardInterrupt:  # nothing is lost: notebooks are saved as they are edited
+            lab.terminate()
+            lab.wait()
+            return 0

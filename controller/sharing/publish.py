@@ -1,0 +1,393 @@
+"""A sealed suite as one file that can be cited, and such a file checked and opened elsewhere.
+
+A bundle is a gzipped tar of one folder, its `sums.json` first: the sealed suite, the tables and the
+page derived from it, the JSON Schemas of its documents, the licence, CITATION.cff (Citation File
+Format 1.2.0), ro-crate-metadata.json (RO-Crate 1.1) and bundle.json. The same suite gives the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import math
+import mimetypes
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import yaml
+
+from agent import pack
+from analysis.money import budgets
+from analysis.report import build
+from analysis.spreadsheet import csv_bytes
+from analysis.stats import alike, results
+from analysis.stats.alike import ROUNDING
+from analysis.stats.results import Results
+from analysis.suite import group, manifest
+from analysis.suite.bundle import ABOUT, FORMAT, about, unpacked
+from analysis.suite.manifest import Findings
+from analysis.suite.suite_folder import suite_id
+from contract import exports, schema
+from contract.command_results import Identifying, PublishResult
+from contract.documents import DOCUMENTS, BundleDocument
+from contract.errors import ControllerError
+from contract.files import sha256_of, write, write_json
+from contract.places import SHARE, version
+from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
+from controller.session import seal, suite_folder
+from controller.sharing import identifying_data
+from controller.sharing.anonymous import Anonymous
+from instrumentation.readings import Readings
+
+CRATE = "ro-crate-metadata.json"
+AUTHORS = ("The authors of this suite",)
+PIECE = 1 << 20
+
+
+def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
+    """What of a suite identifies; raises ControllerError where it is not ready to be published.
+
+    Where it is made anonymous, what looks like a secret is left out with all free text.
+    """
+    if group.is_group(folder):
+        raise ControllerError(f"{folder} is a group of suites: publish each of them by itself.")
+    suite_id(folder)  # a plan of this version, and neither links nor pipes beside it
+    with suite_folder.locked(folder):  # no session is at work
+        found = manifest.check(folder)
+        if not found.sealed:
+            raise ControllerError(
+                f"{found.problems[0]} End it with fde resume, or seal what was measured with "
+                f"fde seal {folder}, then publish it."
+            )
+        if found.problems:
+            raise ControllerError(
+                f"{found.problems[0]} Only what was sealed is published: restore it from a copy, "
+                "or fetch it again with fde resume."
+            )
+        if held := () if anonymous else identifying_data.secrets(folder):
+            raise ControllerError(
+                f"{held[0]} in {folder} holds what looks like a password or a private key: nothing "
+                "was written; take it out at its origin (a meter's address, a workload's output), "
+                "and measure again."
+            )
+        return identifying_data.identifying(folder)
+
+
+NAMED = 3  # files that are named with each
+
+
+def listing(found: Sequence[Identifying], anonymous: bool) -> list[str]:
+    """What identifies, line by line, and what becomes of it."""
+    if not found:
+        return ["Nothing was found that identifies a person or a machine."]
+    fate = "is left out" if anonymous else "stays in the bundle (--anonymous leaves it out)"
+    lines = [f"What identifies a person or a machine, and {fate}:"]
+    for one in found:
+        more = f" and {len(one.files) - NAMED} more" if len(one.files) > NAMED else ""
+        lines.append(f"  {one.kind}: {one.text} ({', '.join(one.files[:NAMED])}{more})")
+    return lines
+
+
+def default_name(folder: Path, anonymous: bool) -> str:
+    """What a bundle is called where nobody says; an anonymous one's must not name the host."""
+    return "anonymous-suite" if anonymous else suite_id(folder)
+
+
+def kept_listing(made: Anonymous) -> list[str]:
+    """What an anonymous bundle keeps besides numbers and the testbed's own words, line by line."""
+    lines = ["Kept besides numbers and the testbed's own words:"]
+    lines += [
+        f"  {place}: {', '.join(sorted(texts))}" for place, texts in sorted(made.names.kept.items())
+    ] or ["  nothing"]
+    if made.without_raw:
+        lines.append(
+            f"Raw bytes left out, records kept: meters {', '.join(made.without_raw)}. What is "
+            "computed from those records cannot be traced to raw bytes."
+        )
+    if made.names.left_out:
+        some = ", ".join(f"{place} ({n})" for place, n in sorted(made.names.left_out.items()) if n)
+        lines.append(f"Left out, by field: {some}.")
+    return lines
+
+
+def publish(
+    folder: Path,
+    out: Path,
+    found: Sequence[Identifying],
+    anonymous: bool,
+    *,
+    authors: Sequence[str],
+    agree: Callable[[Sequence[str]], bool] = lambda _: True,
+) -> PublishResult:
+    """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError.
+
+    An anonymous bundle is written once `agree` has been shown what it keeps, and returns True.
+    """
+    if (out.is_file() or out.is_dir()) and not exports.is_stdout(out):
+        raise ControllerError(f"{out} exists already: name another file, or remove it.")
+    for name in (path.relative_to(folder).as_posix() for path in seal.files(folder)):
+        if not (anonymous or is_packed(name)):  # an anonymous one leaves it out
+            raise ControllerError(
+                f"{name} in {folder} is no file that a bundle may have (data/README.md): nothing "
+                "was written. Have the workload keep text, JSON or CSV, and measure again."
+            )
+    with tempfile.TemporaryDirectory(prefix="fde-publish-") as temporary:
+        copy = Path(temporary) / "sealed" / suite_id(folder)
+        for path in (*seal.files(folder), folder / seal.MANIFEST):
+            place = copy / path.relative_to(folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+        if anonymous:
+            key = hashlib.sha256((copy / seal.MANIFEST).read_bytes()).digest()
+            hidden = Anonymous(key, found)
+            before = results.results(copy, raw=True).all_energy
+            copy = hidden.write(copy, Path(temporary) / "anonymous")
+            made = build.build(copy).found
+            assert made is not None
+            _require_same_figures(hidden.renamed(before), made)
+            if not agree(kept_listing(hidden)):
+                raise ControllerError(f"{out} was not written: what it keeps was not agreed to.")
+        else:
+            made = build.build(copy).found
+            assert made is not None
+        replaced = Counter(one.kind for one in found if anonymous)
+        marked = anonymous
+        if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
+            marked |= about(folder).anonymous
+            replaced.update(about(folder).replaced)
+        _describe(copy, made, marked, replaced, authors or AUTHORS)
+        packed = Path(temporary) / "bundle"
+        with packed.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
+            pack.pack(copy, file)  # type: ignore[arg-type]  # it only writes
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with packed.open("rb") as source:
+            exports.export(out, iter(lambda: source.read(PIECE), b""))
+        size_bytes, suite = packed.stat().st_size, made.suite.suite_id
+        return PublishResult(
+            True, str(out), suite, size_bytes, sha256_of(packed), anonymous, tuple(found)
+        )
+
+
+def _require_same_figures(before: pl.DataFrame, after: Results) -> None:
+    keys = ["run_id", "phase", "source", "component"]
+    one, other = (
+        energy.drop("suite_id", "host").sort(keys) for energy in (before, after.all_energy)
+    )
+    if not one.equals(other):
+        raise ControllerError(
+            "The anonymous bundle was not written: without what identifies, the suite gives other "
+            "figures. Publish it without --anonymous, or not at all."
+        )
+
+
+def kept(path: Path, place: Path) -> Path:
+    """A folder as it is; a bundle unpacked below `place`, to stay, with the page that is made of it
+    here. Raises SuiteError.
+
+    It is kept under the bundle's own sum: whatever another one says of itself, it is not found
+    there.
+    """
+    if not path.is_file():
+        return path
+    found = place / sha256_of(path)
+    if not found.is_dir():
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place, prefix=".unpacking-") as temporary:
+            folder, _ = unpacked(path, Path(temporary) / "bundle")
+            try:
+                folder.parent.rename(found)
+            except OSError:
+                if not found.is_dir():  # else another command was first
+                    raise
+    return next(found.iterdir())
+
+
+def verify(path: Path) -> Findings:
+    """As `results.verify`, of a folder or a bundle; every table is made again and compared, and
+    each file that is left is named.
+
+    Figures that are apart by no more than `ROUNDING` are the same; that is said, and what differs
+    between here and where they were made. Raises SuiteError, ControllerError.
+    """
+    if not path.is_file():
+        suite_id(path)  # a plan of this version, and neither links nor pipes beside it
+        return _verified(path, [])
+    with tempfile.TemporaryDirectory(prefix="fde-bundle-") as temporary:
+        return _verified(*unpacked(path, Path(temporary)))
+
+
+def _verified(folder: Path, left: Sequence[str]) -> Findings:
+    again = results.results(folder, raw=True)
+    found = results.verify(folder, again)
+    is_bundle = (folder / ABOUT).is_file()
+    said, problems = list(found.said), list(found.problems)
+    if is_bundle and about(folder).anonymous:
+        said.append("The bundle is anonymous: its manifest was made anew, of what was kept.")
+        meters = [meter.name for meter in again.suite.meters if meter.kind == Readings.kind]
+        if meters:
+            said.append(
+                f"Not made again: the records of {', '.join(meters)}, whose raw bytes were left "
+                "out. Their joules follow from the published records."
+            )
+    made: dict[str, pl.DataFrame | bytes] = {
+        "energy.parquet": again.all_energy,
+        "summary.parquet": again.summary,
+        "summary.csv": csv_bytes(again.summary),
+        "budget.csv": csv_bytes(budgets.table(again)),
+        "next.json": results.next_text(again).encode(),
+    }
+    there = [name for name in DERIVED if is_bundle or (folder / name).exists()]
+    apart = {name: _apart(folder / name, made[name]) for name in there}
+    try:
+        unlike = manifest.unlike_here(folder / "energy.parquet")
+    except (OSError, pl.exceptions.PolarsError):  # which is a problem already
+        unlike = ""
+    if changed := [name for name, far in apart.items() if far > ROUNDING]:
+        ours = "by the same code and packages, on the same kind of processor: they were changed"
+        cause = f"with {unlike}" if unlike else ours
+        problems.append(
+            f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what the raw data "
+            f"give here. The {'bundle' if is_bundle else 'suite'}'s tables were made {cause}."
+        )
+    elif there:
+        frames = again.all_energy, again.summary, budgets.table(again)
+        figures = sum(
+            frame.select(pl.col(pl.Float64).count()).sum_horizontal().sum() for frame in frames
+        )
+        rounded = [name for name, far in apart.items() if far]
+        how = "bit for bit"
+        if rounded:
+            how += f" but for rounding in {' and '.join(rounded)}, by {max(apart.values()):.0e} "
+            how += "of a figure at most" + f": with {unlike}" * bool(unlike)
+        said.append(f"{figures} figures in {len(there)} tables were made again, {how}.")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    passed_over = [name.partition("/")[2] or name for name in left]
+    strange = [name for name in names if not is_known(name)]
+    strange += [name for name in passed_over if is_sealed(name) or not is_known(name)]
+    problems += [f"{name} is no file of a suite: nothing tells what it is." for name in strange]
+    names += passed_over
+    if rest := sorted({name for name in names if is_known(name) and not _is_proven(name)}):
+        told = [name for name in rest if "/" not in name] + [
+            f"{top}/" for top in dict.fromkeys(n.partition("/")[0] for n in rest if "/" in n)
+        ]
+        said.append(f"Not proven, and no figure rests on it: {', '.join(told)}.")
+    return Findings(tuple(said), tuple(problems))
+
+
+def _is_proven(name: str) -> bool:
+    """Whether the seal, the raw data or this program vouches for what is in a file."""
+    return is_sealed(name) or name in (*DERIVED, ABOUT, seal.MANIFEST)
+
+
+def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
+    """How far figures that are kept are from those made here (`alike.distance`)."""
+    try:
+        if isinstance(made, bytes):
+            return alike.document_distance(path.name, path.read_bytes(), made)
+        return alike.table_distance(pl.read_parquet(path), made)
+    except (OSError, ValueError, pl.exceptions.PolarsError):
+        return math.inf
+
+
+def _describe(
+    folder: Path,
+    found: Results,
+    anonymous: bool,
+    replaced: Mapping[str, int],
+    authors: Sequence[str],
+) -> None:
+    """Everything that a bundle has beside the suite."""
+    texts = schema.texts()
+    (folder / "schema").mkdir()
+    for name in DOCUMENTS:
+        write(folder / "schema" / f"{name}.json", [texts[f"{name}.json"].encode()])
+    shutil.copyfile(SHARE / "LICENSE", folder / "LICENSE")
+    software = yaml.safe_load((SHARE / "CITATION.cff").read_text(encoding="utf-8"))
+    what = BundleDocument(
+        FORMAT, found.suite.suite_id, anonymous, dict(replaced), version(), manifest.code()
+    )
+    write_json(folder / ABOUT, asdict(what))
+    title = f"Energy of disk encryption: suite {found.suite.suite_id} ({found.origin})"
+    date = str(found.suite.plan.get("created_wall", ""))[:10]
+    citation = {
+        "cff-version": "1.2.0",
+        "message": "If you use these figures, please cite them, and the software.",
+        "type": "dataset",
+        "title": title,
+        "authors": [{"name": name} for name in authors],
+        "date-released": date,
+        "license": software["license"],
+        "references": [
+            {key: software[key] for key in ("type", "title", "authors", "license")},
+            *software["references"],
+        ],
+    }
+    text = yaml.safe_dump(citation, sort_keys=False, allow_unicode=True)
+    write(folder / "CITATION.cff", [text.encode()])
+    write_json(folder / CRATE, _crate(folder, found, title, date, authors))
+
+
+def _crate(
+    folder: Path, found: Results, title: str, date: str, authors: Sequence[str]
+) -> dict[str, Any]:
+    """RO-Crate 1.1: https://w3id.org/ro/crate/1.1; every file with its size."""
+    files = [path for path in pack.fetched_files(folder) if path.name != CRATE]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    entities = [
+        {
+            "@id": name,
+            "@type": "File",
+            "name": name,
+            "contentSize": str(path.stat().st_size),
+            "encodingFormat": mimetypes.guess_type(name)[0] or "application/octet-stream",
+        }
+        for name, path in zip(names, files, strict=True)
+    ]
+    return {
+        "@context": "https://w3id.org/ro/crate/1.1/context",
+        "@graph": [
+            {
+                "@id": CRATE,
+                "@type": "CreativeWork",
+                "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+                "about": {"@id": "./"},
+            },
+            {
+                "@id": "./",
+                "@type": "Dataset",
+                "name": title,
+                "identifier": found.suite.suite_id,
+                "description": f"{found.suite.plan.get('scale', '')}. Figures are {found.origin}.",
+                "datePublished": date,
+                "license": {"@id": "LICENSE"},
+                "author": [{"@id": f"#author-{i}"} for i, _ in enumerate(authors)],
+                "hasPart": [{"@id": name} for name in names],
+            },
+            *(
+                {"@id": f"#author-{i}", "@type": "Person", "name": name}
+                for i, name in enumerate(authors)
+            ),
+            {
+                "@id": "#analysis",
+                "@type": "CreateAction",
+                "name": "Joules and verdicts from the raw data",
+                "instrument": {"@id": "#testbed"},
+                "result": [{"@id": name} for name in (*DERIVED, "report.html")],
+            },
+            {
+                "@id": "#testbed",
+                "@type": "SoftwareApplication",
+                "name": "FDE energy testbed",
+                "version": version(),
+            },
+            *entities,
+        ],
+    }

@@ -1,0 +1,100 @@
+"""Archives and commands of strangers: what is refused before it costs anything."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.errors import ControllerError
+from contract.packed import extract
+from controller.sharing import sandbox
+
+MB = 1 << 20
+
+
+def a_header(kind: bytes, size: int, name: str = "x") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def a_pax_header(text: bytes) -> bytes:
+    record = b"%d %s\n" % (len(text) + 4, text)
+    assert len(record) == len(text) + 4
+    return a_header(b"x", len(record)) + record.ljust(512, b"\0")
+
+
+def zeros(size: int) -> Iterator[bytes]:
+    yield from (bytes(MB) for _ in range(size // MB))
+
+
+SUMS = a_header(b"0", 2, "sums.json") + b"{}".ljust(512, b"\0")
+BOMBS: dict[str, tuple[bytes, int]] = {
+    "extended header": (a_header(b"x", 64 * MB), 64 * MB),
+    "global header": (a_header(b"g", 64 * MB), 64 * MB),
+    "long name": (a_header(b"L", 64 * MB), 64 * MB),
+    "long link": (a_header(b"K", 64 * MB), 64 * MB),
+    "headers of headers": (a_pax_header(b"path=abcdef") * 5000, 0),
+    "sums": (a_header(b"0", 64 * MB, "sums.json"), 64 * MB),
+    "document": (SUMS + a_header(b"0", 64 * MB, "s/plan.json"), 64 * MB),
+    "sparse": (SUMS + a_header(b"S", 512), 0),
+    "sparse by a header": (SUMS + a_pax_header(b"GNU.sparse.map=0,9") + a_header(b"0", 0), 0),
+    "all members": (SUMS + a_header(b"0", 400 * MB, "s/stream.raw"), MB),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_before_it_is_read(name: str, tmp_path: Path) -> None:
+    head, size = BOMBS[name]
+    path = tmp_path / "bomb.tar.gz"
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 1, raw) as file:
+        for piece in (head, *zeros(size), bytes(1024)):
+            file.write(piece)
+    with path.open("rb") as packed, pytest.raises((ValueError, tarfile.TarError)):
+        try:
+            extract(packed, tmp_path / "to")
+        finally:
+            read_bytes = packed.tell()
+    assert read_bytes < path.stat().st_size / 2 or size < 64 * MB
+    assert not list((tmp_path / "to").rglob("*"))
+
+
+def test_only_gzip_is_unpacked(tmp_path: Path) -> None:
+    """Others may ask for gigabytes to begin with."""
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w:xz") as tar:
+        tar.addfile(tarfile.TarInfo("sums.json"))
+    (tmp_path / "x").write_bytes(held.getvalue())
+    with (tmp_path / "x").open("rb") as packed, pytest.raises((ValueError, tarfile.TarError)):
+        extract(packed, tmp_path / "to")
+
+
+@pytest.mark.parametrize(
+    ("work", "cpu_s"), [("while True: pass", 1), ("[bytearray(1 << 27) for _ in range(99)]", 100)]
+)
+def test_a_command_that_takes_too_much_is_ended(
+    work: str, cpu_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(b"")
+    monkeypatch.setattr(sandbox, "_CPU_S", cpu_s)
+    code = f"import os\ntry:\n {work}\nexcept MemoryError:\n os.abort()"
+    with pytest.raises(ControllerError):
+        sandbox.run(["timeit", "-n", "1", code], [path])
+
+
+def test_bundles_are_read_in_a_process_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    path.write_bytes(b"")
+    assert sandbox.bundles(["verify", str(path)]) == [path]
+    assert sandbox.bundles(["verify", str(tmp_path)]) == []
+    assert sandbox.bundles(["run", str(path)]) == []
+    monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
+    assert sandbox.bundles(["verify", str(path)]) == []

@@ -1,0 +1,146 @@
+"""`fde notebook`: a copy in a folder of our own, and JupyterLab on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+import analysis
+from contract.errors import ControllerError
+from contract.places import module_command
+from controller.cli.app import main
+from controller.sharing import notebook
+from validation.synthetic.suite import Options, write_group, write_suite
+
+OURS = Path(analysis.__path__[0]) / notebook.NAME
+
+
+@pytest.fixture(autouse=True)
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What can be made again lies here."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    return tmp_path / "build"
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("suites") / "s"
+    write_suite(folder, Options(blocks=2, workloads=("idle",), configurations=("plain", "opal")))
+    return folder
+
+
+def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
+    suite: Path, build: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A notebook that came with the suite is a stranger's, and is not opened."""
+    (suite / notebook.NAME).write_text("{}", encoding="utf-8")
+    before = sorted(suite.rglob("*"))
+    assert main(["notebook", str(suite), "--copy"]) == 0
+    (made,) = build.glob(f"notebooks/*/{notebook.NAME}")
+    assert f"notebook: {made}\n" in capsys.readouterr().out
+    assert made.read_bytes() == OURS.read_bytes() and list(made.parent.iterdir()) == [made]
+    assert sorted(suite.rglob("*")) == before
+    (suite / notebook.NAME).unlink()
+    document = json.loads(made.read_text(encoding="utf-8"))
+    mine = {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "mine"}
+    document["cells"].append(mine)
+    made.write_text(json.dumps(document), encoding="utf-8")
+    assert main(["notebook", str(suite), "--copy"]) == 0
+    assert "as it was left" in capsys.readouterr().out
+    assert json.loads(made.read_text(encoding="utf-8")) == document
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ((), "There is no suite folder"),
+        (("journal.jsonl",), "is not a suite: it has no plan.json"),
+    ],
+)
+def test_what_is_no_suite_is_refused(
+    made: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in made:
+        (tmp_path / "x").mkdir()
+        (tmp_path / "x" / name).touch()
+    assert main(["notebook", str(tmp_path / "x")]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("fde: ") and told.count("\n") == 1 and said in told
+    assert not (tmp_path / "x" / notebook.NAME).exists()
+
+
+def test_a_group_names_its_suites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = Options(blocks=2, workloads=("idle",))
+    folder = write_group(tmp_path, {"alder": 1.0, "birch": 1.0}, options)
+    assert main(["notebook", str(folder)]) == 1
+    told = capsys.readouterr().err
+    assert "name one of its suites" in told and "alder" in told and told.count("\n") == 1
+
+
+def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
+    tmp_path: Path, build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["notebook", "--copy"]) == 0
+        (made,) = build.glob("notebooks/*/notebook.ipynb")
+        assert made.read_bytes() == OURS.read_bytes()
+    monkeypatch.setattr(notebook, "SHARE", tmp_path)
+    with pytest.raises(ControllerError, match="`make synthetic`"):
+        notebook.example()
+
+
+def test_without_jupyterlab_one_sentence_says_how_to_get_it(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(notebook, "find_spec", lambda _name: None)
+    assert main(["notebook", str(suite)]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "make venv-dev" in told
+    assert notebook.NAME in told
+
+
+def test_jupyterlab_serves_it_until_it_is_ended(suite: Path, tmp_path: Path) -> None:
+    """The real server, on whatever port is free; nothing that came with the suite runs, although
+    its folder is the one in which the command is given."""
+    mark = tmp_path / "ran"
+    code = f"open({str(mark)!r}, 'a').write(__name__)\n"
+    names = ("jupyterlab", "jupyter_core", "runpy", "polars", "jupyter_server_config")
+    hostile = shutil.copytree(suite, tmp_path / "hostile")
+    for name in names:
+        (hostile / f"{name}.py").write_text(code, encoding="utf-8")
+    folders = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("RUNTIME", "CONFIG")}
+    with subprocess.Popen(
+        module_command("controller", "notebook", ".", "--no-browser"),
+        env={**os.environ, **folders},
+        cwd=hostile,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as command:
+        try:
+            server = None
+            while server is None and command.poll() is None:
+                told = list(tmp_path.glob("RUNTIME/jpserver-*.json"))
+                server = json.loads(told[0].read_text(encoding="utf-8")) if told else None
+                time.sleep(0.1)
+            assert server is not None
+            where = f"{server['url']}api/contents/{notebook.NAME}?token={server['token']}"
+            for _ in range(100):
+                try:
+                    with urlopen(where) as answer:
+                        served = json.loads(answer.read())["content"]
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            assert len(served["cells"]) > 50
+        finally:
+            command.send_signal(signal.SIGTERM)
+    assert command.returncode == 0 and not mark.exists()

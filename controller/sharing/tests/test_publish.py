@@ -1,0 +1,423 @@
+"""Bundles: packed without what identifies, checked elsewhere, refused where they were changed."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import shutil
+import tarfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+from analysis.suite import manifest
+from analysis.suite.bundle import about, opened
+from analysis.suite.manifest import canonical_sha256
+from contract import packed
+from contract.places import ROOT
+from controller.cli import man
+from controller.cli.app import main
+from controller.sharing import publish, sandbox
+from validation.synthetic.folder import write_manifest
+from validation.synthetic.suite import Options, write_suite
+
+HOST, SERIAL, MACHINE = "alice-laptop", "S64DNX0R123456", "ab" * 32
+PATH, ADDRESS, MAC = "/home/alice/keys/disk.img", "192.168.7.23", "3c:22:fb:01:02:03"
+NODE = "workbench7"
+EXAMPLES = sorted((ROOT / "data" / "examples").glob("*.tar.gz"))
+PERSONAL = (HOST, NODE, SERIAL, MACHINE, PATH, ADDRESS, MAC, "alice")
+
+
+def _change(path: Path, change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    return document
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sealed suite of Alice's, of whom much stands in it."""
+    folder = tmp_path_factory.mktemp("suites") / f"synthetic-{HOST}-20260101T000000Z"
+    machine = {
+        "uname": ["Linux", NODE, "6.12.0"],
+        "kernel_command_line": f"root=/dev/sda1 image={PATH} ip={ADDRESS} mac={MAC}",
+        "versions": {"pyRAPL": "0.2.3.1", "fio": "1.2.3.4"},
+    }
+    write_suite(
+        folder,
+        Options(blocks=2, interval_ms=100, workloads=("sql", "idle"), host=HOST, machine=machine),
+    )
+    by_id = f"/dev/disk/by-id/nvme-Fast_{SERIAL}"
+    disks = {"plain": {"by_id": by_id, "serial": SERIAL, "size_bytes": 10**9, "erase": None}}
+    old = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["sha256"]
+    plan = _change(folder / "plan.json", lambda p: p.update(disks=disks))
+    plan = _change(folder / "plan.json", lambda p: p.update(sha256=canonical_sha256(plan)))
+    sums = {old: plan["sha256"]}
+    identity = {"format": "fde-identity/1", "machine_id": MACHINE}
+    (folder / "identity.json").write_text(json.dumps(identity), encoding="utf-8")
+    for path in (*sorted(folder.glob("runs/*/run.json")), folder / "journal.jsonl"):
+        before = path.read_bytes()
+        text = before.decode().replace("SYNTHETIC-PLAIN", SERIAL)
+        for was, now in sums.items():
+            text = text.replace(was, now)
+        path.write_text(text, encoding="utf-8")
+        sums[hashlib.sha256(before).hexdigest()] = hashlib.sha256(text.encode()).hexdigest()
+    write_manifest(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundles(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """As it is, and anonymous."""
+    out = tmp_path_factory.mktemp("bundles")
+    for name, more in (("open", ()), ("anonymous", ("--anonymous",))):
+        assert main(["publish", str(suite), "--out", str(out / f"{name}.tar.gz"), *more]) == 0
+    return out / "open.tar.gz", out / "anonymous.tar.gz"
+
+
+def _contents(bundle: Path) -> dict[str, bytes]:
+    with tarfile.open(bundle) as tar:
+        files = {member.name: tar.extractfile(member) for member in tar}
+        return {name: file.read() for name, file in files.items() if file is not None}
+
+
+def test_what_identifies_is_listed_before_anything_is_written(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "there.tar.gz").touch()
+    assert main(["publish", str(suite), "--out", str(tmp_path / "there.tar.gz")]) == 1
+    said, told = capsys.readouterr()
+    for one in PERSONAL:
+        assert one in said
+    assert "1.2.3.4" not in said and "exists already" in told
+    assert (tmp_path / "there.tar.gz").read_bytes() == b""
+
+
+def test_an_anonymous_bundle_holds_nothing_of_it_and_the_same_figures(
+    bundles: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in _contents(bundles[1]).items():
+        for one in PERSONAL:
+            assert one not in name and one.encode() not in content, (name, one)
+    assert any(SERIAL.encode() in content for content in _contents(bundles[0]).values())
+    for bundle, said in zip(bundles, (False, True), strict=True):
+        assert main(["verify", str(bundle)]) == 0
+        told = capsys.readouterr().out
+        assert "were made again, bit for bit" in told and "finished runs have the sums" in told
+        assert ("manifest was made anew" in told) is said
+        assert hashlib.sha256(bundle.read_bytes()).hexdigest() in told
+    with opened(bundles) as (first, other):
+        plans = [json.loads((f / "plan.json").read_text(encoding="utf-8")) for f in (first, other)]
+        runs = [json.loads(next(f.glob("runs/*/run.json")).read_bytes()) for f in (first, other)]
+        assert plans[1]["sha256"] == canonical_sha256(plans[1]) == runs[1]["plan_sha256"]
+        pseudonym = plans[1]["disks"]["plain"]["serial"]
+        assert pseudonym.startswith("serial-") and plans[1]["disks"]["plain"]["by_id"] != pseudonym
+        assert other.name == plans[1]["suite_id"] != first.name
+        assert runs[0]["phases"] == runs[1]["phases"]
+        manifest = json.loads((other / "manifest.json").read_text(encoding="utf-8"))
+        assert "--anonymous" in manifest["made_anew"]
+        versions = json.loads((other / "provenance" / "before.json").read_bytes())["versions"]
+        assert versions == {"pyRAPL": "0.2.3.1", "fio": "1.2.3.4"}
+
+
+def test_the_same_suite_gives_the_same_bytes(
+    suite: Path, bundles: tuple[Path, Path], tmp_path: Path
+) -> None:
+    copy = tmp_path / suite.name
+    shutil.copytree(suite, copy)
+    for bundle, anonymous in zip(bundles, ([], ["--anonymous"]), strict=True):
+        again = tmp_path / bundle.name
+        assert main(["publish", str(copy), "--out", str(again), *anonymous]) == 0
+        assert again.read_bytes() == bundle.read_bytes()
+
+
+def test_a_bundle_can_be_made_again_and_stays_anonymous(
+    bundles: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert main(["publish", str(bundles[1]), "--out", str(tmp_path / "again.tar.gz")]) == 0
+    assert _contents(tmp_path / "again.tar.gz") == _contents(bundles[1])
+
+
+def test_bundles_are_compared_as_suites_are(
+    bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", *map(str, bundles), "--fail-on", "0", "--out", str(tmp_path), "--json"]
+    assert main(words) == 0
+    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    assert {one["ratio"] for one in pair["joules"]} == {1.0} and not pair["increases"]
+    assert "host" in {one["what"] for one in pair["differences"]}
+
+
+def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
+    suite: Path,
+    bundles: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The page of a stranger's bundle is made anew, and stays."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    folder = tmp_path / suite.name
+    shutil.copytree(suite, folder)
+    members = _contents(bundles[0])
+    strange = members | {f"{suite.name}/report.html": b"<script>alert(1)</script>"}
+    bundle = tmp_path / "strange.tar.gz"
+    del strange[f"{suite.name}/sums.json"]
+    bundle.write_bytes(_tar(_with_sums(strange)))
+    said = {}
+    for command in ("report", "summary"):
+        for path in (folder, bundle):
+            assert main([command, str(path), "--json"]) == 0
+            said[command, path] = json.loads(capsys.readouterr().out)
+    sha256 = hashlib.sha256(bundle.read_bytes()).hexdigest()
+    page = tmp_path / "build" / "bundles" / sha256 / suite.name / "report.html"
+    assert said["report", bundle]["page"] == str(page)
+    assert publish.kept(bundles[0], page.parents[2]) != page.parent  # of the same suite
+    assert publish.kept(bundle, page.parents[2]) == page.parent and page.is_file()
+    assert page.read_bytes() == (folder / "report.html").read_bytes()
+    lines, unpacked = (
+        "\n".join(said["summary", path]["suites"][0]["lines"]) for path in (folder, bundle)
+    )
+    assert unpacked == lines.replace(str(folder), str(page.parent))
+    assert main(["report", str(bundle), str(folder)]) == 1
+    assert "twice" in capsys.readouterr().err
+
+
+def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> None:
+    job = yaml.safe_load((ROOT / "examples" / "ci" / "energy.yml").read_text(encoding="utf-8"))
+    scripts = "\n".join(step.get("run", "") for step in job["jobs"]["compare"]["steps"])
+    used = re.findall(r"^fde (\w+)(.*)$", scripts, re.MULTILINE)
+    assert [name for name, _ in used] == ["provision", "run", "compare"]
+    for name, rest in used:
+        known = {option for p in man.commands()[name].params for option in p.opts}
+        assert set(re.findall(r"--[\w-]+", rest)) <= known
+
+
+def test_a_bundle_describes_itself(bundles: tuple[Path, Path]) -> None:
+    with opened(bundles[:1]) as (folder,):
+        crate = json.loads((folder / "ro-crate-metadata.json").read_text(encoding="utf-8"))
+        graph = {entity["@id"]: entity for entity in crate["@graph"]}
+        conforms = graph["ro-crate-metadata.json"]["conformsTo"]["@id"]
+        assert conforms == "https://w3id.org/ro/crate/1.1"
+        root = graph["./"]
+        assert root["datePublished"] == "2026-01-01" and root["license"]["@id"] == "LICENSE"
+        files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+        files |= {"report.html"}  # which is packed, and not unpacked
+        assert {part["@id"] for part in root["hasPart"]} == files - {"ro-crate-metadata.json"}
+        assert all(part["@id"] in graph for part in (*root["hasPart"], *root["author"]))
+        for name in ("LICENSE", "CITATION.cff", "schema/plan.json", "energy.parquet"):
+            assert (folder / name).is_file()
+        found = about(folder)
+        assert found.suite_id == folder.name and not found.anonymous
+
+
+def _tar(members: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+        for name, target in (links or {}).items():
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            tar.addfile(info)
+    return held.getvalue()
+
+
+def _with_sums(members: dict[str, bytes]) -> dict[str, bytes]:
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+    return {"sums.json": json.dumps(sums).encode(), **members}
+
+
+HOSTILE = {
+    "upwards": _tar(_with_sums({"../evil": b"x"})),
+    "absolute": _tar(_with_sums({"/tmp/fde-evil": b"x"})),
+    "link": _tar({"sums.json": b"{}"}, {"s/plan.json": "/etc/passwd"}),
+    "no sums": _tar({"s/plan.json": b"{}"}),
+    "no suite": _tar(_with_sums({"s/a": b"x"})),
+    "sums are no object": _tar({"sums.json": b"[1]"}),
+    "not an archive": b"MZ" + bytes(2000),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_archives_are_refused_in_one_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "inside" / "b.tar.gz"
+    path.parent.mkdir()
+    path.write_bytes(HOSTILE[name])
+    assert main(["verify", str(path)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("fde: ") and told.count("\n") == 1 and "Traceback" not in told
+
+
+def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused(
+    bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "b.tar.gz"
+    whole = bundles[0].read_bytes()
+    members = _contents(bundles[0])
+    folder = next(name for name in members if "/" in name).split("/")[0]
+    changed = {**members, f"{folder}/clock.jsonl": members[f"{folder}/clock.jsonl"] + b"\n"}
+    del members[next(iter(members))]  # the sums
+    newer = members | {f"{folder}/bundle.json": b'{"format": "fde-bundle/9", "testbed": "7.0"}'}
+    for content, words in (
+        (whole[: len(whole) // 2], "cut short"),
+        (_tar(changed), "clock.jsonl differs"),
+        (_tar(_with_sums(newer)), "'fde-bundle/9', this version reads 'fde-bundle/1'"),
+    ):
+        path.write_bytes(content)
+        assert main(["verify", str(path)]) == 1
+        told = capsys.readouterr().err
+        assert words in told and told.count("\n") == 1
+
+
+def test_figures_that_do_not_follow_from_the_raw_data_are_found(
+    bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def changed(figure: Callable[[float], float | None]) -> str:
+        members = _contents(bundles[0])
+        del members[next(iter(members))]  # the sums
+        name = next(n for n in members if n.endswith("/budget.csv"))
+        table = pl.read_csv(members[name])
+        low = [figure(value) for value in table["low"]]
+        members[name] = table.with_columns(low=pl.Series(low)).write_csv().encode()
+        path = tmp_path / "b.tar.gz"
+        path.write_bytes(_tar(_with_sums(members)))
+        return str(path)
+
+    for figure in (lambda v: v * (1 + 1e-6), lambda _: math.inf, lambda _: None):
+        assert main(["verify", changed(figure)]) == 1
+        assert "budget.csv is not what the raw data give" in capsys.readouterr().err
+    assert main(["verify", changed(lambda v: v * (1 + 1e-11))]) == 0
+    assert "but for rounding in budget.csv, by 1e-11 of a figure" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", manifest.MAKERS)
+def test_what_differs_from_where_a_bundle_was_made_is_named(
+    key: str,
+    bundles: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Next.json differs, as by another version of SciPy, as far as is allowed and farther."""
+    monkeypatch.setenv(sandbox.IS_BOUNDED, "1")  # in this process, which is told another maker
+    members = _contents(bundles[0])
+    del members[next(iter(members))]
+    name = next(n for n in members if n.endswith("/next.json"))
+    path = tmp_path / "b.tar.gz"
+    here = manifest.maker()
+    for factor, status in ((1 + 2e-13, 0), (1 + 2e-7, 1)):
+        document = json.loads(members[name])
+        document["half_width"] *= factor
+        changed = members | {name: (json.dumps(document, indent=1) + "\n").encode()}
+        path.write_bytes(_tar(_with_sums(changed)))
+        monkeypatch.setattr(manifest, "maker", lambda: here | {key: "another"})
+        assert main(["verify", str(path)]) == status
+        told = capsys.readouterr()
+        said = told.err if status else told.out
+        assert f"with {manifest.MAKERS[key]} ({here[key]}, here another)" in said
+        assert not any(f"{words} (" in said for k, words in manifest.MAKERS.items() if k != key)
+        monkeypatch.setattr(manifest, "maker", lambda: here)
+        assert main(["verify", str(path)]) == status
+        told = capsys.readouterr()
+        assert not any(words in told.out + told.err for words in manifest.MAKERS.values())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_the_examples_are_made_again_whenever_the_analysis_changes_a_figure(path: Path) -> None:
+    """Where this fails: make examples."""
+    with opened([path]) as (folder,):
+        assert not publish.verify(folder).problems
+
+
+def test_no_room_to_unpack_is_no_fault_of_the_bundle(
+    bundles: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
+    monkeypatch.setattr(packed, "LEAST_FREE_BYTES", 1 << 62)
+    assert main(["verify", str(bundles[0])]) == 1
+    told = capsys.readouterr().err
+    assert "no room to unpack" in told and "changed" not in told
+
+
+def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
+    suite: Path, tmp_path: Path, bundles: tuple[Path, Path]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    came: list[bytes] = []
+    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()))
+    reader.start()
+    assert main(["publish", str(suite), "--out", str(pipe)]) == 0
+    reader.join()
+    assert came == [bundles[0].read_bytes()] and pipe.is_fifo()
+
+
+def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy, out = tmp_path / suite.name, tmp_path / "b.tar.gz"
+    shutil.copytree(suite, copy)
+
+    def told() -> str:
+        assert main(["publish", str(copy), "--out", str(out)]) == 1
+        assert not out.exists()
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        return said
+
+    with (copy / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "in use" in told()
+    meter = copy / "meters" / "meter0" / "meter.json"
+    _change(meter, lambda m: m.update(port="http://bob:hunter2@plug.lan/"))
+    assert "changed after sealing" in told()
+    write_manifest(copy)
+    assert "password" in told()
+    for address in ("http://plug.lan/?token=s3cret", "http://plug.lan/p?id=1&access_key=s3cret"):
+        _change(meter, partial(dict.update, port=address))
+        write_manifest(copy)
+        assert "password" in told()
+    assert main(["publish", str(copy), "--anonymous", "--out", str(out)]) == 0
+    assert all(b"s3cret" not in content for content in _contents(out).values())
+    out.unlink()
+    capsys.readouterr()
+    (copy / "manifest.json").unlink()
+    assert "fde seal" in told()
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/fde-evil", "s/../../evil"])
+def test_nothing_is_unpacked_outside(name: str, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    to.mkdir()
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(_tar(_with_sums({name: b"x"})))
+    with path.open("rb") as file, pytest.raises(ValueError, match="outside"):
+        packed.extract(file, to)
+    assert not (tmp_path / "evil").exists() and not Path("/tmp/fde-evil").exists()
+
+
+def test_compressed_archives_are_read_only_whole(tmp_path: Path) -> None:
+    held = gzip.compress(gzip.decompress(_tar(_with_sums({"s/a": b"x" * 100})))[:600])
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(held)
+    with path.open("rb") as file, pytest.raises((tarfile.TarError, ValueError, EOFError)):
+        packed.extract(file, tmp_path)

@@ -1,0 +1,167 @@
+"""One tar of everything that runs on the target, the same bytes for the same sources.
+
+Its paths are absolute (without the leading slash): it is unpacked at the root of the target, and
+`tar --diff` then tells whether anything there differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import io
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from contract.errors import ControllerError
+from contract.extensions import distribution, installed
+from contract.names import sentence
+from contract.places import CHECKOUT, ROOT
+from controller.target import connection
+
+HOME = PurePosixPath("opt/fde-testbed")
+TARGET = PurePosixPath("etc/fde-testbed/target.json")
+PACKAGES = ("agent", "contract", "instrumentation", "workloads")
+# What stays on the controller, relative to the root of the sources.
+LEFT_OUT = frozenset({"instrumentation/simulators", "instrumentation/meters", "workloads/suites"})
+# The entry points that are for the target.
+ON_TARGET = ("fde.sources", "fde.storage", "fde.workloads")
+LEFT_OUT_ANYWHERE = frozenset({"tests", "__pycache__"})
+
+
+def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
+    """Contents by path on the target; ControllerError where pyRAPL or a package is not whole."""
+    found = {
+        HOME / path.relative_to(root).as_posix(): path.read_bytes()
+        for package in PACKAGES
+        for path in _sources(root / package, root)
+    }
+    for library in (pyrapl_folder(), *map(_folder, _extensions())):
+        for path in _sources(library, library.parent):
+            found[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
+    if CHECKOUT:  # what the agent says names steps as they are typed on the controller
+        found[HOME / "pyproject.toml"] = b""
+    return found | dict(_metadata())
+
+
+def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
+    """A tar of files of mode 0644 owned by root, in order of their paths.
+
+    No folders are listed, so that unpacking never changes the mode of one that is there. The time
+    of a file is made from its contents: Python takes a cached .pyc for fresh by time and size
+    alone, so a constant time could run yesterday's code.
+    """
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path in sorted(files):
+            entry = tarfile.TarInfo(str(path))
+            entry.size = len(files[path])
+            entry.mode = 0o644
+            entry.mtime = 10**9 + zlib.crc32(files[path]) % (5 * 10**8)
+            entry.uname = entry.gname = "root"
+            tar.addfile(entry, io.BytesIO(files[path]))
+    return out.getvalue()
+
+
+def pyrapl_folder() -> Path:
+    """Where this environment keeps pyRAPL."""
+    spec = importlib.util.find_spec("pyRAPL")
+    if spec is None or spec.origin is None:
+        raise ControllerError(
+            "pyRAPL is not installed here: run `make venv`, or install the package again."
+        )
+    return Path(spec.origin).parent
+
+
+def _extensions() -> Iterator[EntryPoint]:
+    """What installed packages add to that which runs on the target."""
+    for group in ON_TARGET:
+        yield from installed(group)
+
+
+def _folder(point: EntryPoint) -> Path:
+    """The top package of an entry point, or its file where it is a module alone."""
+    top = point.module.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        raise ControllerError(
+            f"The package {distribution(point)} names {point.value} ({point.group}), but there is "
+            f"no {top} here: install it again, or uninstall it."
+        )
+    origin = Path(spec.origin)
+    return origin.parent if spec.submodule_search_locations else origin
+
+
+def _metadata() -> Iterator[tuple[PurePosixPath, bytes]]:
+    """By these the target's Python finds the entry points as this one does."""
+    for point in _extensions():
+        if point.dist is not None:
+            info = HOME / "lib" / f"{point.dist.name.replace('-', '_')}.dist-info"
+            for name in ("METADATA", "entry_points.txt"):
+                yield info / name, (point.dist.read_text(name) or "").encode()
+
+
+def _sources(folder: Path, root: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
+        relative = path.relative_to(root)
+        parents = {parent.as_posix() for parent in relative.parents}
+        if path.is_file() and not (
+            parents & LEFT_OUT
+            or LEFT_OUT_ANYWHERE & set(relative.parts)
+            or relative.name.startswith(".")
+        ):
+            yield path
+
+
+# Python's own caches beside the sources are not the archive's: what is left over there stays.
+SEND = """
+f=$(mktemp /run/fde-agent.XXXXXX) || exit 1
+trap 'rm -f "$f"' EXIT
+trap 'exit 130' HUP INT TERM PIPE
+cat >"$f" && umask 022 || exit 1
+tar -df "$f" -C / >/dev/null 2>&1 && exit 0
+tar -xf "$f" -C / && systemctl daemon-reload && echo changed
+"""
+
+
+def send(target: Mapping[str, Any], files: Mapping[PurePosixPath, bytes]) -> bool:
+    """Unpack the archive at the target's root where anything differs there; whether it did.
+
+    Raises ControllerError, one sentence.
+    """
+    done = connection.run(target, ["sh", "-c", SEND], stdin=pack(files))
+    return connection.told(target, done).strip() == b"changed"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Bring the agent to a target; prints `changed` where that changed anything."""
+    parser = argparse.ArgumentParser(
+        prog="python -m controller.target.agent_bundle", description=__doc__
+    )
+    parser.add_argument("--target", type=Path, required=True, help="the resolved target")
+    parser.add_argument(
+        "--add", action="append", default=[], metavar="PATH-ON-TARGET=FILE", help="one more file"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        files = collect() | {TARGET: options.target.read_bytes()}
+        for pair in options.add:
+            place, _, source = pair.rpartition("=")
+            files[PurePosixPath(place)] = Path(source).read_bytes()
+        if send(connection.read_target(options.target), files):
+            print("changed")
+    except (ControllerError, OSError) as error:
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

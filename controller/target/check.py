@@ -1,0 +1,251 @@
+"""`make check`: what would happen to a target, disk by disk; nothing is touched."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent import quiet
+from contract.command_results import CheckResult, HostCheck
+from contract.errors import AgentError, ControllerError
+from contract.files import write_json
+from contract.places import step, suites_folder
+from controller.planning import wear
+from controller.planning.suites import load_suite, scaled
+from controller.target import connection, first_writes, secrets
+from controller.target import inventory as stacks
+from controller.target import playbook as inventories
+from controller.target.survey import Look, checks_file, look
+
+FORMAT = "fde-check/1"
+WIDTH = 100
+LABEL = 12
+
+Say = Callable[[str], None]
+
+
+def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = None) -> CheckResult:
+    """Print the page of every host of an inventory.
+
+    Of a `suite` it is said what its preconditioning would cost each disk. Raises ControllerError
+    where the inventory cannot be read at all.
+    """
+    say(f"CHECK of {path}: nothing is installed, no disk is touched.")
+    found = inventories.resolve(path)
+    hosts = [HostCheck(host, tuple(reasons)) for host, reasons in found.refused.items()]
+    for host, reasons in found.refused.items():
+        say(f"\nINVENTORY  {host}: refused; the target was not asked")
+        for reason in reasons:
+            _lines("refused", reason, say)
+    for target in found.targets:
+        hosts.append(_one(target, say, suite, scale))
+    say("")
+    refusals = sum(len(host.refused) for host in hosts)
+    if refusals:
+        count = "One thing stands" if refusals == 1 else f"{refusals} things stand"
+        say(f"VERDICT  {count} in the way, marked `refused` above. Nothing was touched.")
+    else:
+        say(
+            "VERDICT  Nothing stands in the way, and nothing was touched: "
+            f"{step('provision', inventory=path)} does what is said above."
+        )
+    return CheckResult(not refusals, str(path), tuple(hosts))
+
+
+def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | None) -> HostCheck:
+    """The page of one host."""
+    refusals = _inventory(target, say)
+    say(f"\nTARGET  {target['host']} = {connection.link(target)}")
+    try:
+        seen = look(target, examine=True)
+    except ControllerError as error:
+        refusals.append(f"{error} The disks were not looked at.")
+        _lines("refused", refusals[-1], say)
+        seen = None
+    if seen is not None:
+        _machine(seen, say)
+        for line in quiet.told(seen.disturbers or {}, target.get("quiet", {}).get("stop", ())):
+            _lines("quiet", line, say)
+        for disk in seen.disks:
+            _disk(disk, say)
+        for new in first_writes.new_disks(target, seen.disks):
+            way = step("provision", confirm=shlex.quote(new["serial"]))
+            _lines("will ask", f"{way}, the first time", say)
+        refusals += [each["sentence"] for each in seen.refused]
+        refusals += _doctor(target, seen, say)
+        if seen.error is None:
+            say(f"\nsaved for {step('provision')}: {_save(target, seen)}")
+    say("\nCONFIGURATIONS")
+    for line in stacks.table(target["configurations"]):
+        say(f"  {line}")
+    if suite is not None and seen is not None:
+        refusals += _suite(target, seen, suite, scale, say)
+    if not refusals and one_disk(target):
+        way = step("run", suite="one-disk")
+        say(f"\nSUITE  {way} answers first: the Opal disk compared with itself.")
+    return HostCheck(target["host"], tuple(refusals), tuple(seen.disks if seen else ()))
+
+
+def _doctor(target: Mapping[str, Any], seen: Look, say: Say) -> list[str]:
+    """What else stands in the way of a suite, by the doctor's diagnoses of machine and meters."""
+    from controller.target import doctor  # with it come the drivers: not for a target out of reach
+
+    scene = doctor.examine(target, suites_folder(), seen=seen)
+    found = doctor.blockers(doctor.diagnose(scene, doctor.BESIDE_CHECK))
+    for one in found:
+        _lines("refused", f"{one.sentence} {one.way_out}", say)
+    return [one.sentence for one in found]
+
+
+def _suite(
+    target: Mapping[str, Any], seen: Look, name: str, scale: str | None, say: Say
+) -> list[str]:
+    """What a suite's preconditioning would cost each disk; the refusals."""
+    from controller.planning.compiler import compile_plan  # NumPy: not for a page without a suite
+
+    try:
+        plan = compile_plan(name, scaled(load_suite(name), scale), target, seed=0)
+    except AgentError as error:
+        _lines("refused", str(error), say)
+        return [str(error)]
+    found = wear.costs(plan, seen.disks)
+    say(f"\nSUITE  {name}: " + ("" if found else "the disks are taken as they are"))
+    for cost in found:
+        _lines("wear", cost.sentences, say)
+        if cost.reason and not target.get("lab"):
+            _lines(
+                "will ask",
+                f"{step('run', confirm=shlex.quote(cost.serial))}, as {cost.reason}",
+                say,
+            )
+    return []
+
+
+def one_disk(target: Mapping[str, Any]) -> bool:
+    """Whether the suite `one-disk` can run: its configurations are there, on one disk."""
+    wanted = load_suite("one-disk")["configurations"]
+    return set(wanted) <= {entry["name"] for entry in target["configurations"]}
+
+
+def _inventory(target: Mapping[str, Any], say: Say) -> list[str]:
+    """What the inventory says by itself, and whether the secrets are whole; the refusals."""
+    say(f"\nINVENTORY  {target['host']}: its types and rules hold")
+    _lines("figures", f"{target['origin']}; sql on {_database(target['database'])}", say)
+    for meter in target["meters"]:
+        channels = ", ".join(f"{key} = {name}" for key, name in meter["channels"].items())
+        _lines("meter", f"{meter['name']}: {meter['kind']} at {meter['port']}; {channels}", say)
+    for name, asset in target["assets"].items():
+        known = "its sum is given" if asset["sha256"] else f"its sum is in {asset['sums']}"
+        _lines("asset", f"{name}: {asset['path']}, {known}", say)
+    refusals = []
+    try:
+        said = secrets.described(Path(target["secrets_file"]))
+        _lines("secrets", f"{_short(target['secrets_file'])}: {said}", say)
+    except ControllerError as error:
+        _lines("refused", str(error), say)
+        refusals = [str(error)]
+    for role, disk in target["disks"].items():
+        for label, text in _named(role, disk, target):
+            _lines(label, text, say)
+    return refusals
+
+
+def _named(
+    role: str, disk: Mapping[str, Any], target: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """What the inventory says of a disk."""
+    yield f"disk {role}", disk["by_id"]
+    yield "", f"serial {disk['serial']}, {_bytes(disk['size_bytes'])}"
+    if disk["erase"] and " " in disk["erase"]:
+        yield "", "WILL BE ERASED as long as it is as it was checked: `erase` gives that up"
+    elif disk["erase"]:
+        yield "", "WILL BE ERASED whatever lies on it: `erase` gives it up"
+    else:
+        yield "", "will be erased if it is empty or ours; refused if anything else lies on it"
+    names = [entry["name"] for entry in target["configurations"] if entry["disk"] == role]
+    yield "", f"carries {', '.join(names) or 'no configuration'}"
+
+
+def _machine(seen: Look, say: Say) -> None:
+    facts = seen.facts
+    opal = "with" if facts["hw_opal"] else "without"
+    cryptsetup = f"cryptsetup {facts['cryptsetup']} {opal} Opal" if facts["cryptsetup"] else ""
+    parts = [facts["name"], f"kernel {facts['kernel']}", f"Python {facts['python']}", cryptsetup]
+    _lines("found", ", ".join(part for part in parts if part), say)
+    missing = ", ".join(facts["missing"])
+    _lines("packages", f"would install {missing}" if missing else "all there", say)
+    for refusal in seen.refusals:
+        _lines("refused", refusal["sentence"], say)
+    if seen.error:
+        way_out = " (provisioning installs them first)" if missing else ""
+        _lines("refused", seen.error + way_out, say)
+
+
+def _disk(disk: Mapping[str, Any], say: Say) -> None:
+    """One disk as the agent found it."""
+    say("")
+    what = ", ".join(str(disk[key]) for key in ("model", "transport") if disk.get(key))
+    _lines(f"disk {disk['role']}", f"{disk.get('path') or disk['by_id']}: {what or 'absent'}", say)
+    if disk.get("size_bytes"):
+        _lines("", f"serial {disk.get('serial')}, {_bytes(disk['size_bytes'])}", say)
+    _lines("found", disk["found"], say)
+    if life := wear.lifetime(**(disk.get("lifetime") or {})):
+        _lines("", life, say)
+    for refusal in disk["refusals"]:
+        _lines("refused", refusal["sentence"], say)
+        if allowed := refusal["facts"].get("allowed"):
+            say(f"{'':14}erase: {allowed}")  # on one line, to be pasted
+    if not disk["refusals"]:
+        for action in disk["would"] or ["nothing is to be done: it is as it must be"]:
+            _lines("would", action, say)
+
+
+def _save(target: Mapping[str, Any], seen: Look) -> Path:
+    """Keep what was seen, for provisioning to refuse a disk that has changed since."""
+    place = checks_file(target)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_json(
+        place,
+        {
+            "format": FORMAT,
+            "host": target["host"],
+            "checked_wall": datetime.now(UTC).isoformat(timespec="seconds"),
+            "fingerprints": seen.fingerprints,
+            "disks": seen.disks,
+            "facts": seen.facts,
+            "refused": seen.refused,
+        },
+    )
+    return Path(_short(str(place)))
+
+
+def _database(choice: str) -> str:
+    return "the server that is installed" if choice == "any" else choice
+
+
+def _bytes(count: int) -> str:
+    return f"{count:,} bytes ({count / 1e9:,.1f} GB)"
+
+
+def _short(path: str) -> str:
+    """A path as one would write it from here."""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return path
+
+
+def _lines(label: str, text: str, say: Say) -> None:
+    """A label and a text beside it, wrapped; a command in backquotes stays on one line."""
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
+    wrapped: Sequence[str] = textwrap.wrap(
+        whole, WIDTH - LABEL - 2, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+    for line in wrapped:
+        say(f"  {label:<{LABEL}}{line}".replace("\0", " ").rstrip())
+        label = ""

@@ -1,0 +1,189 @@
+"""How much the power of a machine scatters at rest and under load, and what that lets a suite find.
+
+The mean power over T seconds scatters with the variance S/T where T is long against whatever ties
+one moment to the next; S, the long-run variance, is estimated from overlapping batch means (M. S.
+Meketon and B. Schmeiser, Overlapping batch means: something for nothing?, WSC 1984). What a
+workload's own course adds from run to run is not in it: only a pilot tells that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract.errors import ControllerError
+from controller.target.survey import ask
+from instrumentation.clock import monotonic_ns
+
+if TYPE_CHECKING:
+    from analysis.stats.stats import Floats
+    from instrumentation.accuracy import ErrorTerm
+
+STRETCH_S = 120.0
+# Of a stretch, in which the load begins or fans still follow it.
+EDGE_S = 3.0
+BATCH_S = 2.0
+FEWEST_BATCHES = 10
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Mean power, and the long-run variance of its relative deviation, in s: the mean over T
+    seconds has the relative variance `variance_s` / T."""
+
+    power_w: float
+    variance_s: float
+
+    def scatter(self, seconds: float) -> float:
+        """Relative standard deviation of the mean power over so long."""
+        return math.sqrt(self.variance_s / seconds)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """`source` is the meter's name, or RAPL; `terms` are the meter's, none for RAPL."""
+
+    source: str
+    rest: Stretch
+    load: Stretch
+    terms: tuple[ErrorTerm, ...] = ()
+
+
+def stretch(times_s: Floats, power_w: Floats, batch_s: float = BATCH_S) -> Stretch:
+    """Of evenly spaced means of power. Raises ValueError where there are too few."""
+    import numpy as np
+
+    step_s = float(np.mean(np.diff(times_s))) if len(times_s) > 1 else 0.0
+    size = max(1, round(batch_s / step_s)) if step_s else 0
+    n = len(power_w)
+    if not size or n < FEWEST_BATCHES * size:
+        raise ValueError(f"{n} readings are too few to tell how much the power scatters")
+    mean_w = float(np.mean(power_w))
+    if mean_w <= 0:
+        raise ValueError("the power is not above 0")
+    sums = np.concatenate([[0.0], np.cumsum(power_w)])
+    means = (sums[size:] - sums[:-size]) / size
+    spread = float(np.sum((means - mean_w) ** 2))
+    # The factor that makes the mean of overlapping batches unbiased for independent readings.
+    variance = n * size * spread / ((n - size + 1) * (n - size))
+    return Stretch(mean_w, variance * step_s / mean_w**2)
+
+
+def detectable_change(
+    noise: Stretch, seconds: float, blocks: int, terms: Sequence[ErrorTerm] = ()
+) -> float | None:
+    """The smallest relative change of a workload of so many seconds that so many blocks find with
+    a power of 80 %; None where so few bound nothing.
+
+    Scatter as of two runs in each block; of the meter, the terms whose errors two readings do not
+    share, at these joules (a gain cancels).
+    """
+    from analysis.stats.budget import Budget, of_terms, ratio_readings
+    from analysis.stats.comparison import Comparison
+    from analysis.stats.planning import detectable
+
+    if blocks < 2:
+        return None
+    energy_j = noise.power_w * seconds
+    readings = ratio_readings([((energy_j, seconds), (energy_j, seconds))])
+    type_b = Budget("ratio", "1", 1.0, of_terms(terms, readings), log=True).combined
+    error = math.sqrt(2) * noise.scatter(seconds) / math.sqrt(blocks)
+    found = detectable(Comparison(blocks, 1.0, 0.02, error, blocks - 1.0))
+    return None if found is None else math.hypot(found - 1, 1.96 * type_b)
+
+
+def measure(target: Mapping[str, Any], seconds: float = STRETCH_S) -> Noise:
+    """Rest and load of so long each, by the first meter with a channel `system`, else by RAPL.
+
+    Raises ControllerError.
+    """
+    meter = next((m for m in target["meters"] if "system" in m["channels"].values()), None)
+    if meter is None:
+        return _by_rapl(target, seconds)
+    with tempfile.TemporaryDirectory(prefix="fde-noise-") as folder:
+        with _recorded(meter, Path(folder)):
+            time.sleep(seconds)
+            rested_ns = monotonic_ns()
+            ask(target, "load", f"{seconds:g}")
+            worked_ns = monotonic_ns()
+        return _by_meter(meter, Path(folder), (rested_ns, worked_ns), seconds)
+
+
+@contextmanager
+def _recorded(meter: Mapping[str, Any], folder: Path) -> Iterator[None]:
+    from instrumentation.recorder import Recorder
+    from instrumentation.recorder_port import MeterConfig, RecorderError
+
+    ended = threading.Event()
+
+    def record() -> None:
+        config = MeterConfig.from_json(json.dumps(meter))
+        Recorder(config, folder, folder / "status.json").run(ended.is_set)
+
+    with ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(record)
+        try:
+            yield
+        finally:
+            ended.set()
+    try:
+        recording.result()
+    except RecorderError as error:
+        raise ControllerError(str(error)) from None
+
+
+def _by_meter(
+    meter: Mapping[str, Any], folder: Path, ends_ns: tuple[int, int], seconds: float
+) -> Noise:
+    """`ends_ns` are those of rest and load."""
+    from instrumentation.decode import decode
+    from instrumentation.recorder_port import MeterConfig
+
+    rows = decode(folder).samples
+    times, power_w = rows["t_mono_ns"].to_numpy() / 1e9, rows["power_w_system"].to_numpy()
+
+    def of(end_ns: int) -> Stretch:
+        end_s = end_ns / 1e9 - min(EDGE_S, seconds / 8)
+        begin_s = end_s - seconds + 2 * min(EDGE_S, seconds / 8)
+        own = (times >= begin_s) & (times <= end_s)
+        return stretch(times[own], power_w[own])
+
+    if len(power_w) and power_w.min() == power_w.max():
+        raise ControllerError(
+            f"{meter['name']} stands still: its channel system showed {power_w[0]:.6g} W at rest "
+            "and under load. Look at its wires and channels, and restart it."
+        )
+    driver = MeterConfig.from_json(json.dumps(meter)).driver()
+    terms = replace(driver.accuracy, calibrated=driver.calibrated).terms
+    return _told(lambda: Noise(meter["name"], of(ends_ns[0]), of(ends_ns[1]), terms))
+
+
+def _by_rapl(target: Mapping[str, Any], seconds: float) -> Noise:
+    import numpy as np
+
+    def of(rows: Sequence[Sequence[float]]) -> Stretch:
+        table = np.asarray(rows, float)
+        times = table[:, 0] / 1e9
+        return stretch(times[1:], np.diff(table[:, 1]) / np.diff(times))
+
+    at_rest = ask(target, "joules", f"{seconds:g}")
+    with ThreadPoolExecutor(1) as pool:
+        at_work = pool.submit(ask, target, "joules", f"{seconds:g}")
+        ask(target, "load", f"{seconds + 5:g}")
+    return _told(lambda: Noise("RAPL", of(at_rest), of(at_work.result())))
+
+
+def _told(make: Callable[[], Noise]) -> Noise:
+    try:
+        return make()
+    except (ValueError, IndexError) as error:
+        raise ControllerError(f"The noise could not be measured: {error}.") from None

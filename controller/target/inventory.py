@@ -1,0 +1,278 @@
+"""What an inventory says of a target: every rule checked, all resolved; configurations in words."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent import quiet
+from agent.storage import layout, registry
+from agent.storage.base import NOBODY
+from contract.errors import AgentError, ControllerError
+from contract.files import write_json
+from contract.names import sentence
+from contract.parameters import Parameter, ParameterValue, described
+from contract.places import step
+from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Disk, Extent
+from controller.planning import assumptions
+from controller.planning.suites import on_disk
+
+
+def words(entry: Mapping[str, Any]) -> str:
+    """What a configuration of a resolved target is, in one short line."""
+    configuration = registry.complete(entry)
+    fields = registry.load(configuration.kind).fields
+    told = [_told(field, configuration.settings[field.name]) for field in fields]
+    return "; ".join([registry.label(configuration), *(word for word in told if word)])
+
+
+def _told(field: Parameter, value: ParameterValue) -> str:
+    if isinstance(value, bool):
+        return field.name if value else ""
+    return f"{field.name} {value}{f' {field.unit}' if field.unit else ''}"
+
+
+def table(entries: list[Mapping[str, Any]]) -> list[str]:
+    """A line each: name, disk, words."""
+    width = max((len(entry["name"]) for entry in entries), default=0)
+    return [f"{entry['name']:<{width}}  {entry['disk']:<5}  {words(entry)}" for entry in entries]
+
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
+KEYS = {"name", "kind", "disk"}
+DISK_KEYS = ("by_id", "serial", "size_bytes")
+
+
+def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The resolved target (`fde-target/1`). Raises ControllerError with every broken rule."""
+    given = {**given, "configurations": list(_on_each_disk(given["configurations"]))}
+    broken = list(_broken(given))
+    if broken:
+        raise ControllerError("; ".join(broken))
+    kinds = {entry["kind"] for entry in given["configurations"]}
+    return {
+        **given,
+        "format": TARGET_FORMAT,
+        "packages": sorted(package for kind in kinds for package in registry.load(kind).packages),
+        "disks": {role: _disk(entry) for role, entry in given["disks"].items()},
+        "extent_bytes": int(given["extent_bytes"]),
+        "configurations": [_configuration(entry) for entry in given["configurations"]],
+        "assets": {name: _asset(entry) for name, entry in given["assets"].items()},
+        "assumptions": assumptions.resolved(given["assumptions"]),
+    }
+
+
+def _on_each_disk(entries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """An entry whose disk is a list stands for one on each of them, called `NAME-on-DISK`."""
+    for entry in entries:
+        disks = entry.get("disk")
+        if isinstance(disks, list) and "name" in entry:
+            yield from ({**entry, "name": on_disk(entry["name"], d), "disk": d} for d in disks)
+        else:
+            yield entry
+
+
+def _disk(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "by_id": entry["by_id"],
+        "serial": str(entry["serial"]),
+        "size_bytes": int(entry["size_bytes"]),
+        "erase": None if entry.get("erase") is None else str(entry["erase"]),
+    }
+
+
+def _configuration(entry: Mapping[str, Any]) -> dict[str, Any]:
+    found = registry.complete(entry)
+    return {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
+
+
+def _asset(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"path": entry["path"], "sha256": entry.get("sha256"), "sums": entry.get("sums")}
+
+
+def _broken(given: Mapping[str, Any]) -> Iterator[str]:
+    """Every rule that does not hold, each a sentence with the way out."""
+    yield from _disks_broken(given)
+    yield from _configurations_broken(given)
+    yield from _meters_broken(given["meters"])
+    for name, entry in given["assets"].items():
+        yield from _asset_broken(name, entry)
+    yield from _quiet_broken(given.get("quiet", {}))
+    yield from assumptions.broken(given["assumptions"])
+    if Path(given["secrets_file"]).name != "secrets.json":
+        yield "fde_secrets_file must be named secrets.json"
+
+
+def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
+    disks, size = given["disks"], int(given["extent_bytes"])
+    if not disks:
+        yield "fde_disks names no disk: name the one that may be erased as `plain` or as `sed`"
+    aligned = size > 0 and size % layout.MIB == 0
+    if not aligned:
+        yield (
+            f"fde_extent_bytes is {size}: make it a multiple of 1 MiB ({layout.MIB}), so that "
+            "every configuration is aligned alike"
+        )
+    if unnamed := list(_disks_unnamed(disks)):
+        yield from unnamed
+        return
+    for role, entry in disks.items():
+        by_id, serial = str(entry["by_id"]), str(entry["serial"])
+        if not re.fullmatch(r"/dev/disk/by-id/[^/]+", by_id):
+            yield (
+                f"disk {role} is named {by_id}: name it by its path below /dev/disk/by-id, which "
+                "means the same disk after a reboot"
+            )
+        elif re.search(r"-part\d+$", by_id):
+            yield f"disk {role} is named {by_id}, a partition: name the whole disk"
+        if not serial.strip():
+            yield f"disk {role} has no serial: give it as lsblk --nodeps --output NAME,SERIAL does"
+        yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(given.get("lab")))
+        disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
+        if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
+            yield reason.sentence.rstrip(".")
+    for key, what in (("by_id", "path"), ("serial", "serial")):
+        if len({str(entry[key]) for entry in disks.values()}) < len(disks):
+            yield (
+                f"two roles name the same disk ({what}): each role needs a disk of its own, with a "
+                "serial number that no other has"
+            )
+
+
+def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[str]:
+    """Names and keys without which nothing more can be said of a disk."""
+    for role, entry in disks.items():
+        if not NAME.fullmatch(role):
+            yield f"disk {role!r}: name it by letters, digits, dots, dashes, underscores"
+        given = entry if isinstance(entry, Mapping) else {}
+        if lacking := [key for key in DISK_KEYS if key not in given]:
+            yield f"disk {role}: {', '.join(lacking)} must be named"
+        elif not str(given["size_bytes"]).isdecimal():
+            yield f"disk {role}: size_bytes is {given['size_bytes']!r}: give a number of bytes"
+        if stray := sorted(set(given) - {*DISK_KEYS, "erase"}):
+            yield f"disk {role}: {', '.join(stray)} means nothing for a disk: take it out"
+
+
+def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[str]:
+    if erase is None:
+        return
+    digits = Disk(role, "", serial, 0, str(erase)).erase_digits
+    if digits is None and not str(erase).startswith(f"{serial} "):
+        yield (
+            f"disk {role} has erase {erase!r}, but its serial is {serial!r}: what lies on a disk "
+            "is given up by its own serial number, or by none"
+        )
+    elif digits is None:
+        yield (
+            f"disk {role} has erase {erase!r}: behind the serial stand the 12 hexadecimal digits "
+            "that make check printed"
+        )
+    elif not digits and not lab:
+        yield (
+            f"disk {role} has erase {erase!r}, which gives up whatever may lie there on any day: "
+            f"take it out, look at what {step('check')} says, and put in the erase that it prints"
+        )
+
+
+def _configurations_broken(given: Mapping[str, Any]) -> Iterator[str]:
+    entries = given["configurations"]
+    if not entries:
+        yield "fde_configurations is empty: name at least one"
+    lacking = [(entry, sorted(KEYS - set(entry))) for entry in entries]
+    for entry, keys in lacking:
+        if keys:
+            yield f"configuration {entry.get('name', entry)}: {', '.join(keys)} must be named"
+    if any(keys for _, keys in lacking):
+        return
+    yield from _twice("configurations", "name", entries)
+    for role in sorted({str(entry["disk"]) for entry in entries} - set(given["disks"])):
+        names = ", ".join(entry["name"] for entry in entries if entry["disk"] == role)
+        yield (
+            f"disk {role} is not named in fde_disks: name it, or take these configurations out: "
+            f"{names}"
+        )
+    for entry in entries:
+        if not NAME.fullmatch(str(entry["name"])):
+            yield (
+                f"configuration {entry['name']}: its name becomes part of file names: begin with a "
+                "letter or digit, then use those, dots, dashes, underscores; 48 characters at most"
+            )
+        try:
+            registry.complete(entry)
+        except AgentError as error:
+            yield f"configuration {entry['name']}: {str(error).rstrip('.')}"
+
+
+def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield from _twice("meters", "name", meters)
+    # At one address on a network there may be several: plugs at a broker, sockets of a strip.
+    wired = [meter for meter in meters if "://" not in str(meter["port"])]
+    yield from _twice(
+        "meters", "port", wired, "tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path"
+    )
+
+
+def _quiet_broken(given: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(set(given.get("stop", ())) - set(quiet.GROUPS)):
+        yield f"fde_stop names {name!r}, which is no group: there are {', '.join(quiet.GROUPS)}"
+    governor = given.get("governor")
+    if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", str(governor)):
+        yield f"fde_governor is {governor!r}: name one that cpupower frequency-info lists"
+
+
+def _asset_broken(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    sha256, sums = entry.get("sha256"), entry.get("sums")
+    for key, path in (("path", entry["path"]), ("sums", sums)):
+        if path is not None and not path.startswith("/"):
+            yield f"asset {name}: {key} is {path!r}: give the absolute path on the target"
+    if (sha256 is None) == (sums is None):
+        yield (
+            f"asset {name}: give either sha256, its checksum, or sums, a file of checksums on the "
+            "target as sha256sum writes it"
+        )
+    if sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", str(sha256)):
+        yield f"asset {name}: sha256 is not 64 hexadecimal digits: give what sha256sum prints"
+
+
+def _twice(
+    what: str, key: str, entries: Sequence[Mapping[str, Any]], way_out: str = "give each its own"
+) -> Iterator[str]:
+    values = [entry[key] for entry in entries]
+    for value in sorted({value for value in values if values.count(value) > 1}):
+        yield f"two {what} have the same {key} {value!r}: {way_out}"
+
+
+def _kind(name: str) -> Iterator[str]:
+    kind = registry.load(name)
+    who = "nobody" if kind.encrypted_by == NOBODY else f"the {kind.encrypted_by}"
+    yield f"{name}: {who} encrypts"
+    yield from (f"  {described(field)}" for field in kind.fields)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Resolve the variables on standard input (JSON) into the file --out."""
+    parser = ArgumentParser(prog="python -m controller.target.inventory", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path)
+    what.add_argument("--kinds", action="store_true", help="what fde_configurations may say")
+    options = parser.parse_args(arguments)
+    try:
+        if options.kinds:
+            print("\n".join(line for name in registry.names() for line in _kind(name)))
+            return 0
+        document = resolve(json.load(sys.stdin))
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(options.out, document)
+    except (AgentError, OSError) as error:
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

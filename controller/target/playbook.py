@@ -1,0 +1,177 @@
+"""An inventory resolved by Ansible, quietly: which hosts came through, and why others did not."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from contract.errors import ControllerError
+from contract.files import write_json
+from contract.names import unknown
+from contract.places import ANSIBLE, build_folder, python_path, step
+from controller.target import connection
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Resolved targets, and reasons by host where the inventory was refused."""
+
+    targets: list[dict[str, Any]]
+    refused: dict[str, list[str]]
+
+
+def resolve(path: Path) -> Inventory:
+    """Play resolve.yml; raises ControllerError where there is no such inventory, or none at all."""
+    if not path.exists():
+        known = [str(entry) for entry in sorted(path.parent.glob("*/"))]
+        raise ControllerError(
+            unknown("inventory", str(path), known)
+            if known
+            else f"There is no inventory {path}: copy ansible/inventory/hardware.example."
+        )
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        play = _play(["--inventory", str(path), str(ANSIBLE / "resolve.yml")], output)
+        output.seek(0)
+        said = output.read()
+    refused: dict[str, list[str]] = {}
+    for failure in play.failures:
+        host = failure["host"]
+        words = "; ".join(failure["reasons"]).removeprefix(f"{host}: ")
+        refused.setdefault(host, []).extend(words.split("; "))
+    hosts = [host for host, found in play.counts.items() if not found["failures"]]
+    if not hosts and not refused:
+        raise ControllerError(f"Ansible cannot read {path}: {_last_words(said)}")
+    return Inventory([play.targets[host] for host in hosts], refused)
+
+
+def _last_words(said: str) -> str:
+    """Of an Ansible that played nothing: its first complaint, for people; errors count most."""
+    lines = said.splitlines()
+    found = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
+    return next(found, "it names no host in the group `targets`.")
+
+
+@contextmanager
+def environment() -> Iterator[dict[str, str]]:
+    """Yield what Ansible's programs are to be started with, as long as this context is open.
+
+    What the user has set for plays of his own (callbacks, strategies) is left out, except how a
+    vault is opened. Its open connections and its resolved targets are in a folder of this play
+    alone, which is removed afterwards: another may have a host of the same name. A home directory
+    is not needed. Ansible insists on a locale of UTF-8.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ANSIBLE_") or name.startswith("ANSIBLE_VAULT_")
+    }
+    with tempfile.TemporaryDirectory(prefix="fde-cp-") as ours:
+        yield {
+            **kept,
+            "LC_ALL": "C.UTF-8",
+            "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+            "ANSIBLE_HOME": ours,
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": ours,
+            "FDE_BUILD": str(build_folder().absolute()),
+            "FDE_TARGETS": str(Path(ours) / "targets"),
+            "PYTHONPATH": python_path(),
+            "PYTHONSAFEPATH": "1",
+        }
+
+
+@dataclass(frozen=True)
+class Play:
+    """What the callback plugin `fde_events` wrote of a play: each host's counts (`ok`, `changed`,
+    `failures`, `unreachable`), and failures with `host`, `task` and `reasons`, oldest first.
+    `targets` are the resolved targets by host."""
+
+    code: int
+    counts: Mapping[str, Mapping[str, int]]
+    failures: Sequence[Mapping[str, Any]]
+    targets: Mapping[str, dict[str, Any]]
+
+
+def _play(
+    arguments: Sequence[str], output: IO[str] | None, target: Mapping[str, Any] | None = None
+) -> Play:
+    """Run ansible-playbook to its end, what it says for people in `output`.
+
+    `target` is the resolved target of a play that does not resolve its inventory.
+    """
+    alone = {"ANSIBLE_NOCOLOR": "1"} if output else {}
+    with environment() as variables, tempfile.NamedTemporaryFile() as events:
+        folder = Path(variables["FDE_TARGETS"])
+        folder.mkdir()
+        if target is not None:
+            write_json(folder / f"{target['host']}.json", target, sync=False)
+        try:
+            done = subprocess.run(
+                [str(_program()), *arguments],
+                env={**variables, **alone, "FDE_ANSIBLE_EVENTS": events.name},
+                stdin=subprocess.DEVNULL if output else None,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise ControllerError(
+                f"{_program()} is not there: run `make venv`, or install the package again."
+            ) from None
+        lines = [json.loads(line) for line in events.read().splitlines()]
+        targets = [connection.read_target(path) for path in folder.glob("*.json")]
+    counts: dict[str, dict[str, int]] = next(
+        (line["hosts"] for line in lines if line["event"] == "stats"), {}
+    )
+    failures = [line for line in lines if line["event"] == "failure"]
+    return Play(done.returncode, counts, failures, {found["host"]: found for found in targets})
+
+
+def suite(
+    tag: str,
+    *,
+    inventory: Path,
+    target: Mapping[str, Any],
+    output_file: Path,
+    variables: Mapping[str, Any],
+) -> None:
+    """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
+    host = target["host"]
+    arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
+    arguments += ["--extra-vars", json.dumps(variables), str(ANSIBLE / "suite.yml")]
+    log.info("ansible %s on %s begins, its output in %s", tag, host, output_file)
+    with output_file.open("w", encoding="utf-8") as output:
+        play = _play(arguments, output, target)
+    log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
+    if play.code:
+        told = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
+        said = " ".join(told) or _last_words(
+            output_file.read_text(encoding="utf-8", errors="replace")
+        )
+        raise ControllerError(
+            f"Ansible could not {tag} the suite on {host} ({' '.join(said.split())}); all that it "
+            f"said is in {output_file}. Is the target up and provisioned ({step('provision')})?"
+        )
+
+
+def _program() -> Path:
+    return Path(sys.executable).with_name("ansible-playbook")
+
+
+def run(
+    name: str, inventory: Path, variables: Mapping[str, Any], output: IO[str] | None = None
+) -> Play:
+    """Play `name` of ours on all hosts of an inventory, what it says in `output`; without one it
+    is this terminal's own."""
+    arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
+    return _play([*arguments, str(ANSIBLE / name)], output)

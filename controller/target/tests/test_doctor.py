@@ -1,0 +1,464 @@
+"""Every diagnosis: what a sound machine gets, and that each mistake is found with its way out."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent import preflight, sleep
+from contract.command_results import DiagnosisResult
+from contract.errors import ControllerError
+from controller.target import doctor
+from controller.target.doctor import probe, reach
+from controller.target.doctor.controller_host import udev_rule
+from controller.target.doctor.diagnosis import Host, Scene
+from controller.target.doctor.noise import Noise, detectable_change, stretch
+from controller.target.doctor.probe import Probe
+from controller.target.survey import Look
+from controller.tests import examples
+from instrumentation.simulators import registry
+from instrumentation.simulators.play import Player
+
+AWAKE = {"able": True, "masked": True, "idle_action": "", "lid_action": "", "desktop": ""}
+DISK: dict[str, Any] = {
+    "name": "nvme0n1",
+    "serial": "plain",
+    "model": "A1",
+    "link_speed": "8.0 GT/s PCIe",
+    "link_speed_max": "8.0 GT/s PCIe",
+    "link_width": 4,
+    "link_width_max": 4,
+    "sata_link": {},
+    "apst_tolerance_us": "25000",
+    "alpm_policy": None,
+    "temperature_c": 40.0,
+    "health": {"passed": True, "errors": 0, "temperature_c": 40},
+}
+FOUND: dict[str, Any] = {"blank": True, "refusals": [], "found": "blank", "path": "/dev/x"}
+FREE = {"owned": False, "locked": False, "shadowed": False, "sid_blocked": False}
+FACTS: dict[str, Any] = {
+    "name": "Debian 13",
+    "machine": "x86_64",
+    "python": "3.13.5",
+    "kernel": "6.12",
+    "cryptsetup": "2.7",
+    "hw_opal": True,
+    "sed_transport": "nvme",
+    "missing": [],
+    "lists": True,
+}
+EXAMINED: dict[str, Any] = {
+    "checks": [
+        {"name": name, "ok": True, "value": 1, "message": "", "severity": "warning"}
+        for name in ("governor", "turbo", "load", "memory", "swap")
+    ],
+    "rapl": {"zones": ["package-0", "dram", "uncore"], "moved": ["package-0", "dram"], "below": []},
+    "disks": {"plain": DISK, "sed": {**DISK, "serial": "sed"}},
+    "assets": {"clip": {"state": "ok", "sentence": ""}},
+    "sleep": AWAKE,
+    "power": {"batteries": [], "discharging": False, "mains": None},
+    "disturbers": {"timers": ["apt-daily.timer"]},
+    "kernel": {"sed_opal": True, "dm_crypt": True},
+    "idle_states": {"allowed": "POLL C1 C6", "off": []},
+    "room_bytes": 2**33,
+    "simulated_rapl": False,
+}
+METER = {
+    "name": "meter0",
+    "kind": "smartpower3",
+    "port": "usb",
+    "origin": "measured",
+    "channels": {"0": "system", "1": "drive"},
+}
+HEARD = Probe("done", records=400, period_s=0.01, due_s=0.01, watts={"system": 20.0, "drive": 2.0})
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Scene:
+    """A machine at which nothing is wrong."""
+    path = tmp_path / "secrets.json"
+    path.write_text(
+        json.dumps(
+            {
+                "luks_passphrase": "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+                "opal_admin_pin": "f0e1d2c3b4a5968778695a4b3c2d1e0f",
+                "sed_psid": "ABCDEFGH" * 4,
+            }
+        ),
+        encoding="utf-8",
+    )
+    path.chmod(0o600)
+    target = {
+        **examples.target(),
+        "origin": "measured",
+        "secrets_file": str(path),
+        "meters": [METER],
+        "assets": {"clip": {"path": "/clip", "sums": "/sums", "sha256": None}},
+    }
+    disks = [
+        {**FOUND, "role": "plain", "serial": "plain", "opal": None},
+        {**FOUND, "role": "sed", "serial": "sed", "opal": FREE},
+    ]
+    return Scene(
+        target,
+        Look(FACTS, [], disks, None, deepcopy(EXAMINED)),
+        "",
+        Host(tmp_path, AWAKE, 2**36, frozenset({"systemd"})),
+        {"meter0": HEARD},
+    )
+
+
+def of(found: list[DiagnosisResult], *states: str) -> list[tuple[str, str]]:
+    return [(one.code, one.state) for one in found if one.state in states]
+
+
+def require_form(found: list[DiagnosisResult]) -> None:
+    """What every diagnosis is, whatever it found."""
+    codes = [row.code for row in doctor.TABLE]
+    assert len(set(codes)) == len(codes)
+    for one in found:
+        assert one.code in {*codes, "meter-range"}
+        assert one.sentence.endswith(".") and one.sentence[0].isprintable()
+        assert "\n" not in one.sentence + one.way_out
+        assert one.state in doctor.MARKS
+        assert one.way_out.endswith(".") or one.state not in ("fail", "warn"), one
+        json.dumps(dict(one.facts))
+
+
+def test_a_sound_machine_is_told_of_nothing(sound: Scene) -> None:
+    found = doctor.diagnose(sound)
+    require_form(found)
+    assert of(found, "fail", "warn") == []
+    assert {one.code for one in found} == {row.code for row in doctor.TABLE}
+    assert of(found, "not_made") == [("resolution", "not_made")]
+
+
+def test_a_target_that_is_this_machine_is_examined_as_another(sound: Scene) -> None:
+    found = doctor.diagnose(replace(sound, target={**sound.target, "ssh": None}))
+    require_form(found)
+    assert of(found, "fail", "warn") == []
+    assert any("this machine" in one.sentence for one in found if one.code == "ssh")
+
+
+def test_what_a_machine_that_is_not_reached_cannot_tell_is_not_made(sound: Scene) -> None:
+    found = doctor.diagnose(replace(sound, look=None, unreached="h cannot be reached: see sshd."))
+    require_form(found)
+    assert of(found, "fail") == [("ssh", "fail")]
+    needing = {row.code for row in doctor.TABLE if row.needs_target}
+    assert {code for code, _ in of(found, "not_made")} == needing | {"resolution"}
+
+
+@pytest.mark.parametrize("part", sorted(EXAMINED))
+def test_a_part_that_cannot_be_told_is_no_good_news(sound: Scene, part: str) -> None:
+    before = of(doctor.diagnose(sound), "pass")
+    found = doctor.diagnose(with_part(sound, part, {"error": "No such file"}))
+    require_form(found)
+    assert len(of(found, "pass")) < len(before)
+
+
+def with_part(scene: Scene, part: str, value: Any) -> Scene:
+    assert scene.look is not None
+    look = replace(scene.look, examined={**scene.look.examined, part: value})
+    return replace(scene, look=look)
+
+
+def examined(part: str, value: Any) -> Callable[[Scene], Scene]:
+    return lambda scene: with_part(scene, part, value)
+
+
+def disk(**changes: Any) -> Callable[[Scene], Scene]:
+    return examined("disks", {"plain": {**DISK, **changes}})
+
+
+def check(name: str, message: str) -> Callable[[Scene], Scene]:
+    row = {"name": name, "ok": False, "value": 1, "message": message, "severity": "warning"}
+    return examined("checks", [row])
+
+
+def refused(cause: str) -> Callable[[Scene], Scene]:
+    sentence = "it is not right there: set it right."
+
+    def change(scene: Scene) -> Scene:
+        assert scene.look is not None
+        refusal = {"cause": cause, "facts": {}, "sentence": sentence}
+        facts = {**FACTS, "sed_transport": "ata"}
+        return replace(scene, look=replace(scene.look, facts=facts, refusals=[refusal]))
+
+    return change
+
+
+def on_disk(**changes: Any) -> Callable[[Scene], Scene]:
+    def change(scene: Scene) -> Scene:
+        assert scene.look is not None
+        plain, sed = scene.look.disks
+        return replace(scene, look=replace(scene.look, disks=[plain, {**sed, **changes}]))
+
+    return change
+
+
+def heard(**changes: Any) -> Callable[[Scene], Scene]:
+    return lambda scene: replace(scene, probes={"meter0": replace(HEARD, **changes)})
+
+
+def on_host(**changes: Any) -> Callable[[Scene], Scene]:
+    return lambda scene: replace(scene, host=replace(scene.host, **changes))
+
+
+def meter(**changes: Any) -> Callable[[Scene], Scene]:
+    def change(scene: Scene) -> Scene:
+        return replace(scene, target={**scene.target, "meters": [{**METER, **changes}]})
+
+    return change
+
+
+def secret(**changes: Any) -> Callable[[Scene], Scene]:
+    def change(scene: Scene) -> Scene:
+        path = Path(scene.target["secrets_file"])
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        return scene
+
+    return change
+
+
+def rights(scene: Scene) -> Scene:
+    Path(scene.target["secrets_file"]).chmod(0o644)
+    return scene
+
+
+ASLEEP = {**AWAKE, "masked": False}
+REFUSAL = {"cause": "in-use", "facts": {}, "sentence": "It is in use: unmount it."}
+MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
+    "secrets open": (rights, "secrets", "fail"),
+    "weak PIN": (secret(opal_admin_pin="1234"), "secrets", "fail"),
+    "no PSID": (secret(sed_psid=None), "psid", "warn"),
+    "mistyped PSID": (secret(sed_psid="ABCD-EFGH"), "psid", "fail"),
+    "full": (on_host(free_bytes=2**20), "controller-room", "fail"),
+    "nearly full": (on_host(free_bytes=2**30), "controller-room", "warn"),
+    "idle": (on_host(sleep={**ASLEEP, "idle_action": "suspend"}), "controller-sleep", "fail"),
+    "lid": (on_host(sleep={**ASLEEP, "lid_action": "suspend"}), "controller-sleep", "warn"),
+    "desktop": (on_host(sleep={**ASLEEP, "desktop": "gdm.service"}), "controller-sleep", "warn"),
+    "modems": (on_host(names=frozenset({"ModemManager"})), "port-takers", "warn"),
+    "braille": (on_host(names=frozenset({"brltty"})), "port-takers", "warn"),
+    "not root": (refused("not-root"), "rights", "fail"),
+    "distribution": (refused("distribution"), "system", "fail"),
+    "cryptsetup": (refused("cryptsetup"), "cryptsetup", "fail"),
+    "old blocks": (refused("cryptsetup-blocks"), "cryptsetup", "fail"),
+    "allow_tpm": (refused("allow-tpm"), "allow-tpm", "fail"),
+    "no package": (refused("no-package"), "packages", "fail"),
+    "kernel": (examined("kernel", {"sed_opal": False, "dm_crypt": True}), "kernel", "fail"),
+    "asset": (
+        examined(
+            "assets", {"clip": {"state": "missing", "sentence": "The asset clip is not there"}}
+        ),
+        "assets",
+        "fail",
+    ),
+    "no assets": (examined("assets", {}), "assets", "warn"),
+    "room": (examined("room_bytes", 2**20), "target-room", "fail"),
+    "still": (examined("rapl", {"zones": ["package-0"], "moved": []}), "rapl", "fail"),
+    "memory still": (
+        examined("rapl", {"zones": ["package-0", "dram"], "moved": ["package-0"], "below": []}),
+        "rapl",
+        "warn",
+    ),
+    "psys below": (
+        examined(
+            "rapl",
+            {"zones": ["package-0", "psys"], "moved": ["package-0", "psys"], "below": ["psys"]},
+        ),
+        "rapl",
+        "warn",
+    ),
+    "no RAPL": (examined("rapl", {"error": "There is no RAPL zone."}), "rapl", "fail"),
+    "simulated": (examined("simulated_rapl", True), "origin", "fail"),
+    "governor": (check("governor", "The governor is powersave: set it."), "governor", "warn"),
+    "turbo": (check("turbo", "Turbo is on: switch it off."), "turbo", "warn"),
+    "busy": (check("load", "Something else runs on the target: stop it."), "load", "warn"),
+    "memory": (check("memory", "Memory is low: stop what fills it."), "memory", "warn"),
+    "swap": (check("swap", "Memory is swapped out: swapoff -a."), "swap", "warn"),
+    "c-states": (examined("idle_states", {"allowed": "POLL", "off": ["C6"]}), "c-states", "warn"),
+    "database": (examined("disturbers", {"databases": ["mariadb.service"]}), "services", "warn"),
+    "battery": (
+        examined("power", {"batteries": ["BAT0"], "discharging": True, "mains": False}),
+        "power",
+        "fail",
+    ),
+    "charging": (
+        examined("power", {"batteries": ["BAT0"], "discharging": False, "mains": True}),
+        "power",
+        "warn",
+    ),
+    "target idle": (
+        examined("sleep", {**ASLEEP, "idle_action": "suspend"}),
+        "target-sleep",
+        "fail",
+    ),
+    "in use": (on_disk(refusals=[REFUSAL]), "disks", "fail"),
+    "no Opal": (on_disk(opal=None), "opal", "fail"),
+    "Block SID": (on_disk(opal={**FREE, "sid_blocked": True}), "opal", "fail"),
+    "failing": (disk(health={**DISK["health"], "passed": False}), "smart", "fail"),
+    "errors": (disk(health={**DISK["health"], "errors": 3}), "smart", "warn"),
+    "hot": (disk(temperature_c=70.0), "smart", "warn"),
+    "slow": (disk(link_speed="2.5 GT/s PCIe"), "disk-link", "fail"),
+    "narrow": (disk(link_width=1), "disk-link", "fail"),
+    "APST": (
+        examined("disks", {"plain": DISK, "sed": {**DISK, "apst_tolerance_us": "0"}}),
+        "disk-saving",
+        "warn",
+    ),
+    "entry": (
+        heard(stage="settings", error="It has no pattern: give one."),
+        "meter-settings",
+        "fail",
+    ),
+    "port": (
+        heard(stage="port", errno=13, error="It may not be opened: usermod."),
+        "meter-port",
+        "fail",
+    ),
+    "silent": (heard(stage="heard", error="It is silent: switch it on."), "meter-heard", "fail"),
+    "standing": (heard(only_w={"system": 0.0}), "meter-moves", "fail"),
+    "rate": (heard(period_s=0.1), "meter-rate", "fail"),
+    "gaps": (heard(gaps=3), "meter-rate", "warn"),
+    "swapped": (heard(watts={"system": 2.0, "drive": 20.0}), "meter-channels", "fail"),
+    "unplugged": (heard(watts={"system": 0.0}), "meter-channels", "fail"),
+    "no system": (heard(watts={"drive": 2.0}), "meter-channels", "warn"),
+    "over range": (heard(over_range=4), "meter-channels", "fail"),
+    "numbered": (meter(port="/dev/ttyUSB0"), "meter-name", "warn"),
+    "own range": (meter(kind="wt310", channels={"1": "system"}), "meter-range", "warn"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_each_mistake_is_found_alone_and_with_its_way_out(sound: Scene, name: str) -> None:
+    change, code, state = MISTAKES[name]
+    found = doctor.diagnose(change(sound))
+    require_form(found)
+    assert set(of(found, "fail", "warn")) == {(code, state)}
+
+
+def test_every_diagnosis_can_find_something() -> None:
+    tried = {code for _, code, _ in MISTAKES.values()} | {"ssh", "resolution"}
+    assert tried == {row.code for row in doctor.TABLE}
+
+
+@contextmanager
+def played(folder: Path, watts: list[float], **settings: Any) -> Iterator[Path]:
+    """A smartpower3 that sends, on a pseudo-terminal."""
+    link, ended = folder / "meter", threading.Event()
+    make = registry.load("smartpower3")
+    player = Player(lambda: make(**settings), link, watts)
+    thread = threading.Thread(target=player.run, args=(ended.is_set,), daemon=True)
+    thread.start()
+    try:
+        yield link
+    finally:
+        ended.set()
+        thread.join()
+        player.close()
+
+
+def entry(port: Path | str, **changes: Any) -> dict[str, Any]:
+    return {**METER, "port": str(port), "origin": "modelled", **changes}
+
+
+def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_is_told_apart(tmp_path: Path) -> None:
+    with played(tmp_path, [20.0, 2.0], interval_ms=100) as link:
+        right = probe.probe(entry(link, settings={"interval_ms": 100}))
+        wrong = probe.probe(entry(link))
+    assert right.stage == wrong.stage == "done", (right, wrong)
+    assert right.watts == pytest.approx({"system": 20.0, "drive": 2.0}, rel=0.01)
+    assert (right.due_s, wrong.due_s) == (0.1, 0.01)
+    assert right.period_s == pytest.approx(0.1, rel=0.2)
+    assert wrong.period_s == pytest.approx(0.1, rel=0.2)
+
+
+def test_a_meter_that_is_not_there_or_wrongly_described_is_not_opened(tmp_path: Path) -> None:
+    assert probe.probe(entry(tmp_path / "none")).stage == "port"
+    found = probe.probe(entry(tmp_path / "none", kind="line"))
+    assert found.stage == "settings" and "pattern" in found.error
+    assert probe.probe(entry(tmp_path / "none", settings={"colour": 1})).stage == "settings"
+
+
+def test_a_machine_that_may_sleep_is_told_by_its_files(tmp_path: Path) -> None:
+    for path, text in {
+        "sys/power/state": "freeze mem disk\n",
+        "etc/systemd/logind.conf": "[Login]\nIdleAction=ignore\n",
+        "run/systemd/logind.conf.d/90.conf": "[Login]\n#IdleAction=ignore\nIdleAction=suspend\n",
+        "proc/acpi/button/lid/LID0/state": "state: open\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    found = sleep.facts(tmp_path)
+    assert (found["able"], found["masked"]) == (True, False)
+    assert (found["idle_action"], found["lid_action"]) == ("suspend", "suspend")
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    (tmp_path / "etc/systemd/system/suspend.target").symlink_to("/dev/null")
+    assert sleep.facts(tmp_path)["masked"]
+
+
+def test_without_a_meter_it_is_said_what_the_counters_leave_out(sound: Scene) -> None:
+    found = doctor.diagnose(replace(sound, target={**sound.target, "meters": []}, probes={}))
+    require_form(found)
+    assert of(found, "fail", "warn") == [("meter-channels", "warn")]
+    (told,) = [one for one in found if one.code == "meter-channels"]
+    assert "disks" in told.sentence and "losses of the power supply" in told.sentence
+    assert "holds memory" not in told.sentence  # the target has a zone dram
+
+
+def test_the_noise_of_known_power_is_found_again() -> None:
+    generator = np.random.default_rng(1)
+    times = np.arange(0, 1200, 0.1)
+    found = stretch(times, 20 * (1 + 0.05 * generator.standard_normal(len(times))))
+    assert found.power_w == pytest.approx(20, rel=0.01)
+    assert found.scatter(60) == pytest.approx(0.05 * np.sqrt(0.1 / 60), rel=0.1)
+    with pytest.raises(ValueError, match="too few"):
+        stretch(times[:50], times[:50] + 1)
+
+
+def test_more_blocks_and_longer_runs_find_smaller_changes() -> None:
+    times = np.arange(0, 120, 0.1)
+    noise = stretch(times, 20 + np.random.default_rng(2).standard_normal(len(times)))
+    changes = [detectable_change(noise, *of) or 0.0 for of in ((60, 5), (60, 20), (240, 20))]
+    assert changes == sorted(changes, reverse=True) and changes[-1] > 0
+    assert detectable_change(noise, 60, 1) is None
+
+
+def test_the_resolution_is_told_by_workload(sound: Scene) -> None:
+    times = np.arange(0, 120, 0.1)
+    noise = stretch(times, 20 + np.random.default_rng(2).standard_normal(len(times)))
+    found = doctor.diagnose(replace(sound, noise=Noise("meter0", noise, noise)))
+    require_form(found)
+    (told,) = [one for one in found if one.code == "resolution"]
+    assert told.state == "pass", told.sentence
+    assert told.facts["changes"]["idle"]["change"] > 0
+
+
+def test_a_suite_is_not_begun_against_a_blocker(
+    sound: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda *_, **__: heard(period_s=0.1)(sound))
+    with pytest.raises(ControllerError, match="gives a record each 100 ms"):
+        doctor.require_ready([sound.target], sound.host.out)
+    monkeypatch.setattr(doctor, "examine", lambda *_, **__: sound)
+    doctor.require_ready([sound.target], sound.host.out)
+
+
+def test_a_rule_names_each_kind_of_port() -> None:
+    rule = udev_rule(["10c4:ea60"])
+    assert rule.count('ATTRS{idVendor}=="10c4", ATTRS{idProduct}=="ea60"') == 2
+    assert 'ENV{ID_MM_DEVICE_IGNORE}="1"' in rule and "usbmisc" in rule
+
+
+def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:
+    told = {cause for causes in reach._CODES.values() for cause in causes}
+    assert told == set(preflight.SAYS)

@@ -1,0 +1,94 @@
+"""A disk that the testbed has not had is written only by its serial number, said once more."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from contract.errors import ControllerError
+from contract.places import step
+from controller.cli.options import words
+from controller.target import first_writes, playbook
+from controller.target.playbook import Inventory
+from controller.target.survey import Look
+
+DISK: dict[str, Any] = {
+    "role": "plain",
+    "path": "/dev/sdx",
+    "model": "Maker 1",
+    "serial": "S1",
+    "size_bytes": 10**12,
+    "found": "blank",
+    "refusals": [],
+    "ours": False,
+}
+TARGET: dict[str, Any] = {"host": "target", "lab": False, "disks": {"plain": {"serial": "S1"}}}
+
+
+def test_a_new_disk_is_described_and_the_way_out_told() -> None:
+    (reason,) = first_writes.unconfirmed(TARGET, [DISK], [])
+    for part in ("/dev/sdx Maker 1", "serial S1", "1,000,000,000,000 bytes", "holds: blank"):
+        assert part in reason
+    assert "make provision CONFIRM=S1" in reason
+    assert first_writes.unconfirmed(TARGET, [DISK], ["S2"])
+
+
+@pytest.mark.parametrize(
+    ("target", "disk", "confirmed"),
+    [
+        (TARGET, DISK, ["S2", "S1"]),
+        (TARGET, {**DISK, "ours": True}, []),
+        (TARGET, {**DISK, "refusals": [{"cause": "in-use"}]}, []),
+        ({**TARGET, "lab": True}, DISK, []),
+    ],
+    ids=["confirmed", "ours", "refused anyway", "a lab"],
+)
+def test_nothing_is_asked(target: dict[str, Any], disk: dict[str, Any], confirmed: Any) -> None:
+    assert first_writes.unconfirmed(target, [disk], confirmed) == []
+
+
+def test_a_target_that_says_nothing_of_a_lab_is_none() -> None:
+    assert first_writes.new_disks({"disks": TARGET["disks"]}, [DISK])
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inventory with one host, whose disk is a new one."""
+    monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([TARGET], {}))
+    monkeypatch.setattr(first_writes, "look", lambda _target: Look({}, [], [DISK]))
+
+
+@pytest.mark.usefixtures("found")
+def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
+    asked: list[str] = []
+
+    def answer(text: str) -> first_writes.Ask:
+        return lambda question: asked.append(question) or text  # type: ignore[func-returns-value]
+
+    assert first_writes.run(Path("x"), [], answer("S1\n")) == ["S1"]
+    assert "ALL OF THAT WILL BE LOST" in asked[0] and "serial S1" in asked[0]
+    for text in ("y\n", "", "S11\n"):
+        with pytest.raises(ControllerError, match="nothing was done"):
+            first_writes.run(Path("x"), [], answer(text))
+
+
+@pytest.mark.usefixtures("found")
+def test_without_a_terminal_what_was_given_is_handed_on_and_no_more() -> None:
+    assert first_writes.run(Path("x"), [], None) == []
+    assert first_writes.run(Path("x"), ["S2", "S1"], None) == ["S1", "S2"]
+
+
+@pytest.mark.parametrize("serial", ["S1", "VMware NVME_0000", "a'b", "\\xff C"])
+def test_a_serial_with_blanks_is_confirmed_as_it_is_printed(serial: str) -> None:
+    way = shlex.split(step("provision", confirm=shlex.quote(serial)))
+    assert way[:2] == ["make", "provision"]
+    assert words([way[2].partition("=")[2], "S2 'S 3'"]) == [serial, "S2", "S 3"]
+
+
+def test_a_quote_that_is_not_closed_is_refused() -> None:
+    with pytest.raises(typer.BadParameter):
+        words(["'S1"])

@@ -1,0 +1,89 @@
+"""What Ansible says to programs: each host's counts and failures as JSON, and never a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.errors import ControllerError
+from controller.target import playbook
+from controller.tests import examples
+
+PLAY = """
+- hosts: targets
+  gather_facts: false
+  tasks:
+    - name: Forgiven
+      ansible.builtin.command: {cmd: "false"}
+      ignore_errors: true
+      when: inventory_hostname == 'well'
+    - name: Forgiven, each
+      ansible.builtin.command: {cmd: "false"}
+      loop: [0, 1]
+      ignore_errors: true
+      when: inventory_hostname == 'loops'
+    - name: Hidden
+      ansible.builtin.fail: {msg: hunter2}
+      no_log: true
+      when: inventory_hostname == 'hides'
+    - name: Each
+      ansible.builtin.shell: {cmd: "echo 'fatal: [well]: => {item} is wrong' >&2; exit {item}"}
+      loop: [0, 1, 2]
+      when: inventory_hostname == 'loops'
+    - name: Reach
+      ansible.builtin.ping:
+      when: inventory_hostname == 'away'
+""".replace("{item}", "{{ item }}")
+INVENTORY = """
+targets:
+  hosts:
+    well: {ansible_connection: local}
+    hides: {ansible_connection: local}
+    loops: {ansible_connection: local}
+    away: {ansible_host: 127.0.0.1, ansible_port: 1}
+"""
+
+
+def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(PLAY, encoding="utf-8")
+    (tmp_path / "hosts.yml").write_text(INVENTORY, encoding="utf-8")
+    with (tmp_path / "log").open("w", encoding="utf-8") as output:
+        found = playbook._play(
+            ["-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")], output
+        )
+    assert found.code != 0
+    told = {each["host"]: (each["task"], each["reasons"]) for each in found.failures}
+    assert set(told) == {"hides", "loops", "away"}
+    assert told["hides"][0] == "Hidden" and "no_log" in told["hides"][1][0]
+    assert [reason.rpartition("=> ")[2] for reason in told["loops"][1]] == [
+        "1 is wrong",
+        "2 is wrong",
+    ]
+    said = told["away"][1][0]
+    assert "Connection refused" in said or "could not be sent" in said  # whichever came first
+    assert "hunter2" not in str(found)
+    counts = {host: (each["failures"], each["unreachable"]) for host, each in found.counts.items()}
+    assert counts == {"well": (0, 0), "hides": (1, 0), "loops": (1, 0), "away": (0, 1)}
+
+
+def test_a_play_that_fails_is_told_by_its_task_and_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real play: the secrets of this target are not there."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    inventory, log = tmp_path / "hosts.yml", tmp_path / "log"
+    inventory.write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}", encoding="utf-8")
+    with pytest.raises(ControllerError) as caught:
+        target = {**examples.target(), "host": "alder", "secrets_file": str(tmp_path / "none")}
+        playbook.suite("start", inventory=inventory, target=target, output_file=log, variables={})
+    said = str(caught.value)
+    assert said.startswith("Ansible could not start the suite on alder (secrets : ")
+    assert f"The secrets {tmp_path / 'none'} cannot be read" in said and f"is in {log}." in said
+    assert "PLAY RECAP" in log.read_text(encoding="utf-8")
+
+
+def test_an_inventory_that_cannot_be_read_is_refused_in_ansibles_words(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("targets: [", encoding="utf-8")
+    with pytest.raises(ControllerError, match=r"Ansible cannot read .*: .*pars"):
+        playbook.resolve(tmp_path / "hosts.yml")
