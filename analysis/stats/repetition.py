@@ -24,6 +24,7 @@ LEAST = 4  # fewer runs leave these tests no freedom
 LEAST_SERIAL = 7  # fewer have too few orders for a p-value below the level
 LEAST_OUTLIERS = 6
 ORDERS, SEED = 1_999, 20_261_126
+MOST_ORDERED = 1_000  # of more runs the statistic's normal limit takes the place of random orders
 MOST_STEP = 0.05  # of the median; a source whose steps are coarser is no source for so short a run
 SPREADS = 4
 SAME = 1e-12
@@ -113,10 +114,13 @@ def _serial(logs: Floats) -> Sign:
     wrapped round; one-sided, for only likeness makes intervals too narrow.
     """
     off = logs - logs.mean()
-    orders = off[_orders(len(off))]
-    seen = float(off[1:] @ off[:-1])
+    seen, square, n = float(off[1:] @ off[:-1]), float(off @ off), len(off)
+    if n > MOST_ORDERED:
+        p_value = float(special.ndtr(-(seen + square / n) / square * math.sqrt(n)))
+        return Sign("serial-correlation", p_value, seen / square)
+    orders = off[_orders(n)]
     beyond = int(((orders[:, 1:] * orders[:, :-1]).sum(axis=1) >= seen - 1e-15).sum())
-    return Sign("serial-correlation", (1 + beyond) / (1 + ORDERS), seen / float(off @ off))
+    return Sign("serial-correlation", (1 + beyond) / (1 + ORDERS), seen / square)
 
 
 @lru_cache(maxsize=4)
@@ -130,17 +134,20 @@ def _outliers(logs: Floats, start: int) -> Iterator[Sign]:
 
     B. Rosner, Technometrics 25, 1983. A pair of outliers does not hide itself there.
     """
-    left = list(range(len(logs)))
+    order = np.argsort(logs)
+    off = (logs - logs.mean())[order]
+    low, high, total, square = 0, len(off) - 1, 0.0, float(off @ off)
     removed: list[tuple[int, float]] = []
     for _ in range(max(1, len(logs) // SHARE_OF_OUTLIERS)):
-        of_left = logs[left]
-        off = of_left - of_left.mean()
-        worst = int(np.abs(off).argmax())
-        n, freedom = len(left), len(left) - 2
+        n, freedom = high - low + 1, high - low - 1
+        mean = total / n
+        at = high if off[high] - mean >= mean - off[low] else low  # the worst is at either end
         # Grubbs's deviate as Student's t of the worst against all others of its round.
-        square = float(off[worst] ** 2 / (off @ off)) * n / (n - 1)
-        t = math.sqrt(freedom * square / max(1 - square, 1e-12))
-        removed.append((left.pop(worst), min(1.0, n * 2 * float(special.stdtr(freedom, -t)))))
+        share = float(off[at] - mean) ** 2 / max(square - n * mean**2, SAME**2) * n / (n - 1)
+        t = math.sqrt(freedom * share / max(1 - share, 1e-12))
+        removed.append((int(order[at]), min(1.0, n * 2 * float(special.stdtr(freedom, -t)))))
+        total, square = total - float(off[at]), square - float(off[at]) ** 2
+        low, high = low + (at == low), high - (at == high)
     last = max((at for at, (_, p) in enumerate(removed) if p < LEVEL), default=-1)
     if last >= 0:
         runs = [place for place, _ in removed[: last + 1]]

@@ -113,3 +113,17 @@ def test_equal_values_are_steps_of_the_source() -> None:
 def test_too_few_runs_or_none_above_nought_give_no_sign() -> None:
     assert signs([1.0, 9.0, 1.0]) == ()
     assert signs([0.0, 1.0, 1.1, 0.9, 30.0]) == ()
+
+
+def test_thousands_of_runs_are_judged_alike() -> None:
+    """Beyond `MOST_ORDERED`, where random orders of all would take gigabytes."""
+    rng = np.random.default_rng(5)
+    noise = rng.normal(1, 0.02, 20_000)
+    assert signs(list(noise)) == ()
+    following = noise.copy()
+    following[1:] += 0.5 * (noise[:-1] - 1)
+    assert [sign.code for sign in signs(list(following))] == ["serial-correlation"]
+    doubled = np.sort(rng.choice(20_000, 200, replace=False))
+    noise[doubled] *= 2
+    (sign,) = signs(list(noise))
+    assert (sign.code, sign.runs) == ("outliers", tuple(doubled))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
 from controller.planning.known_names import require_known
-from instrumentation.sources import coverage, hwmon, nvml, registry, standing
+from instrumentation.sources import battery, coverage, hwmon, nvml, registry, standing
 from instrumentation.sources.accuracy import UPDATE_S
 from instrumentation.sources.counter import (
     BEYOND_BOUND,
@@ -176,6 +176,11 @@ class LocalSources:
                 objection = self._objection(name, component, stretches[name], busy_s)
                 if objection is not None:
                     found[name] = objection
+        pair = battery.POWER, battery.GAUGE
+        if all(name in stretches and name not in found for name in pair):
+            objection = standing.of_gauge(pair, *(stretches[name] for name in pair))
+            if objection is not None:
+                found |= {name: replace(objection, label=name) for name in pair}
         for name, parts in self._sums.items():
             still = [found[part] for part in parts if part in found]
             short = all(one.code == standing.DID_NOT_MOVE for one in still)

@@ -107,7 +107,7 @@ class BatterySource(PolledSource):
         powered, gauged = (all(map(has, batteries)) for has in (_Battery.powered, _Battery.gauged))
         powers = {POWER: self._power_uw} if powered else {}
         gauges = {GAUGE: self._gauge} if gauged else {}
-        super().__init__(powers, gauges, period_s, (*powers, *gauges))
+        super().__init__(powers, gauges, period_s, (*powers, *gauges), watched=False)
 
     @classmethod
     def open(

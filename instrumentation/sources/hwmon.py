@@ -4,6 +4,8 @@
 µJ counts up and is read at the caller's edges; `power*_average` or `power*_input` in µW is polled,
 whichever can be read. Of a TI INA chip that shows no power it is `curr*_input` (mA) ×
 `in*_input` (mV) of one number. A quantity is named by its chip and label: `amd_energy/Esocket0`.
+Older kernels have these files in `device/`; ACPI's power meters have no label but
+`power*_oem_info` (kernel, Documentation/hwmon/acpi_power_meter.rst).
 """
 
 from __future__ import annotations
@@ -114,8 +116,9 @@ def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
         if _text(chip / "device/type") == "Battery":
             continue  # the battery source has it
         own: dict[str, list[Sensor]] = {}
-        driver = _text(chip / "name") or chip.name
-        for sensor in (*_files(chip), *(_products(chip) if _INA.fullmatch(driver) else ())):
+        driver = _text(chip / "name") or _text(chip / "device/name") or chip.name
+        products = _products(chip) if _INA.fullmatch(driver) else ()
+        for sensor in (*(list(_files(chip)) or _files(chip / "device")), *products):
             ways = own.setdefault(sensor.name, [])
             if not ways or not ways[0].energy:
                 ways.append(sensor)
@@ -130,7 +133,7 @@ def _files(chip: Path) -> Iterator[Sensor]:
     """Those that show energy or power, named by their labels."""
     for path in sorted(chip.glob("energy*_input"), key=_number_of):
         yield Sensor(_label(path, "_input"), path, True)
-    for number in sorted({p.name.split("_")[0] for p in chip.glob("power*_*")}):
+    for number in sorted({p.name.split("_")[0] for p in chip.glob("power[0-9]*_*")}):
         for suffix in ("_average", "_input"):  # the mean of an interval loses nothing
             path = chip / f"{number}{suffix}"
             if path.exists():
@@ -169,7 +172,10 @@ def _averaged_ns(path: Path) -> int:
 
 def _label(path: Path, suffix: str) -> str:
     stem = path.name.removesuffix(suffix)
-    return _text(path.with_name(f"{stem}_label")) or stem
+    for name in (f"{stem}_label", f"{stem}_oem_info", f"device/{stem}_oem_info"):
+        if label := _text(path.parent / name).replace("/", "-"):
+            return label
+    return stem
 
 
 def _number_of(path: Path) -> int:

@@ -17,12 +17,13 @@ from types import MappingProxyType
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading, reason
-from instrumentation.sources.updates import longest_intervals_ns
+from instrumentation.sources.updates import Watched, longest_intervals_ns
 
 # A busy machine polls late; beyond this many periods the power in between is not known.
 GAP_PERIODS = 4
 STOP_LIMIT_S = 5.0
-# Counters are watched for so long after they were opened, and read so often, to see their updates.
+# Counters are watched for so long after they were opened (see `longest_intervals_ns`), and read so
+# often, to see their updates.
 COUNTERS_WATCH_S, COUNTERS_PAUSE_S = 1.0, 0.005
 _CHANGES, _FEW_CHANGES = 64, 8  # of a power: those that are kept, and fewer tell nothing
 FEW_POLLS = 5
@@ -154,7 +155,8 @@ class PolledSource:
     """A source of polled powers, and of counters that are read at the caller's edges alone.
 
     `names` are those of both, in the order in which `read` gives them; `averaged_ns` the time that
-    a power is the mean of, where that is stated.
+    a power is the mean of, where that is stated. Without `watched` the counters' updates are not
+    observed: those of a battery's gauge follow the load, and each read of it asks the firmware.
     """
 
     def __init__(
@@ -164,14 +166,15 @@ class PolledSource:
         period_s: float,
         names: Sequence[str],
         averaged_ns: Mapping[str, int] = MappingProxyType({}),
+        watched: bool = True,
     ) -> None:
         self.names = names
         self._counters = counters
         self._polled = PolledPower(powers, period_s, averaged_ns)
-        self._windows_ns: dict[str, int | None] = {}
+        self._watched = {name: Watched() for name in counters}
         self._closing = threading.Event()
         self._watch = threading.Thread(target=self._watch_counters, name="updates", daemon=True)
-        if counters:
+        if counters and watched:
             self._watch.start()
 
     @property
@@ -197,19 +200,19 @@ class PolledSource:
         found = self._counters[name]()
         if isinstance(found, ReadFailure):
             return found
-        return replace(found, window_ns=self._windows_ns.get(name) or 0)
+        return replace(found, window_ns=self._watched[name].interval_ns or 0)
 
     def _watch_counters(self) -> None:
         def count(read: Callable[[], Reading | ReadFailure]) -> int | None:
             found = read()
             return found.energy_uj if isinstance(found, Reading) else None
 
-        intervals_ns = longest_intervals_ns(
+        longest_intervals_ns(
             [partial(count, read) for read in self._counters.values()],
             COUNTERS_WATCH_S,
             pause=partial(self._closing.wait, COUNTERS_PAUSE_S),
+            watched=list(self._watched.values()),
         )
-        self._windows_ns = dict(zip(self._counters, intervals_ns, strict=True))
 
     def close(self) -> None:
         """End the polling."""

@@ -18,7 +18,8 @@ STANDS_STILL = "stands-still"
 DID_NOT_MOVE = "did-not-move"
 ONE_VALUE = "one-value"
 BELOW_PART = "below-its-part"
-STANDING = frozenset({STANDS_STILL, DID_NOT_MOVE, ONE_VALUE, BELOW_PART})
+CONTRADICTED = "contradicts-its-gauge"
+STANDING = frozenset({STANDS_STILL, DID_NOT_MOVE, ONE_VALUE, BELOW_PART, CONTRADICTED})
 
 # A source that stood still in more of the stretches than this is no figure in the others either:
 # when it died in them is not known.
@@ -35,6 +36,8 @@ BUSY = 0.25
 # So many stretches, so long together: a late total is not less than its part in all of them.
 SOME, SOME_S = 4, 2.0
 ALIKE = 0.002  # of a mean power: a poll is some hundred µs late
+# A gauge follows late and in steps; a figure in another unit is off by ten or a thousand.
+MOST_APART = 3.0
 ROUNDING = 0.05  # of a part, by which a total may seem less than it
 
 
@@ -219,3 +222,25 @@ def of_total(
         f"{total_j:.3g} J were counted, and {part_j:.3g} J by {part_label}, which is a part of it",
         facts={"energy_j": total_j, "part": part_label, "part_j": part_j},
     )
+
+
+def of_gauge(
+    labels: tuple[str, str], power: Sequence[Stretch], gauge: Sequence[Stretch]
+) -> Objection | None:
+    """What speaks against a power and the gauge of the same supply, called `labels`, where their
+    joules differ by more than `MOST_APART` over the stretches that both have."""
+    both = [
+        (one.energy_j, other.energy_j)
+        for one, other in zip(power, gauge, strict=True)
+        if one.energy_j is not None and other.energy_j is not None
+    ]
+    power_j, gauge_j = (math.fsum(column) for column in zip(*both, strict=True)) if both else (0, 0)
+    low, high = sorted((power_j, gauge_j))
+    if high <= 0 or high <= MOST_APART * low:
+        return None
+    seen = (
+        f"{labels[0]} shows {power_j:.3g} J and {labels[1]} {gauge_j:.3g} J of the same time, so "
+        "that one of them counts in another unit"
+    )
+    facts = {"power_j": power_j, "gauge_j": gauge_j}
+    return Objection(CONTRADICTED, labels[0], seen, "Name a meter with --meter.", facts)

@@ -9,11 +9,12 @@ from time import monotonic_ns
 
 WATCH_S = 0.1
 ENOUGH = 16  # updates of every counter that end a watch early
+FEW, SLOW = 2, 5  # a counter with fewer updates is watched this many times as long
 PAUSE_S = 0.0005
 
 
 @dataclass
-class _Watched:
+class Watched:
     """One counter while it is watched. A hold lasts from its first read to its last, so that a
     watcher that is not let on the processor makes none longer."""
 
@@ -33,6 +34,11 @@ class _Watched:
         self.last_ns = now_ns
         self.longest_ns = max(self.longest_ns, now_ns - self.first_ns)
 
+    @property
+    def interval_ns(self) -> int | None:
+        """Longest time without an update so far; None where none came."""
+        return self.longest_ns + self.pause_ns if self.updates else None
+
 
 def longest_intervals_ns(
     reads: Sequence[Callable[[], int | None]],
@@ -40,18 +46,23 @@ def longest_intervals_ns(
     enough: int = ENOUGH,
     clock_ns: Callable[[], int] = monotonic_ns,
     pause: Callable[[], object] = lambda: time.sleep(PAUSE_S),
+    watched: Sequence[Watched] | None = None,
 ) -> list[int | None]:
     """Longest time without an update of each counter, to the pause between two reads; None of one
-    that stood still for `watch_s`.
+    that stood still throughout.
 
-    `reads` return the count, None where it cannot be read. The watch ends early once each counter
-    had `enough` updates, or where `pause` returns true.
+    `reads` return the count, None where it cannot be read. The watch lasts for `watch_s`, and
+    `SLOW` times as long where a counter had fewer than `FEW` updates by then. It ends early once
+    each counter had `enough` updates, or where `pause` returns true. `watched`, one for each
+    counter, tell meanwhile what was seen so far.
     """
-    watched = [_Watched() for _ in reads]
-    until_ns = clock_ns() + round(watch_s * 1e9)
-    while clock_ns() < until_ns and any(one.updates < enough for one in watched):
+    watched = [Watched() for _ in reads] if watched is None else watched
+    begin_ns, watch_ns = clock_ns(), round(watch_s * 1e9)
+    while (passed_ns := clock_ns() - begin_ns) < SLOW * watch_ns:
+        if all(one.updates >= (enough if passed_ns < watch_ns else FEW) for one in watched):
+            break
         for one, read in zip(watched, reads, strict=True):
             one.read(read(), clock_ns())
         if pause():
             break
-    return [one.longest_ns + one.pause_ns if one.updates else None for one in watched]
+    return [one.interval_ns for one in watched]

@@ -7,6 +7,7 @@ import pytest
 from instrumentation.sources import coverage
 
 TABLE = coverage.table()
+GRACE = [f"power_meter/{what} Power Socket 0" for what in ("Module", "Grace", "CPU", "SysIO")]
 CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
 
 
@@ -22,6 +23,12 @@ CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
         ("hwmon3-zenergy/Esocket1", [], "processor"),
         ("power_meter/power1", ["power_meter/power1"], "machine"),
         ("power_meter/power1", ["power_meter/power1", "hwmon2-power_meter/power1"], None),
+        (GRACE[0], GRACE, "module"),
+        (GRACE[1], GRACE, "processor+memory"),
+        (GRACE[2], GRACE[2:3], "part"),
+        (GRACE[3], GRACE, "part"),
+        ("corsairpsu/power total", [], "machine"),
+        ("corsairpsu/power +12v", [], "rail"),
         ("ina3221/VDD_IN", [], "module"),
         ("ina3221/VDD_CPU_GPU_CV", [], "part"),
         ("apm_xgene/CPU power", [], "part"),
@@ -39,6 +46,9 @@ def test_what_may_be_added_up() -> None:
     two = ["amd_energy/Esocket0", "hwmon3-amd_energy/Esocket0"]
     assert TABLE.sums([*CORES, *two]) == {"amd_energy/sockets": two}
     assert TABLE.sums([*CORES, two[0]]) == {}
+    modules = [GRACE[0], GRACE[0].replace("0", "1")]
+    assert TABLE.sums([*GRACE, modules[1]]) == {"power_meter/modules": modules}
+    assert TABLE.category("power_meter/modules", modules) is TABLE.categories["module"]
     altra = ["apm_xgene/CPU power", "apm_xgene/IO power"]
     assert TABLE.sums(altra) == {"apm_xgene/soc": altra}
     cores = [altra[0], f"hwmon3-{altra[0]}"]

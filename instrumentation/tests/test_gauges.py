@@ -221,6 +221,19 @@ def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("older", ["", "device/"])
+def test_acpi_power_meters_are_told_apart_by_their_oem_info(tmp_path: Path, older: str) -> None:
+    for number, label in enumerate(("Module Power Socket 0", "CPU Power Socket 0", "")):
+        files = {"power1_average": "100000000", "power1_oem_info": label, "name": "power_meter"}
+        lay_out(tmp_path / f"hwmon{number}", {older + name: text for name, text in files.items()})
+    lay_out(tmp_path / "hwmon7", {"device/power/control": "auto", "name": "nvme"})
+    assert [sensor.name for sensor in discover(tmp_path)] == [
+        "power_meter/Module Power Socket 0",
+        "power_meter/CPU Power Socket 0",
+        "power_meter/power1",
+    ]
+
+
 def test_a_sensor_that_goes_away_is_an_error_with_its_time(tmp_path: Path) -> None:
     lay_out(tmp_path / "hwmon0", SUPPLY)
     folder = lay_out(tmp_path / "hwmon1", AMD)

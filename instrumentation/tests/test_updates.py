@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
+from time import sleep
 
 import pytest
 
@@ -37,7 +39,7 @@ class Watch:
         return now_ms if now_ms < 200 else max(200, now_ms - 50)
 
 
-@pytest.mark.parametrize("every_ms", [1, 5, 50, 100])
+@pytest.mark.parametrize("every_ms", [1, 5, 50, 100, 900, 1500])
 def test_the_interval_between_updates_is_seen(every_ms: int) -> None:
     watch = Watch()
     (seen_ns,) = longest_intervals_ns(
@@ -150,4 +152,23 @@ def test_counters_beside_polled_powers_are_watched_too() -> None:
     )
     source._watch.join()
     assert reading_of(source.read()["gpu-0"]).window_ns > 0
+    source.close()
+
+
+def test_a_slow_counter_is_known_by_its_first_update_while_it_is_still_watched() -> None:
+    """It moves once, long after it was opened: a run over that moment has no figure."""
+    moved = Event()
+    source = PolledSource(
+        {},
+        {"Esocket0": lambda: Reading(0, 0, moved.is_set())},
+        period_s=3600,
+        names=("Esocket0",),
+    )
+    watched = source._watched["Esocket0"]
+    while watched.longest_ns < 20 * MS:
+        sleep(0.001)
+    moved.set()
+    while not watched.updates:
+        sleep(0.001)
+    assert reading_of(source.read()["Esocket0"]).window_ns >= 20 * MS
     source.close()

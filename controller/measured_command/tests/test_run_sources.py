@@ -29,7 +29,13 @@ from instrumentation.sources import standing
 from instrumentation.sources.battery import BatterySource
 from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.powercap import PowercapSource
-from instrumentation.sources.standing import BELOW_PART, DID_NOT_MOVE, ONE_VALUE, STANDS_STILL
+from instrumentation.sources.standing import (
+    BELOW_PART,
+    CONTRADICTED,
+    DID_NOT_MOVE,
+    ONE_VALUE,
+    STANDS_STILL,
+)
 from instrumentation.tests.gauges import BATTERY, SUPPLY, lay_out
 from instrumentation.tests.trees import TREES
 
@@ -204,9 +210,24 @@ def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
     assert energy is not None and energy.mean == pytest.approx(43.2)
 
 
+def test_a_power_in_another_unit_than_its_gauge_is_none(tmp_path: Path) -> None:
+    """Firmware that gives mW where µW are asked for: 12 W as 12 mW."""
+    lay_out(tmp_path / "BAT0", BATTERY)
+    sources = LocalSources.open({"battery": lambda: BatterySource.open(tmp_path, 3600)})
+    sources.close()
+    gauge = [standing.Stretch(3, None), standing.Stretch(3, 36.0), standing.Stretch(3, 38.0)]
+    for watts, contradicted in ((0.012, True), (9.0, False), (60.0, True)):
+        power = [standing.Stretch(3, 3 * watts)] * 3
+        found = sources.objections({"battery": power, "battery/gauge": gauge}, 0.0)
+        expected = {"battery", "battery/gauge"} if contradicted else set()
+        assert {name for name, one in found.items() if one.code == CONTRADICTED} == expected
+
+
 @pytest.mark.parametrize(
     ("names", "component"),
     [
+        (["corsairpsu/power +12v", "corsairpsu/power total"], "corsairpsu/power total"),
+        (["power_meter/CPU Power Socket 0", "gpu-0"], "gpu-0"),
         (["cpu", "package-0", "psys", "psys-1"], "cpu"),
         (["power_meter/power1", "hwmon1-power_meter/power1", "cpu"], "cpu"),
         (["power_meter/power1", "psys", "cpu"], "power_meter/power1"),
