@@ -45,6 +45,16 @@ FLAGS = {
         "the whole machine",
         True,
     ),
+    "negative-power": Flag(
+        "the meter showed less than 0 W of a whole machine: its clamp or leads are the wrong way "
+        "round, or it marks a missing reading so; below 0 J in all there is no figure",
+        True,
+    ),
+    "lone-reading": Flag(
+        "single readings of more than 20 times the power of those beside them hold more than 1 % "
+        "of the joules: a meter that marks a missing reading so, or glanced",
+        True,
+    ),
     "slower-than-declared": Flag(
         "the readings follow the load over another time than the window that the meter was "
         "declared to have; the intervals are wider for it: correct its period, or set the meter",

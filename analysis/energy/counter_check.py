@@ -23,6 +23,8 @@ class CounterCheck:
 
     Tolerated are `TOLERANCE`, the counter's last digit at both ends of each stretch, and three
     times the scatter of the windows: a plug's power may be a glance, while its counter sees all.
+    Steps count for no more than twice the most that the counter moved at once: a single reading far
+    above the others must not excuse itself.
     """
 
     counted_j: float = 0.0
@@ -30,6 +32,7 @@ class CounterCheck:
     _stretches: int = 0
     _scatter_j2: float = 0.0
     _largest_j: float = 0.0  # of a window
+    _most_moved_j: float = 0.0  # by the counter from one known count to the next
     _last_j: float = math.nan  # the count that was known last
     _since_j: float = 0.0  # energy of the windows since then
     _in_stretch: bool = False  # whether something since the last gap was compared
@@ -49,12 +52,16 @@ class CounterCheck:
         reached_j = np.concatenate([[-self._since_j], total_j[known]])
         number = np.concatenate([[0], stretch[known]])
         same = (np.diff(number) == 0) & np.isfinite(count_j[:-1])
-        self.counted_j += float(np.diff(count_j)[same].sum())
+        moved_j = np.diff(count_j)[same]
+        self.counted_j += float(moved_j.sum())
+        self._most_moved_j = max(self._most_moved_j, float(np.max(moved_j, initial=0.0)))
         self.measured_j += float(np.diff(reached_j)[same].sum())
         compared = np.unique(number[1:][same])
         self._stretches += len(compared) - (0 in compared and self._in_stretch)
         self._in_stretch = stretch[-1] in compared or (stretch[-1] == 0 and self._in_stretch)
         steps_j = np.diff(energy_j)[~apart[1:]]
+        if self._most_moved_j:
+            steps_j = steps_j.clip(-2 * self._most_moved_j, 2 * self._most_moved_j)
         self._scatter_j2 += float(steps_j @ steps_j) / 2
         self._largest_j = max(self._largest_j, float(np.max(np.abs(energy_j))))
         if len(known) and number[-1] == stretch[-1]:
@@ -76,5 +83,5 @@ class CounterCheck:
 
     def contradicts(self, quantum_j: float) -> bool:
         """Whether it cannot be, even if it moves a window late at one end of each stretch."""
-        late_j = self._stretches * self._largest_j
+        late_j = self._stretches * min(self._largest_j, self._most_moved_j)
         return abs(self.counted_j - self.measured_j) > self._tolerance_j(quantum_j) + late_j

@@ -15,7 +15,7 @@ from analysis.energy.integrate import integrate
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.uncertainty import LOOKED_AT, Resolution, reading_variance_j2
 from analysis.energy.updates import HELD_FLAG, Updates
-from analysis.energy.upsets import STUCK_FLAG, ZERO_FLAG, Constant, Stuck, ZeroPower
+from analysis.energy.upsets import LONE_FLAG, NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
 from analysis.suite.records import SYSTEM
 from analysis.suite.samples import Samples
@@ -55,7 +55,7 @@ class Metered:
     updates: dict[str, Updates]
     curves: dict[str, Curve]
     stuck_ns: Spans
-    zero_ns: Spans
+    odd: dict[str, Odd]
     only_w: dict[str, float]
     constant_ns: dict[str, tuple[tuple[int, int], ...]]
 
@@ -83,11 +83,9 @@ class Metered:
         stuck = Stuck()
         constant = {name: Constant(name) for name in channels}
         passing = stuck.watched(windows(samples, timing, channels))
-        for one in constant.values():
+        odd = {name: Odd(name) for name in channels}
+        for one in (*constant.values(), *odd.values()):
             passing = one.watched(passing)
-        zero = ZeroPower(SYSTEM)
-        if SYSTEM in channels:
-            passing = zero.watched(passing)
         first = list(islice(passing, 1))
         resolutions = {name: Resolution() for name in channels}
         updates = {name: Updates() for name in channels}
@@ -107,7 +105,7 @@ class Metered:
         }
         only_w = {n: w for n, one in constant.items() if (w := one.only_w) is not None}
         constant_ns = {name: one.stretches() for name, one in constant.items()}
-        spans = stuck.stretches(), zero.spans()
+        spans = stuck.stretches(), odd
         return cls(ordered, timing, resolutions, updates, curves, *spans, only_w, constant_ns)
 
     def energy(
@@ -136,10 +134,13 @@ class Metered:
         found[SHORTER] = duration_s < curve.window_s * (1 - 1e-6)
         found[HELD_FLAG] = self.updates[channel].held
         found[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
-        found[ZERO_FLAG] = channel == SYSTEM and any(meets(self.zero_ns, *s) for s in stretches)
         found[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
-        flags = tuple(flag for flag, there in found.items() if there)
         energy_j = math.fsum(curve.energy_j[between])
+        odd = self.odd[channel].flags(energy_j, stretches)
+        found |= dict.fromkeys(sorted(odd if channel == SYSTEM else odd & {LONE_FLAG}), True)
+        flags = tuple(flag for flag, there in found.items() if there)
+        if NEGATIVE_FLAG in flags and energy_j < 0:
+            return Energy(None, None, coverage, flags)
         statistical_j = self._statistical_j(curve, channel, pairs)
         rests = {self.edges[place].rest for place in pairs[0]}
         placed = rests == {"before", "after"} and self.timing.bound_ns < duration_s * 1e9 / 4

@@ -1,9 +1,10 @@
-"""Readings that cannot be: unchanged for longer than this meter's ever are, or 0 W."""
+"""Readings that cannot be: unchanged for longer than this meter's ever are, 0 W or less, or one
+far above those beside it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,11 @@ from analysis.energy.windows import Spans, Windows
 from analysis.suite.clocks import Floats, Ints
 
 STUCK_FLAG = "stuck"
-ZERO_FLAG = "zero-power"
+ZERO_FLAG, NEGATIVE_FLAG = "zero-power", "negative-power"
+LONE_FLAG = "lone-reading"
+# A meter that glances, or marks a missing reading by all bits set, stands out by so much from the
+# readings on both sides; what counts is a share of the energy around it.
+LONE, LONE_FLOOR_W, LONE_SHARE = 20, 1.0, 0.01
 # False alarms per record, where repetitions at one level of power are independent.
 ALARMS = 1e-6
 LEAST = 4  # records: fewer alike are never taken for stuck
@@ -96,28 +101,58 @@ class Stuck:
 
 
 @dataclass
-class ZeroPower:
-    """Windows in which a channel showed no power, gathered while all pass.
-
-    Many plugs show 0 W below some watts; no machine that runs takes nothing.
+class Odd:
+    """Windows of one channel whose power cannot be, gathered while all pass: 0 W (many plugs show
+    it below some watts, and no machine that runs takes nothing), less, and lone ones.
     """
 
     channel: str
-    _windows: list[tuple[Ints, Ints]] = field(default_factory=list)
+    _windows: list[Ints] = field(default_factory=list)  # start_ns, end_ns
+    _excess_j: list[Floats] = field(default_factory=list)  # of those that stand alone, else 0
+    _power_w: list[Floats] = field(default_factory=list)
+    _before_w: Floats = field(default_factory=lambda: np.empty(0))
+    _before_ns: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     def watched(self, passing: Iterable[Windows]) -> Iterator[Windows]:
         """Yield the same windows."""
         for windows in passing:
-            zero = windows.power_w[self.channel] <= 0
-            if zero.any():
-                self._windows.append((windows.start_ns[zero], windows.end_ns[zero]))
+            power_w = np.concatenate([self._before_w, windows.power_w[self.channel]])
+            now_ns = np.column_stack((windows.start_ns, windows.end_ns))
+            span_ns = np.concatenate([self._before_ns, now_ns])
+            # The last ones are judged with those that follow them.
+            self._add(power_w, span_ns, 1 if len(self._before_w) else 0)
+            self._before_w, self._before_ns = power_w[-2:], span_ns[-2:]
             yield windows
+        self._add(np.append(self._before_w, math.inf), self._before_ns, len(self._before_w) - 1)
 
-    def spans(self) -> Spans:
-        """Return their starts and ends in ns on the controller's clock."""
-        none = np.zeros(0, np.int64)
-        starts, ends = zip(*self._windows, strict=True) if self._windows else ((none,), (none,))
-        return np.concatenate(starts), np.concatenate(ends)
+    def _add(self, power_w: Floats, span_ns: Ints, first: int) -> None:
+        """Take windows from number `first` on, but for the last one of `power_w`."""
+        beside_w = np.full(len(power_w), math.inf)
+        beside_w[1:-1] = np.maximum(np.maximum(power_w[:-2], power_w[2:]), LONE_FLOOR_W)
+        lone = power_w > LONE * beside_w
+        odd = np.flatnonzero((power_w[:-1] <= 0) | lone[:-1])
+        odd = odd[odd >= first]
+        if len(odd):
+            width_s = (span_ns[odd, 1] - span_ns[odd, 0]) * 1e-9
+            above_w = np.where(lone[odd], power_w[odd] - np.where(lone, beside_w, 0)[odd], 0.0)
+            self._windows.append(span_ns[odd])
+            self._excess_j.append(above_w * width_s)
+            self._power_w.append(power_w[odd])
+
+    def flags(self, energy_j: float, stretches: Sequence[tuple[int, int]]) -> set[str]:
+        """Return the flags of stretches that have so much energy together."""
+        if not self._windows:
+            return set()
+        start_ns, end_ns = np.concatenate(self._windows).T
+        power_w, excess_j = np.concatenate(self._power_w), np.concatenate(self._excess_j)
+        inside = np.zeros(len(power_w), np.bool_)
+        for start, end in stretches:
+            inside |= (end_ns > start) & (start_ns < end)
+        found = {ZERO_FLAG: inside & (power_w == 0), NEGATIVE_FLAG: inside & (power_w < 0)}
+        flags = {flag for flag, odd in found.items() if odd.any()}
+        if float(excess_j[inside].sum()) > LONE_SHARE * abs(energy_j):
+            flags.add(LONE_FLAG)
+        return flags
 
 
 @dataclass

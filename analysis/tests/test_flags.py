@@ -22,6 +22,8 @@ OF_RECORDS = {
     windows.DUPLICATE_FLAG,
     upsets.STUCK_FLAG,
     upsets.ZERO_FLAG,
+    upsets.NEGATIVE_FLAG,
+    upsets.LONE_FLAG,
 }
 
 

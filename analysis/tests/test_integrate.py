@@ -175,6 +175,12 @@ def test_a_counter_that_contradicts_the_power_fills_no_gap_and_is_flagged() -> N
         assert found.energy_j[0] == pytest.approx(2800, rel=0.05)
 
 
+def test_one_reading_far_above_the_counter_does_not_excuse_itself() -> None:
+    found = gapped(100.0)
+    found.power_w["system"][4] = 6553.5
+    assert curve(found, edges(0, 28), Resolution(0, 0, 0.01)).counter_contradicted
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 18])
 def test_a_counter_is_compared_alike_in_pieces_of_any_size(size: int) -> None:
     """Windows that come in pieces, and a counter that is known in one of three alone."""

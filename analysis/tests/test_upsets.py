@@ -10,7 +10,7 @@ import pytest
 
 from analysis.energy.curve import Edge
 from analysis.energy.metered import Metered
-from analysis.energy.upsets import ZERO_FLAG, Stuck
+from analysis.energy.upsets import LONE_FLAG, NEGATIVE_FLAG, ZERO_FLAG, Odd, Stuck
 from analysis.energy.windows import Windows, meets, missed_records
 from analysis.suite.samples import of_table
 from analysis.tests.test_lasting import frame_of
@@ -44,6 +44,41 @@ def test_a_machine_that_shows_no_power_is_flagged_where_it_does(
         ZERO_FLAG in metered.energy(channel, [stretch]).flags for stretch in pairwise(edges_ns)
     ]
     assert shown == [False, flagged, flagged, False]
+
+
+@pytest.mark.parametrize(
+    ("odd_w", "flag", "figure"),
+    [
+        ({5: 65_535.0}, LONE_FLAG, True),
+        ({4: 6_553.5, 7: 6_553.5}, LONE_FLAG, True),
+        ({11: 6_553.5}, None, True),  # the last one: what follows is not known
+        ({5: 600.0, 6: 600.0}, None, True),
+        ({5: 500.0}, None, True),
+        ({5: -1.0}, NEGATIVE_FLAG, True),
+        (dict.fromkeys(range(12), -40.0), NEGATIVE_FLAG, False),
+    ],
+)
+@pytest.mark.parametrize("size", [12, 5, 1])
+def test_a_power_that_cannot_be_is_flagged(
+    odd_w: dict[int, float], flag: str | None, figure: bool, size: int
+) -> None:
+    power_w = np.array([40.0, 41, 40, 42, 40, 41, 40, 40, 41, 43, 40, 41])
+    power_w[list(odd_w)] = list(odd_w.values())
+    seen = Odd("system")
+    end_ns = np.arange(1, 13) * S
+    parts = [slice(at, at + size) for at in range(0, 12, size)]
+    every = (
+        Windows(end_ns[part] - S, end_ns[part], end_ns[part] * 0, {"system": power_w[part]})
+        for part in parts
+    )
+    assert len(list(seen.watched(every))) == len(parts)
+    assert seen.flags(float(power_w.sum()), [(0, 12 * S)]) == ({flag} if flag else set())
+    assert not seen.flags(80.0, [(0, 2 * S)]) - ({flag} if not figure else set())
+    samples = of_table(frame_of(power_w, 1.0))
+    metered = Metered.of(samples, "poll", 0.0, ["system"], {Edge(0), Edge(12 * S)})
+    found = metered.energy("system", [(0, 12 * S)])
+    assert (found.energy_j is not None) == figure
+    assert (flag in found.flags) == (flag is not None)
 
 
 def noisy(count: int, power_w: float, seed: int = 1, digit_w: float = 0.001) -> list[float]:
