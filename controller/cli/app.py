@@ -95,6 +95,7 @@ for module in (measured_command, targets, meters, suites, results):
 @term_interrupts(signal.SIGHUP)
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):  # no session ends for a letter that a terminal lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -108,6 +109,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = status or 1
         complain(f"Standard output cannot be written: {why}.")
     return status
+
+
+def _open_closed_streams() -> None:
+    """Give a closed standard stream the null device, so that no file of ours gets its number.
+
+    Standard output stays one that cannot be written: what should have stood there is not lost.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            os.dup2(null, number)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
 
 def _bounded(argv: Sequence[str], bundles: Sequence[Path]) -> int:

@@ -88,8 +88,8 @@ class MeasureOptions:
         if not commands or any(not command.argv for command in commands):
             yield "Name the command to measure: fde run -- COMMAND …"
         names = [command.name for command in commands]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            yield f"The command {twice!r} is given twice: what differs is to stand in its text."
+        if again := next((name for name in names if names.count(name) > 1), None):
+            yield f"The command {again!r} is given twice: what differs is to stand in its text."
         if self.runs < 1 or self.most_runs < 1 or self.warmup < 0:
             yield "--runs and --max-runs take 1 or more, --warmup 0 or more."
         if self.precision is not None and not 0 < self.precision < 1:
@@ -107,3 +107,10 @@ class MeasureOptions:
         for path in (output, self.export_json, self.export_markdown):
             if path is not None and not path.absolute().parent.is_dir():
                 yield f"There is no folder {path.absolute().parent} for {path.name}."
+        files = [self.input, output, self.export_json, self.export_markdown]
+        real = [path.resolve() for path in files if path and (path.is_file() or not path.exists())]
+        if twice := next((path for path in real if real.count(path) > 1), None):
+            yield (
+                f"{twice} is named twice, of --input, --output, --export-json and "
+                "--export-markdown: one would overwrite the other. Name another file."
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import resource
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ IS_BOUNDED = "FDE_BOUNDED"
 _USUAL_BYTES = 3 << 20
 _CPU_S = 45
 _MEMORY_BYTES = 1100 << 20
+# What ends a process at these limits: its time, that again if it goes on, memory refused to a
+# library that cannot go on.
+_OVER_LIMIT = (signal.SIGXCPU, signal.SIGKILL, signal.SIGABRT)
 _WALL_FACTOR = 20  # of the processor's time, on a busy machine
 
 
@@ -58,11 +62,18 @@ def run(
             check=False,
             **streams,  # type: ignore[call-overload]
         )
-        if done.returncode >= 0:
-            return done
+        ended = -done.returncode
     except subprocess.TimeoutExpired:
-        pass
+        ended = signal.SIGXCPU
+    if ended <= 0:
+        return done
     named = ", ".join(str(path) for path in paths)
+    if ended not in _OVER_LIMIT:
+        names = (one.name for one in signal.Signals if one == ended)
+        raise ControllerError(
+            f"Reading {named} failed: the process that did it was ended by the signal "
+            f"{next(names, ended)}. Try again."
+        )
     raise ControllerError(
         f"Reading {named} failed: it takes more than {cpu_s} s of a processor, or more than "
         f"{memory_bytes >> 20} MiB of memory. No bundle of this size does: get it again from "

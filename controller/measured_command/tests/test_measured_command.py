@@ -31,6 +31,7 @@ from contract.places import ROOT
 from controller.cli import app
 from controller.cli.measured_command import _commands
 from controller.measured_command import Command, MeasureOptions, of_strings, of_words, run
+from controller.measured_command.execute import ended
 from controller.measured_command.show import MEANING, MODELLED_WORDS, _code
 from controller.measured_command.sources import LocalSources, main_component
 from controller.session.tests.test_recorders import meter, speaking
@@ -274,6 +275,28 @@ def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None
         run([of_words(["no-such-program"])], OPTIONS, opener)
     with pytest.raises(ControllerError, match="given twice"):
         run(of_strings(["true", "true"]), OPTIONS, opener)
+
+
+def test_a_file_that_is_named_twice_is_not_overwritten(
+    opener: Callable[[], LocalSources], tmp_path: Path
+) -> None:
+    file = tmp_path / "data"
+    (tmp_path / "link").symlink_to(file)
+    file.write_text("data")
+    for options in (
+        {"input": file, "output": str(file)},
+        {"export_json": file, "export_markdown": tmp_path / "link"},
+    ):
+        with pytest.raises(ControllerError, match="named twice"):
+            run([of_words(["cat"])], replace(OPTIONS, **options), opener)
+    assert file.read_text() == "data"
+    null = Path(os.devnull)
+    replace(OPTIONS, input=null, output=str(null), export_json=null).check([of_words(["cat"])])
+
+
+def test_a_signal_without_a_name_is_a_sentence() -> None:
+    assert ended(-signal.SIGSEGV).endswith("SIGSEGV")
+    assert ended(-35).endswith("signal 35")
 
 
 @pytest.mark.parametrize(

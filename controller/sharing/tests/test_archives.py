@@ -88,6 +88,19 @@ def test_a_command_that_takes_too_much_is_ended(
         sandbox.run(["timeit", "-n", "1", code], [path])
 
 
+@pytest.mark.parametrize(("number", "size"), [(15, False), (35, False), (9, True), (24, True)])
+def test_only_what_ends_it_at_a_limit_is_told_as_too_large(
+    tmp_path: Path, number: int, size: bool
+) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(b"x")
+    code = f"import os, signal; signal.signal({number}, 0) if {number} != 9 else 0; "
+    with pytest.raises(ControllerError) as refused:
+        bounded.run(["timeit", "-n", "1", f"{code}os.kill(os.getpid(), {number})"], [path])
+    assert ("of memory" in str(refused.value)) == size
+
+
+
 def test_bundles_are_read_in_a_process_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
