@@ -40,7 +40,7 @@ class Interval:
 class Trial:
     """One run of one command; by component the joules between its two reads, `window_s` apart, and
     the watts of the rest before it, null where a read failed or a sample is missing, and the flags
-    of both. `coverage` is the share of the run that a meter measured, where that is not all of it;
+    of both; `errors` are the system's words on reads of the run that failed. `coverage` is the share of the run that a meter measured, where that is not all of it;
     `output_bytes` what the command wrote into the pipe, null where its output went elsewhere."""
 
     block: COUNT
@@ -56,6 +56,7 @@ class Trial:
     rest_power_w: Mapping[str, float | None]
     flags: Mapping[str, tuple[str, ...]]
     rest_flags: Mapping[str, tuple[str, ...]]
+    errors: Mapping[str, tuple[str, ...]]
     coverage: Mapping[str, float]
     output_bytes: COUNT | None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from analysis.flags import flag_note
@@ -29,7 +30,7 @@ def flag_notes(one: CommandResult, components: Mapping[str, Component]) -> Itera
         for trial in one.trials:
             by_component = trial.flags if what == "runs of" else trial.rest_flags
             for name, flags in by_component.items():
-                for flag in sorted(filter(is_code, set(flags) - STANDING)):
+                for flag in sorted(set(flags) - STANDING):
                     flagged.setdefault(flag, {}).setdefault(name, []).append(trial)
         for flag, bearing in flagged.items():
             labels = list(dict.fromkeys(components[name].label for name in bearing))
@@ -49,17 +50,15 @@ def lost_note(one: CommandResult, component: str) -> Iterator[Note]:
     lost = [trial for trial in one.trials if trial.energy_j[component] is None]
     if not lost:
         return
-    flags = list(dict.fromkeys(flag for t in lost for flag in t.flags.get(component, ())))
+    flags, errors = (
+        tuple(dict.fromkeys(word for t in lost for word in by_component(t).get(component, ())))
+        for by_component in (attrgetter("flags"), attrgetter("errors"))
+    )
     facts = {"command": one.command, "component": component, "runs": len(lost)}
-    facts |= {"of": len(one.trials), "flags": tuple(filter(is_code, flags))}
-    why = f" ({', '.join(flags)})" if flags else ""
+    facts |= {"of": len(one.trials), "flags": flags}
+    why = f" ({', '.join([*flags, *errors])})" if flags else ""
     runs = f"{len(lost)} of {count(len(one.trials), 'run')}"
     yield Note("no-joules", facts, f"{one.command}: {runs} have no joules{why}.")
-
-
-def is_code(flag: str) -> bool:
-    """Whether it is a flag; the reason of a failed read stands among them as a sentence."""
-    return " " not in flag
 
 
 def repetition_notes(one: CommandResult, component: str) -> Iterator[Note]:

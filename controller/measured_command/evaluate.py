@@ -120,6 +120,7 @@ def trial(raw: RawTrial, metered: Spans, objections: Mapping[str, Objection]) ->
         },
         flags={name: energy.flags for name, energy in used.items() if energy.flags},
         rest_flags={name: rest.flags for name, rest in rests.items() if rest.flags},
+        errors={name: energy.errors for name, energy in used.items() if energy.errors},
         coverage={name: e.coverage for name, e in used.items() if e.coverage < 1},
         output_bytes=raw.output.bytes,
     )

@@ -229,8 +229,9 @@ class _Measurement:
         found = {}
         for name, component in self._components.items():
             if all(trial.energy_j.get(name) is None for trial in every):
-                flags = dict.fromkeys(f for t in every for f in t.flags.get(name, ()))
-                if why := ", ".join(flag for flag in flags if flag not in STANDING):
+                flags = {f: None for t in every for f in t.flags.get(name, ()) if f not in STANDING}
+                errors = dict.fromkeys(e for t in every for e in t.errors.get(name, ()))
+                if why := ", ".join([*flags, *errors]):
                     found[name] = f"{component.label} has no joules in any run ({why})."
         return found
 

@@ -13,7 +13,6 @@ from contract.measured_command import (
     ComponentEnergy,
     Interval,
 )
-from controller.measured_command.caveats import is_code
 
 MEANING = "± is half of the 95 % interval of the mean of {runs} runs."
 MODELLED_WORDS = (
@@ -91,7 +90,7 @@ def _comparison(one: CommandComparison) -> str:
 def _flagged(one: CommandResult, found: CommandDocument) -> str:
     """The flags of the component that is compared, to stand beside its joules."""
     flags = (flag for t in one.trials for flag in t.flags.get(found.component, ()))
-    codes = dict.fromkeys(filter(is_code, flags))
+    codes = dict.fromkeys(flags)
     return f"   flagged: {', '.join(codes)}" if codes else ""
 
 

@@ -149,7 +149,7 @@ class LocalSources:
             or not isinstance(last, Reading)
         ):
             reasons = [one.error for one in readings if isinstance(one, ReadFailure)]
-            return Used(None, 0.0, tuple(dict.fromkeys([*found.flags, *reasons])))
+            return Used(None, 0.0, found.flags, errors=tuple(dict.fromkeys(reasons)))
         if found.energy_uj < self._least_uj.get(name, 0):
             return Used(None, 0.0, (*found.flags, COARSE))
         middles = [(r.t_before_ns + r.t_after_ns) / 2 for r in (first, last)]
@@ -248,6 +248,7 @@ class Used:
     seconds: float
     flags: tuple[str, ...] = ()
     coverage: float = 1.0  # the share of them that was measured
+    errors: tuple[str, ...] = ()  # the system's words on reads that failed
 
 
 def added(parts: Sequence[Used]) -> Used:
@@ -256,7 +257,8 @@ def added(parts: Sequence[Used]) -> Used:
     flags = tuple(dict.fromkeys(flag for part in parts for flag in part.flags))
     known = [energy for energy in energies if energy is not None]
     energy_j = sum(known) if len(known) == len(energies) else None
-    return Used(energy_j, max(part.seconds for part in parts), flags)
+    errors = tuple(dict.fromkeys(error for part in parts for error in part.errors))
+    return Used(energy_j, max(part.seconds for part in parts), flags, errors=errors)
 
 
 class Guard:

@@ -208,7 +208,9 @@ def test_a_read_that_fails_leaves_its_run_without_joules(
     )
     (one,) = found.commands
     assert [t.energy_j["package-0"] for t in one.trials] == [1.0, None, None, 1.0]
-    assert "read-failed" in one.trials[1].flags["cpu+memory"]
+    flags, errors = one.trials[1].flags["cpu+memory"], one.trials[1].errors["cpu+memory"]
+    assert "read-failed" in flags and not any(" " in flag for flag in flags)
+    assert any("in place of a number" in error for error in errors)
     notes = {note.code: note.facts for note in found.notes}
     assert notes["no-joules"] == {
         "command": "flaky",
