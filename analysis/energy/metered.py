@@ -136,8 +136,13 @@ class Metered:
         found[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
         found[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
         energy_j = math.fsum(curve.energy_j[between])
-        odd = self.odd[channel].flags(energy_j, stretches)
-        found |= dict.fromkeys(sorted(odd if channel == SYSTEM else odd & {LONE_FLAG}), True)
+        odd = self.odd[channel].flags(energy_j, stretches) if channel == SYSTEM else set()
+        if channel == SYSTEM and energy_j < 0:
+            odd.add(NEGATIVE_FLAG)
+        # A rest tells the energy at its edge: one reading there can move the whole figure.
+        if LONE_FLAG in self.odd[channel].flags(energy_j, [*map(self._with_rests, stretches)]):
+            odd.add(LONE_FLAG)
+        found |= dict.fromkeys(sorted(odd), True)
         flags = tuple(flag for flag, there in found.items() if there)
         if NEGATIVE_FLAG in flags and energy_j < 0:
             return Energy(None, None, coverage, flags)
@@ -148,6 +153,12 @@ class Metered:
         if refuse_short and found[SHORTER] and not told:
             return Energy(None, None, coverage, flags)
         return Energy(energy_j, statistical_j, coverage, flags)
+
+    def _with_rests(self, stretch: tuple[int, int]) -> tuple[int, int]:
+        """Return a stretch with the rests outside of it that its edges have."""
+        start, end = (self.edges[self._places[t_ns]] for t_ns in stretch)
+        before_ns = start.rest_ns if start.rest == "before" else 0
+        return start.t_ns - before_ns, end.t_ns + (end.rest_ns if end.rest == "after" else 0)
 
     @cached_property
     def _places(self) -> dict[int, int]:

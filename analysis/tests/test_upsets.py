@@ -81,6 +81,18 @@ def test_a_power_that_cannot_be_is_flagged(
     assert (flag in found.flags) == (flag is not None)
 
 
+def test_a_lone_reading_in_the_rest_beside_an_edge_is_flagged() -> None:
+    power_w = np.array([40.0, 41, 6_553.5, 42, 40, 41, 40, 40, 41, 43, 40, 41])
+    metered = Metered.of(
+        of_table(frame_of(power_w, 1.0)),
+        "poll",
+        0.0,
+        ["system"],
+        {Edge(5 * S, "before", 4 * S), Edge(9 * S)},
+    )
+    assert LONE_FLAG in metered.energy("system", [(5 * S, 9 * S)]).flags
+
+
 def noisy(count: int, power_w: float, seed: int = 1, digit_w: float = 0.001) -> list[float]:
     read_w = power_w + np.random.default_rng(seed).normal(0, 0.05, count)
     return list(np.rint(read_w / digit_w) * digit_w)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from analysis.report import words
@@ -26,6 +26,7 @@ from instrumentation.sources.standing import Objection, Stretch
 
 if TYPE_CHECKING:
     from analysis.stats.comparison import Comparison
+    from instrumentation.accuracy import ErrorTerm
 
 Spans = Mapping[tuple[int, int], Mapping[str, Used]]
 
@@ -163,19 +164,25 @@ def _component(name: str, trials: Sequence[Trial], design: Design) -> ComponentE
 
 
 def comparisons(
-    results: Sequence[CommandResult], component: str, design: Design
+    results: Sequence[CommandResult],
+    component: str,
+    design: Design,
+    terms: Sequence[ErrorTerm] = (),
 ) -> list[tuple[CommandComparison, Comparison]]:
-    """Each other command against the first; one family."""
+    """Each other command against the first; one family. `terms` are of the meter's error, of which
+    a ratio holds what does not cancel: the scatter of runs shows nothing of a coarse digit."""
     base, *others = results
     if not others:
         return []
+    from analysis.stats.budget import instrument_error
     from analysis.stats.comparison import judged
 
-    pairs = [
-        (other, design.compare(*(_by_block(r, component) for r in (base, other))))
-        for other in others
-    ]
-    known = [(other, found) for other, found in pairs if found is not None]
+    known = []
+    for other in others:
+        found = design.compare(*(_by_block(r, component) for r in (base, other)))
+        if found is not None:
+            means = _mean(base, component), _mean(other, component)
+            known.append((other, replace(found, systematic=instrument_error(terms, [means]))))
     family = judged([found for _, found in known])
     return [
         (
@@ -196,6 +203,13 @@ def comparisons(
         )
         for (other, _), found in zip(known, family, strict=True)
     ]
+
+
+def _mean(result: CommandResult, component: str) -> tuple[float, float]:
+    """Joules and seconds of the mean run."""
+    energies = list(_by_block(result, component).values())
+    seconds = [t.window_s[component] for t in result.trials if t.energy_j.get(component)]
+    return math.fsum(energies) / len(energies), math.fsum(seconds) / max(1, len(seconds))
 
 
 def _by_block(result: CommandResult, component: str) -> dict[int, float]:

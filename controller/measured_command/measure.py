@@ -238,7 +238,8 @@ class _Measurement:
     def _document(self, message: str) -> CommandDocument:
         modelled = any(one.origin == "modelled" for one in self._components.values())
         results = self._results()
-        compared = evaluate.comparisons(results, self._component, self._design)
+        terms = self._meters.terms(self._component)
+        compared = evaluate.comparisons(results, self._component, self._design, terms)
         return CommandDocument(
             format="fde-command/1",
             started_wall=self._started_wall,

@@ -20,6 +20,7 @@ from instrumentation.clock import monotonic_ns
 
 if TYPE_CHECKING:
     from analysis.suite.records import Meter
+    from instrumentation.accuracy import ErrorTerm
 
 Span = tuple[int, int]  # start and end in ns of the monotonic clock, which recorder and we share
 SETTLE_PERIODS = 3
@@ -66,6 +67,16 @@ class Meters:
                 name = f"{entry['name']}/{channel}" if channel in found else channel
                 found[name] = Component(f"meter {entry['name']}", label, entry["origin"])
         return found
+
+    def terms(self, component: str) -> tuple[ErrorTerm, ...]:
+        """What is stated of the error of the meter that a component is of; none of a counter."""
+        from instrumentation.recorder_port import MeterConfig
+
+        names = {f"meter {entry['name']}": entry for entry in self._entries}
+        found = self.components.get(component)
+        if found is None:
+            return ()
+        return MeterConfig.from_json(json.dumps(names[found.source])).driver().accuracy.terms
 
     def energies(self, spans: Sequence[Span], rests: Sequence[Span]) -> dict[Span, dict[str, Used]]:
         """By span (runs and the rests that end where they begin) and component, the joules.

@@ -26,15 +26,24 @@ from analysis.stats.planning import blocks_for, two_stages
 from analysis.stats.stats import estimate
 from contract import schema
 from contract.errors import ControllerError
-from contract.measured_command import CommandDocument, Component
+from contract.measured_command import (
+    CommandDocument,
+    CommandResult,
+    Component,
+    Interval,
+    Trial,
+)
 from contract.places import ROOT
 from controller.cli import app
 from controller.cli.measured_command import _commands
 from controller.measured_command import Command, MeasureOptions, of_strings, of_words, run
+from controller.measured_command import evaluate
+from controller.measured_command.evaluate import Design
 from controller.measured_command.execute import ended
 from controller.measured_command.show import MEANING, MODELLED_WORDS, _code
 from controller.measured_command.sources import LocalSources, main_component
 from controller.session.tests.test_recorders import meter, speaking
+from instrumentation.accuracy import Accuracy
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
 from instrumentation.sources import standing
 from instrumentation.sources.hwmon import HwmonSource
@@ -635,3 +644,39 @@ def test_a_table_in_markdown(
     assert all(line.replace("\\|", "").count("|") == 8 for line in lines[:4])
     assert "; measured; mean" in lines[5]
     assert _code("`x`") == "`` `x` ``"
+
+
+def test_the_digit_of_a_meter_is_in_a_ratio_that_scatter_does_not_show() -> None:
+    """60.4 W and 60.6 W, shown as 60 and 61 W in every run."""
+
+    def shown(power_w: float) -> CommandResult:
+        seconds = dict.fromkeys(("seconds", "user_s", "system_s"), 3.0)
+        trials = [
+            replace(trial_of(block), energy_j={"system": 3 * power_w + 1e-3 * block})
+            for block in range(6)
+        ]
+        every = {name: Interval(6, value, value, value) for name, value in seconds.items()}
+        return CommandResult(f"{power_w}", (), components={}, trials=tuple(trials), **every)
+
+    results = [shown(60), shown(61)]
+    digit = Accuracy(0.0, 0.5, "half a step of 1 W", absolute="resolution").terms
+    for terms, verdict in (((), "differs"), (digit, "inconclusive")):
+        ((one, _),) = evaluate.comparisons(results, "system", Design(0.01), terms)
+        assert one.verdict == verdict
+    assert one.low is not None and one.low < 60.6 / 60.4
+
+
+def trial_of(block: int) -> Trial:
+    empty: dict[str, Any] = dict.fromkeys(
+        ("rest_power_w", "flags", "rest_flags", "errors", "coverage"), {}
+    )
+    numbers: dict[str, Any] = dict.fromkeys(("seconds", "user_s", "system_s"), 3.0)
+    numbers |= dict.fromkeys(("place", "t_start_ns", "t_end_ns", "exit_code"), 0)
+    return Trial(
+        block=block,
+        energy_j={},
+        window_s={"system": 3.0},
+        output_bytes=None,
+        **empty,
+        **numbers,
+    )
