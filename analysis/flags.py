@@ -107,7 +107,9 @@ FLAGS = {
     "did-not-move": Flag("the counter did not move: no figure"),
     "one-value": Flag("the sensor gave one value throughout: no figure"),
     "below-its-part": Flag("less than what lies within it: no figure"),
-    "contradicts-its-gauge": Flag("power and gauge of one battery contradict each other: no figure"),
+    "contradicts-its-gauge": Flag(
+        "a battery's power and its gauge contradict each other: no figure"
+    ),
     # What a meter reports of its own readings.
     "over-range": Flag("the meter was beyond its range; the stated accuracy does not hold", True),
     "auto-range": Flag("the meter chose its range; the stated accuracy is that of its widest one"),

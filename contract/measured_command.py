@@ -40,8 +40,9 @@ class Interval:
 class Trial:
     """One run of one command; by component the joules between its two reads, `window_s` apart, and
     the watts of the rest before it, null where a read failed or a sample is missing, and the flags
-    of both; `errors` are the system's words on reads of the run that failed. `coverage` is the share of the run that a meter measured, where that is not all of it;
-    `output_bytes` what the command wrote into the pipe, null where its output went elsewhere."""
+    of both; `errors` are the system's words on reads of the run that failed. `coverage` is the
+    share of the run that a meter measured, where that is not all of it; `output_bytes` what the
+    command wrote into the pipe, null where its output went elsewhere."""
 
     block: COUNT
     place: COUNT

@@ -166,6 +166,7 @@ class PolledSource:
         period_s: float,
         names: Sequence[str],
         averaged_ns: Mapping[str, int] = MappingProxyType({}),
+        *,
         watched: bool = True,
     ) -> None:
         self.names = names

@@ -46,6 +46,7 @@ def longest_intervals_ns(
     enough: int = ENOUGH,
     clock_ns: Callable[[], int] = monotonic_ns,
     pause: Callable[[], object] = lambda: time.sleep(PAUSE_S),
+    *,
     watched: Sequence[Watched] | None = None,
 ) -> list[int | None]:
     """Longest time without an update of each counter, to the pause between two reads; None of one

@@ -100,7 +100,6 @@ def test_only_what_ends_it_at_a_limit_is_told_as_too_large(
     assert ("of memory" in str(refused.value)) == size
 
 
-
 def test_bundles_are_read_in_a_process_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
