@@ -96,7 +96,7 @@ def test_only_what_ends_it_at_a_limit_is_told_as_too_large(
     path.write_bytes(b"x")
     code = f"import os, signal; signal.signal({number}, 0) if {number} != 9 else 0; "
     with pytest.raises(ControllerError) as refused:
-        bounded.run(["timeit", "-n", "1", f"{code}os.kill(os.getpid(), {number})"], [path])
+        sandbox.run(["timeit", "-n", "1", f"{code}os.kill(os.getpid(), {number})"], [path])
     assert ("of memory" in str(refused.value)) == size
 
 
