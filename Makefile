@@ -314,10 +314,6 @@ bench-report: venv-dev ## the report's speed and size, in a browser, and what ax
 bench-first-use: packages venv image ## mistakes that the doctor finds on a guest, and what it predicts: build/bench/first-use.json
 	@$(PY) -m validation.first_use $(PARTS)
 
-.PHONY: bench-mission
-bench-mission: venv ## how many of the papers' figures have a counterpart here: table, build/bench/mission.json
-	@$(PY) -m validation.mission
-
 .PHONY: bench-drive
 bench-drive: venv-dev ## speed of the virtual drive: tables, and build/bench/drive.json
 	@$(PY) -m validation.drive.bench

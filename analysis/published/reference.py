@@ -54,7 +54,7 @@ class Published:
     `printed` and `printed_half` are `value` and `half_width` (the ± beside it, 95 %) digit by
     digit. Sizes are bytes, the multiples of the papers read as powers of 1024. `note` says why a
     doubtful figure is one; doubtful figures stand as printed. `fitting` is the only reading of a
-    figure with a lost decimal point that fits what stands beside it (`validation.lost_points`).
+    figure with a lost decimal point that fits what stands beside it (data/reference/README.md).
     """
 
     paper: str

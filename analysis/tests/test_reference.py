@@ -3,15 +3,12 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analysis.published import reference
 from analysis.published.reference import CONDITIONS, FOLDER, Published, citations, published
-from analysis.tests.reference_checks import CHECKS, CLEAN, Check, growth, unmarked
-from validation import lost_points
 
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 NAMES = [citation.paper for citation in citations()]
@@ -76,22 +73,6 @@ def test_a_mark_without_its_reason_is_a_fault() -> None:
     assert faults({**row, "note": ""}) == ["doubtful without its reason"]
     assert faults({**row, "note": "looks odd"}) == ["doubtful without its reason"]
     assert faults({**row, "unit": "parsec", "operation": "juggle"}) == ["unit", "operation"]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_what_does_not_fit_is_marked(check: Check) -> None:
-    found = [
-        [(p.paper, *p.key, p.printed) for p in group] for group in unmarked(check, published())
-    ]
-    assert found == []
-
-
-@pytest.mark.parametrize(
-    "check", [c for c in CHECKS if c not in CLEAN], ids=lambda check: check.__name__
-)
-def test_without_its_marks_each_check_finds_something(check: Check) -> None:
-    bare = [replace(p, doubtful=False) for p in published()]
-    assert unmarked(check, bare)
 
 
 @pytest.mark.parametrize(
@@ -190,48 +171,3 @@ def test_the_readme_counts_the_figures() -> None:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}.csv`"))
         doubtful = sum(p.doubtful for p in figures)
         assert row.endswith(f"| {len(figures)} | {doubtful} |")
-
-
-def test_times_that_do_not_grow_with_the_size_are_found_one_by_one() -> None:
-    bare = [replace(p, doubtful=False) for p in published("panda")]
-    alone = [group[0] for group in growth(bare) if len(group) == 1]
-    decrypted = [p for p in alone if p.operation == "decrypt"]
-    assert {p.subject for p in decrypted} == {"RSA"}
-    assert len(decrypted) == 15
-
-
-def test_a_lost_point_is_put_back_where_one_reading_alone_fits() -> None:
-    figures = published("analiza")
-    found = lost_points.fitting(figures)
-    assert {p.key: p.fitting for p in figures if p.fitting is not None} == {
-        key: float(text) for key, text in found.items()
-    }
-    assert len(found) == 128
-    # Not what chooses them, but what confirms it: the windows print two decimals.
-    assert all(len(text.partition(".")[2]) == 2 for text in found.values())
-
-
-def test_what_is_printed_twice_is_what_the_first_printing_has() -> None:
-    figures = published("panda")
-    found = lost_points.printed_twice(figures)
-    assert {p.key: p.fitting for p in figures if p.fitting is not None} == {
-        key: float(text) for key, text in found.items()
-    }
-    assert sorted(found.values(), key=float) == [
-        *("3.1", "256.5", "1188.8", "2678.0", "4663.9", "6641", "12505.5"),
-    ]
-    first = {p.key: p.value for p in figures}
-    sound = [replace(p, value=p.fitting or p.value) for p in figures]
-    assert first != {p.key: p.value for p in sound}
-    assert lost_points.printed_twice(sound) == {}  # nothing is left, and no throughput of Table IX
-
-
-def test_where_several_readings_fit_there_is_none() -> None:
-    figures = [p for p in published("analiza") if p.entry == "figure-6" and p.block_bytes == 2048]
-    both = [p for p in figures if p.subject == "none" and p.operation == "read"]
-    assert {p.printed for p in both} == {"2894", "1464"}
-    assert lost_points.fitting(both) == {}
-    (speed,) = (p for p in both if p.quantity == "speed")
-    (rate,) = (p for p in both if p.quantity == "io_rate")
-    known_rate = replace(rate, value=14.64, printed="14.64", note="")
-    assert lost_points.fitting([speed, known_rate]) == {speed.key: "28.94"}

@@ -72,17 +72,17 @@ def test_what_is_ours_is_in_a_suite() -> None:
     assert list(faults(SUITES)) == []
 
 
-def test_a_suite_or_workload_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_an_unknown_suite_or_workload_is_reported(tmp_path: Path) -> None:
     (tmp_path / "paper.yml").write_text("workloads:\n  - {name: sql}\n", encoding="utf-8")
-    told = list(faults(tmp_path))
-    assert "fujimoto, Figure 1: paper has no workload file_io" in told
-    assert "verma, Table II: there is no suite cipher-modes" in told
-    assert not any("workload sql" in one for one in told)
+    messages = list(faults(tmp_path))
+    assert "fujimoto, Figure 1: paper has no workload file_io" in messages
+    assert "verma, Table II: there is no suite cipher-modes" in messages
+    assert not any("workload sql" in one for one in messages)
 
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), (
-        "docs/papers.md is old: python -m analysis.published writes it again"
+        "docs/papers.md is old: run python -m validation.paper_places"
     )
 
 
