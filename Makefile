@@ -218,12 +218,13 @@ summary: venv ## the newest suite in some lines: what ran, what was void and why
 	@$(FDE) summary $(THE_SUITE)
 
 .PHONY: lint
-lint: venv-dev docs ## style, types, layers, playbooks, shell, the links of the documentation
+lint: venv-dev docs ## style, wording, types, layers, playbooks, shell, the links of the documentation
 	@ruff check . && ruff format --check .
+	@$(PY) -m validation.wording
 	@mypy
 	@lint-imports
 	@cd ansible && ansible-lint --offline --profile production --strict
-	@git ls-files '*.sh' .ci/run | xargs shellcheck
+	@git ls-files '*.sh' .ci/run fde | xargs shellcheck
 
 .PHONY: docs
 docs: venv-dev ## the documentation as a site, its links checked: build/site/index.html
