@@ -1,6 +1,6 @@
-"""Dangerous situations: how one is made in the guest, what must be said, and the page that tells.
+"""Create dangerous situations in the guest, and write the page that lists them.
 
-`docs/dangers.md` holds what the tests saw: they leave it in build/dangers.json, from which
+`docs/dangers.md` lists the outcomes: the tests leave them in build/dangers.json, from which
 `python -m agent.tests.dangers` writes the table.
 """
 
@@ -82,11 +82,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Seen:
-    """What happened: words of each command, whether it was refused, the media stayed as is."""
+    """What happened: whether every command was refused and both media stayed unchanged."""
 
     name: str
     situation: str
-    said: tuple[str, ...]
     unchanged: bool
     refused: bool
 
@@ -261,16 +260,14 @@ def plain_words(text: str) -> str:
     return text.strip()
 
 
-def line(seen: Mapping[str, Any]) -> str:
-    """A row of the page."""
-    said = "<br>".join(s.replace("|", "\\|") for s in seen["said"])
-    media = "unchanged" if seen["unchanged"] else "changed"
-    return f"| {seen['situation']} | {said} | {media} | `{seen['name']}` |"
+def line(row: Mapping[str, Any]) -> str:
+    """Return a row of the page, without its number."""
+    return f"| {row['situation']} | {'refused' if row['refused'] else 'done'} | `{row['name']}` |"
 
 
 def render(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The table in Markdown."""
-    head = ["| | situation | what the tool said | both media | test |", "|---|---|---|---|---|"]
+    """Return the table in Markdown."""
+    head = ["| | situation | outcome | test |", "|---|---|---|---|"]
     return "\n".join([*head, *(f"| {n} {line(row)}" for n, row in enumerate(rows, 1))])
 
 
