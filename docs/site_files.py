@@ -37,5 +37,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def _git_files() -> list[str]:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return [path for path in found.stdout.split("\0") if path and (ROOT / path).is_file()]
+    listing = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return [path for path in listing.stdout.split("\0") if path and (ROOT / path).is_file()]

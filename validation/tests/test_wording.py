@@ -30,7 +30,7 @@ def test_names_and_sentences_are_found(text: str, kinds: list[str]) -> None:
 
 
 def test_texts_of_tests_and_the_changelog_are_not_checked() -> None:
-    text = "one\nThe report says so."
+    text = "one\nThe report says so.\n```\n$ say it\n```"
     assert [finding.line for finding in check_text("docs/x.md", text)] == [2]
     assert not list(check_text("drive/tests/x.py", text))
     assert not list(check_text("CHANGELOG.md", text))
