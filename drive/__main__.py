@@ -61,7 +61,7 @@ def _open_server(options: argparse.Namespace, subsystem: Subsystem) -> Server:
 
 
 def _greet(options: argparse.Namespace, port: int) -> None:
-    """What to do with the drive, for people; the PSID itself is never shown."""
+    """Print what to do with the drive; the PSID itself is never shown."""
     kind = f"Opal 2, PSID in {options.psid_file}" if options.opal else "plain"
     control = shlex.quote(str(options.control))
     print(

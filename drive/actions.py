@@ -118,7 +118,7 @@ class Actions:
         return {"vices": found.describe()}
 
     def clear_faults(self) -> dict[str, object]:
-        """Ends what lasts; what has become the drive's state (a blocked SID, …) stays."""
+        """End what lasts; what has become the drive's state (a blocked SID, …) stays."""
         self._subsystem.faults.clear()
         if self._tper is not None:
             self._tper.refusing = False
@@ -132,7 +132,7 @@ class Actions:
 
 
 def _bare(action: Callable[[], Mapping[str, Any]]) -> Action:
-    """An action that takes no parameters."""
+    """Return an action that takes no parameters."""
 
     def run(request: Mapping[str, Any]) -> Mapping[str, Any]:
         if request:

@@ -37,7 +37,7 @@ def _cache() -> Path:
 
 
 def shared_object(cache: Path) -> Path:
-    """The compiled loop in `cache`, made if it is missing; CryptoError says what stands against it.
+    """Return the compiled loop in `cache`, made if it is missing. Raises CryptoError.
 
     A half-written object is never seen under its name, however many drives start at once.
     """
@@ -76,7 +76,7 @@ def _compile(target: Path) -> None:
 
 @functools.cache
 def load() -> ctypes.CDLL:
-    """The loop, ready to be called; other threads run meanwhile. Raises CryptoError."""
+    """Return the loop, ready to be called; other threads run meanwhile. Raises CryptoError."""
     path = shared_object(_cache())
     try:
         library = ctypes.CDLL(str(path))

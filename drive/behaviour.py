@@ -128,8 +128,7 @@ class Timing:
             return self._temperature_c
 
     def read(self, offset_bytes: int, size_bytes: int, now_s: float) -> tuple[float, float]:
-        """Seconds until a read that is asked for now is done, and for how many of them the medium
-        works on it."""
+        """Return the seconds until a read that begins now is done, and those of the medium."""
         with self._lock:
             self._advance(now_s)
             b, service_s = self.behaviour, self.behaviour.access_ms / 1e3
@@ -139,7 +138,7 @@ class Timing:
             return self._serve(service_s, now_s, (offset_bytes, size_bytes))
 
     def write(self, offset_bytes: int, size_bytes: int, now_s: float) -> tuple[float, float]:
-        """The same of a write."""
+        """Return the same of a write."""
         with self._lock:
             self._advance(now_s)
             self._mark(offset_bytes, size_bytes, used=True)
@@ -153,7 +152,7 @@ class Timing:
             return self._serve(service_s, now_s, (offset_bytes, size_bytes))
 
     def deallocate(self, offset_bytes: int, size_bytes: int) -> None:
-        """The blocks are in use no more."""
+        """Note that the blocks are no longer in use."""
         with self._lock:
             self._mark(offset_bytes, size_bytes, used=False)
 

@@ -55,7 +55,7 @@ class ControlSocket:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Removes the socket, if it is still this one that stands there."""
+        """Remove the socket, if it is still this one that stands there."""
         with contextlib.suppress(FileNotFoundError):
             if self._path.lstat().st_ino == self._inode:
                 self._path.unlink()
@@ -90,7 +90,7 @@ class ControlSocket:
 
 
 def _make_way(path: Path) -> None:
-    """Removes a socket that nobody answers any more; raises ControlError for all else."""
+    """Remove a socket that nobody answers any more; raises ControlError for all else."""
     try:
         if stat.S_ISSOCK(path.lstat().st_mode):
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -108,7 +108,7 @@ def _make_way(path: Path) -> None:
 
 
 def ask(path: Path, command: str, timeout_s: float = 30, **parameters: Any) -> dict[str, Any]:
-    """Sends one command to a running drive and returns its answer."""
+    """Send one command to a running drive and return its answer."""
     return _send(path, {**parameters, "command": command}, timeout_s)
 
 

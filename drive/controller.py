@@ -40,7 +40,7 @@ class Queue:
         self._commands: dict[int, Callable[[Command, memoryview], None]] = {0x7F: self._fabrics}
 
     def close(self) -> None:
-        """The connection has ended; with its admin queue a controller ends as a whole."""
+        """End a queue whose connection has ended; the admin queue's end is the controller's."""
         self._commands = {}  # they refer to this queue, which would wait for the collector
         if self._controller is None:
             return
@@ -95,7 +95,7 @@ class Queue:
             self._stats.add(service_ns=round(service_s * 1e9))
 
     def _write_half(self, command: Command, data: memoryview) -> None:
-        """Stores the first half of the blocks, as whole blocks: no more is promised to a host."""
+        """Store the first half of the blocks, as whole blocks: no more is promised to a host."""
         half = len(data) // self._config.block_bytes // 2 * self._config.block_bytes
         with contextlib.suppress(CommandError, AccessDeniedError, OSError):
             lba, _ = self._extent(command)
@@ -107,7 +107,7 @@ class Queue:
         )
 
     def _answer(self, command: Command, payload: bytes) -> None:
-        """Sends `payload`, cut or padded to the length that the host has room for."""
+        """Send `payload`, cut or padded to the length that the host has room for."""
 
         def fill(view: memoryview) -> None:
             view[:] = payload[: len(view)].ljust(len(view), b"\0")

@@ -27,7 +27,7 @@ DATA_STORE_BYTES = 10 << 20  # likewise, section 4.3.7.1
 
 
 def build(options: argparse.Namespace) -> Subsystem:
-    """Opens or makes the files of a drive. A file that is not a drive's is left as it is.
+    """Open or makes the files of a drive. A file that is not a drive's is left as it is.
 
     Raises UsageError, ForeignFileError, MediaError, StateError or OSError.
     """
@@ -71,7 +71,7 @@ def open_tper(
     config: DriveConfig,
     block_sid_feature: bool,
 ) -> Tper:
-    """The drive's TPer, powered on; its byte tables lie beside the state file."""
+    """Return the drive's TPer, powered on; its byte tables lie beside the state file."""
     tables = {
         MBR: ByteTable(beside(file.path, "mbr"), MBR_BYTES),
         DATA_STORE: ByteTable(beside(file.path, "datastore"), DATA_STORE_BYTES),
@@ -81,7 +81,7 @@ def open_tper(
 
 
 def _lock(fd: int, path: Path) -> None:
-    """Holds the file until this process ends; raises MediaError if another one holds it."""
+    """Hold the file until this process ends; raises MediaError if another one holds it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -89,7 +89,7 @@ def _lock(fd: int, path: Path) -> None:
 
 
 def _lock_state(path: Path) -> None:
-    """The state file is replaced with each change, so that a file beside it is locked."""
+    """Lock a file beside the state file, which is replaced with each change."""
     fd = os.open(beside(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _lock(fd, path)
 
@@ -105,7 +105,7 @@ def _check_pair(options: argparse.Namespace) -> None:
 def _opal_state(
     options: argparse.Namespace, file: StateFile, fd: int, config: DriveConfig
 ) -> DriveState:
-    """The kept state, or that of a new drive whose PSID is the label's."""
+    """Return the kept state, or that of a new drive whose PSID is the label's."""
     state = file.load()
     if state is not None:
         if options.key_bits not in (None, state.key_bits):

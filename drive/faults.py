@@ -94,12 +94,12 @@ _LEAST = {"delay_ms": 1, "blocks": 1, "after_commands": 1}
 
 
 def describe(fault: Fault) -> dict[str, Any]:
-    """The fault as it is asked for on the control socket."""
+    """Return the fault as it is asked for on the control socket."""
     return {"name": _NAMES[type(fault)], **asdict(fault)}
 
 
 def parse(name: object, parameters: Mapping[str, Any]) -> Fault:
-    """The fault of that name; raises FaultError, which says what is known."""
+    """Return the fault of that name; raises FaultError, which says what is known."""
     fault_type = _TYPES.get(name) if isinstance(name, str) else None
     if fault_type is None:
         raise FaultError(f"there is no fault {name!r}; known are: {', '.join(sorted(_TYPES))}")
@@ -146,7 +146,7 @@ class Faults:
         self._lock = threading.Lock()
 
     def add(self, fault: IoFault) -> None:
-        """Puts a fault into force, in place of an equal one."""
+        """Put a fault into force, in place of an equal one."""
         with self._lock:
             count = fault.after_commands if isinstance(fault, PowerCut) else 0
             if isinstance(fault, SlowReply | IoError):
@@ -165,7 +165,7 @@ class Faults:
             return [{**describe(fault), "left": left} for fault, left in self._left.items()]
 
     def meet(self, kind: Kind, extents: list[tuple[int, int]]) -> Outcome:
-        """What a command of `kind` on these (first block, blocks) meets; counts it."""
+        """Return what a command of `kind` on these (first block, blocks) meets; counts it."""
         delay_ms, met = 0, set()
         with self._lock:
             for fault in list(self._left):

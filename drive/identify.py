@@ -38,7 +38,7 @@ class DriveConfig:
         return {1: (0, first)} | ({2: (first, self.second_blocks)} if self.second_blocks else {})
 
     def uuid(self, nsid: int) -> uuid.UUID:
-        """A namespace's, the same for the same name and serial number, also after a restart."""
+        """Return a namespace's UUID, the same for the same name and serial number."""
         of_second = "/2" if nsid == 2 else ""
         return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.nqn}/{self.serial}{of_second}")
 

@@ -95,7 +95,7 @@ class Initiator:
         into: memoryview | None = None,
         **cdw: int,
     ) -> int:
-        """Sends a command and returns its id; what it reads goes to `into`, if that is given."""
+        """Send a command and return its id; what it reads goes to `into`, if that is given."""
         cid = self._next_cid = (self._next_cid + 1) & 0x7FFF
         in_capsule = len(data) <= self._in_capsule_bytes
         kind = SGL_IN_CAPSULE if data and in_capsule else SGL_TRANSPORT
@@ -112,7 +112,7 @@ class Initiator:
         return cid
 
     def complete(self) -> tuple[int, Completion]:
-        """Waits for the next completion of any command."""
+        """Wait for the next completion of any command."""
         while not self._done:
             self._serve()
         return self._done.popleft()

@@ -35,20 +35,20 @@ class Media(Protocol):
     bare: bool
 
     def read(self, lba: int, target: memoryview) -> None:
-        """Fills `target` (whole blocks) from `lba` on."""
+        """Fill `target` (whole blocks) from `lba` on."""
 
     def write(self, lba: int, data: memoryview) -> None:
-        """Stores whole blocks; `data` may be changed."""
+        """Store whole blocks; `data` may be changed."""
 
     def write_zeroes(self, lba: int, blocks: int) -> None:
-        """Makes the blocks read as zeroes."""
+        """Make the blocks read as zeroes."""
 
     def deallocate(self, lba: int, blocks: int) -> None:
-        """Gives the blocks' storage back; what they read as afterwards is not promised."""
+        """Give the blocks' storage back; what they read as afterwards is not promised."""
 
 
 def open_backing(path: Path, size_bytes: int) -> int:
-    """Opens or makes the sparse file; it must have `size_bytes` if it is there already."""
+    """Open or makes the sparse file; it must have `size_bytes` if it is there already."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     found = os.fstat(fd).st_size
     if found == 0:

@@ -76,7 +76,7 @@ class Header(NamedTuple):
 
 
 def parse_header(data: bytes | memoryview) -> Header:
-    """Checks the common header; raises ProtocolError for what no host may send."""
+    """Check the common header; raises ProtocolError for what no host may send."""
     header = Header._make(COMMON.unpack_from(data))
     expected = _HEADER_BYTES.get(header.type)
     if expected is None:
@@ -91,7 +91,7 @@ def parse_header(data: bytes | memoryview) -> Header:
 
 
 def parse_command(data: bytes | memoryview, offset: int = 0) -> Command:
-    """The 64 bytes of a submission queue entry at `offset`."""
+    """Return the 64 bytes of a submission queue entry at `offset`."""
     return Command._make(SQE.unpack_from(data, offset))
 
 
@@ -126,12 +126,12 @@ class Connection:
         self._silent = True
 
     def close(self) -> None:
-        """Ends the connection from any thread."""
+        """End the connection from any thread."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def run(self, handler: Handler) -> None:
-        """Serves until the host leaves; raises ProtocolError after telling the host why."""
+        """Serve until the host leaves; raises ProtocolError after telling the host why."""
         try:
             self._handshake()
             while True:
@@ -223,7 +223,7 @@ class Connection:
         self._request_data()
 
     def _need(self, count: int) -> None:
-        """Makes `count` contiguous bytes available in the input buffer."""
+        """Make `count` contiguous bytes available in the input buffer."""
         if self._end - self._start >= count:
             return
         left = self._end - self._start

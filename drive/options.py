@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The options with every default filled in; raises UsageError."""
+    """Return the options with every default filled in; raises UsageError."""
     options = _parser().parse_args(arguments)
     if (options.image is None) == (options.backing is None):
         raise UsageError("name one image file, such as: virtual-drive disk.img --size 1G")
@@ -123,7 +123,7 @@ def _fill(options: argparse.Namespace, image: Path) -> None:
 
 
 def _users(allowed: list[str]) -> frozenset[int] | None:
-    """The user ids whose connections are taken; None for everybody's."""
+    """Return the user ids whose connections are taken; None for everybody's."""
     if "all" in allowed:
         return None
     try:

@@ -20,7 +20,7 @@ def beside(path: Path, suffix: str) -> Path:
 
 
 def open_own(path: Path, option: str) -> int:
-    """Opens or makes a regular file, for its one user at a time, unchanged. Raises OSError too."""
+    """Open or makes a regular file, for its one user at a time, unchanged. Raises OSError too."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ForeignFileError(f"{path} is not a regular file; name another one with {option}")
@@ -37,7 +37,7 @@ def open_own(path: Path, option: str) -> int:
 
 
 def check_ready_file(path: Path) -> None:
-    """Raises ForeignFileError unless it is missing, empty, or what an earlier start wrote."""
+    """Raise ForeignFileError unless it is missing, empty, or what an earlier start wrote."""
     try:
         if stat.S_ISREG(path.lstat().st_mode):
             data = path.read_bytes()
@@ -53,7 +53,7 @@ def check_ready_file(path: Path) -> None:
 
 
 def check_distinct(options: argparse.Namespace) -> None:
-    """Raises ForeignFileError if two of the drive's files are one."""
+    """Raise ForeignFileError if two of the drive's files are one."""
     named: list[tuple[str, Path]] = [("the image", options.backing), ("--control", options.control)]
     for option, path in (("--stats", options.stats), ("--ready-file", options.ready_file)):
         named += [(option, path)] if path is not None else []

@@ -45,7 +45,7 @@ def refusal(sock: socket.socket, users: AbstractSet[int] | None) -> str | None:
 
 
 def unknown_hosts(address: str, users: AbstractSet[int] | None) -> str | None:
-    """What is to be said at start of hosts whose users nobody checks; None if there are none."""
+    """Return the warning about hosts whose users are not checked; None if there are none."""
     if users is None:
         return "every user of this machine can use this drive"
     if not ipaddress.ip_address(socket.gethostbyname(address)).is_loopback:
@@ -66,7 +66,7 @@ def _is_local(family: int, host: str) -> bool:
 
 
 def owner(family: int, peer: tuple[str, int], own: tuple[str, int]) -> int | None:
-    """The user id that owns the socket at `peer` which is connected to `own`; None if none does.
+    """Return the user id of the socket at `peer` that is connected to `own`; None without one.
 
     Raises OSError if the kernel can be asked in neither way.
     """
@@ -96,7 +96,7 @@ def _asked(family: int, peer: tuple[str, int], own: tuple[str, int]) -> tuple[in
 
 
 def _listed(family: int, peer: tuple[str, int], own: tuple[str, int]) -> tuple[int, int]:
-    """The same from the kernel's table; an inode of 0 where no process has the socket."""
+    """Return the same from the kernel's table; an inode of 0 where no process has the socket."""
     wanted = [_entry(family, peer), _entry(family, own)]
     with _TABLES[socket.AddressFamily(family)].open() as table:
         for line in table:
@@ -111,7 +111,7 @@ def _packed(family: int, address: tuple[str, int]) -> bytes:
 
 
 def _entry(family: int, address: tuple[str, int]) -> str:
-    """An address as the table has it: words of 32 bits in the machine's order, and the port."""
+    """Return an address as the table has it: 32-bit words in the machine's order, and the port."""
     packed = _packed(family, address)
     words = struct.unpack(f"={len(packed) // 4}I", packed)
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"

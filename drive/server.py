@@ -44,7 +44,7 @@ class Server:
         return int(self._listener.getsockname()[1])
 
     def serve(self) -> None:
-        """Accepts connections until `close` is called."""
+        """Accept connections until `close` is called."""
         while not self._closed:
             try:
                 sock, _ = self._listener.accept()
@@ -90,7 +90,7 @@ class Server:
 
     @contextlib.contextmanager
     def interrupted(self) -> Iterator[None]:
-        """Ends every connection, as a loss of power does; the next ones wait until the block ends.
+        """End every connection, as a loss of power does; the next ones wait until the block ends.
 
         So no host sees a drive that has lost its power and not yet locked.
         """
@@ -107,7 +107,7 @@ class Server:
             connection.close()
 
     def close(self) -> None:
-        """Stops accepting and ends every connection."""
+        """Stop accepting and end every connection."""
         self._closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -141,13 +141,13 @@ def _authority(row: dict[str, Any]) -> Authority:
 
 
 def dump(state: DriveState) -> bytes:
-    """The state as JSON."""
+    """Return the state as JSON."""
     document = {"format": FORMAT, **asdict(state)}
     return json.dumps(document, default=_plain, indent=1).encode() + b"\n"
 
 
 def parse(data: bytes) -> DriveState:
-    """Reads what `dump` wrote; raises StateError for anything else."""
+    """Read what `dump` wrote; raises StateError for anything else."""
     try:
         document = json.loads(data, object_hook=_revive)
         if document.pop("format") != FORMAT:
@@ -170,7 +170,7 @@ class StateFile:
         self.path = path
 
     def load(self) -> DriveState | None:
-        """The kept state, None if there is none yet; raises StateError if it is damaged."""
+        """Return the kept state, None if there is none yet; raises StateError if it is damaged."""
         try:
             found = self.path.lstat()
             if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
@@ -187,12 +187,12 @@ class StateFile:
             ) from error
 
     def save(self, state: DriveState) -> None:
-        """Writes a new file beside, flushes it, renames it over the old one, flushes the folder."""
+        """Write a new file beside, flushes it, renames it over the old one, flushes the folder."""
         write_atomically(self.path, dump(state))
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data`, readable by the owner only, as a whole or not at all.
+    """Replace `path` by `data`, readable by the owner only, as a whole or not at all.
 
     Raises OSError with the old file in place, and never once the new one is.
     """
@@ -222,7 +222,7 @@ def _flush(directory: int, path: Path) -> None:
 
 
 def sweep_leftovers(path: Path) -> None:
-    """Removes what `write_atomically` left beside `path` when it was killed, which may hold keys.
+    """Remove what `write_atomically` left beside `path` when it was killed, which may hold keys.
 
     Nobody else may be writing it.
     """

@@ -51,7 +51,7 @@ class Stats:
         self._lock = threading.Lock()
 
     def add(self, **amounts: int) -> None:
-        """Adds to several counters in a single step."""
+        """Add to several counters in a single step."""
         with self._lock:
             for name, amount in amounts.items():
                 self._cells[_INDEX[name]] += amount
@@ -67,5 +67,5 @@ def _mark(data: bytes) -> int:
 
 
 def read(path: Path) -> dict[str, int]:
-    """The counters of a running drive, read from outside."""
+    """Return the counters of a running drive, read from outside."""
     return dict(zip(FIELDS, CELLS.unpack(path.read_bytes()), strict=False))

@@ -43,7 +43,7 @@ class Subsystem:
         self._lock = threading.Lock()
 
     def open_controller(self, connection: Connection) -> Controller:
-        """A new controller whose admin queue `connection` is."""
+        """Return a new controller whose admin queue `connection` is."""
         with self._lock:
             used = self._controllers.keys()
             number = next(n for i in self._ids if (n := i % _CONTROLLER_IDS + 1) not in used)
@@ -52,7 +52,7 @@ class Subsystem:
         return controller
 
     def join(self, controller_id: int, connection: Connection) -> Controller:
-        """The controller, which gets a further queue; raises CommandError if there is none."""
+        """Add a queue to the controller and return it; raises CommandError if there is none."""
         with self._lock:
             if controller_id not in self._controllers:
                 raise CommandError(CONNECT_INVALID)
@@ -61,12 +61,12 @@ class Subsystem:
         return controller
 
     def leave(self, controller: Controller, connection: Connection) -> None:
-        """An I/O queue has ended."""
+        """Note that an I/O queue has ended."""
         with self._lock:
             controller.connections.remove(connection)
 
     def close_controller(self, controller: Controller) -> None:
-        """Ends the controller's other connections and what it had open in the TPer.
+        """End the controller's other connections and what it had open in the TPer.
 
         To lose its association is a controller level reset in NVMe over Fabrics.
         """
@@ -81,7 +81,7 @@ class Subsystem:
             connection.close()
 
     def count_denied(self, *, is_read: bool) -> None:
-        """A locked range refused a command."""
+        """Count a command that a locked range refused."""
         with self._lock:
             self.denied_reads += is_read
             self.denied_writes += not is_read
@@ -92,7 +92,7 @@ class Subsystem:
             self.tper.reset()
 
     def reset_controllers(self) -> None:
-        """The drive is being reset as a whole: the end of these is no further reset."""
+        """End all controllers, as the drive is reset; their end is no further reset."""
         with self._lock:
             for controller in self._controllers.values():
                 controller.was_reset = True

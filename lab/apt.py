@@ -29,7 +29,7 @@ class Mirror:
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Mirror:
-    """The mirror to build from, with the proxy and certificate settings of the host's apt."""
+    """Return the mirror to build from, with proxy and certificates of the host's apt."""
     options = transport_options(_output("apt-config", "dump"))
     certificates = next(
         (Path(o.split('"')[1]) for o in options if o.startswith("Acquire::https::CaInfo ")), None
@@ -41,20 +41,20 @@ def find(environment: Mapping[str, str] = os.environ) -> Mirror:
 
 
 def _output(*command: str) -> str:
-    """Standard output of a program, empty if it is not there or fails."""
+    """Return a program's standard output, empty if it is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def transport_options(dump: str) -> tuple[str, ...]:
-    """The lines of `apt-config dump` that say how to reach a mirror (proxy, certificates)."""
+    """Return the lines of `apt-config dump` on how to reach a mirror (proxy, certificates)."""
     wanted = ("Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CaInfo")
     return tuple(line for line in dump.splitlines() if line.startswith(wanted))
 
 
 def debian_url(index_targets: Iterable[str]) -> str | None:
-    """Main archive of Debian among the lines of `apt-get indextargets`, None if there is none.
+    """Return Debian's main archive from the lines of `apt-get indextargets`, or None.
 
     The label is known only once the lists are fetched; before that the usual path has to do.
     """
@@ -103,18 +103,18 @@ class Apt:
         run(["apt-get", "-qq", *self._words, "update"], _ignore)
 
     def depends(self, package: str) -> list[str]:
-        """What `apt-cache depends` prints, by line."""
+        """Return what `apt-cache depends` prints, by line."""
         lines: list[str] = []
         self._run(["apt-cache", *self._words, "depends", package], lines.append)
         return lines
 
     def download(self, *packages: str) -> None:
-        """These packages alone, into `work`."""
+        """Download these packages alone into `work`."""
         place = f'cd "{self._work}" && exec apt-get -qq "$@"'
         self._run(["sh", "-c", place, "sh", *self._words, "download", *packages], _ignore)
 
     def download_with_needs(self, *packages: str) -> list[Path]:
-        """These and what else they need that `status` has not."""
+        """Download packages and the dependencies that `status` lacks."""
         needs = ["install", "--yes", "--download-only", "--no-install-recommends"]
         self._run(["apt-get", "-qq", *self._words, *needs, *packages], _ignore)
         return sorted((self._work / "apt" / "archives").glob("*.deb"))

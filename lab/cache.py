@@ -129,7 +129,7 @@ def _note_sums(directory: Path) -> dict[str, dict[str, object]]:
 
 
 def _inode(path: Path) -> list[int]:
-    """What changes with every writing of a file, and which nobody can set back (ctime)."""
+    """Return what changes with every writing of a file, and which nobody can set back (ctime)."""
     found = path.stat()
     return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
@@ -139,7 +139,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def require_programs(*programs: str) -> None:
-    """Raises LabError for the first that is missing."""
+    """Raise LabError for the first that is missing."""
     for program in programs:
         if shutil.which(program, path=system_path()) is None:
             raise LabError(f"the program {program} is missing: run `make packages`")
@@ -147,8 +147,10 @@ def require_programs(*programs: str) -> None:
 
 @contextmanager
 def work_directory(what: str, room_bytes: int, target: Path) -> Iterator[tuple[Path, Path]]:
-    """A scratch directory of mode 0700 that a namespace's users can reach, unlike a home directory,
-    and in it the build's log, which is kept beside `target` if the build fails.
+    """Yield a scratch directory of mode 0700 and the path of the build's log in it.
+
+    Unlike a home directory, a namespace's users can reach it. The log of a failed build is kept
+    beside `target`.
     """
     base = os.environ.get("TMPDIR") or "/var/tmp"
     require_room(Path(base), room_bytes, f"building the guest's {what}")

@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Ends with 1 where nothing listens."""
+    """End with 1 where nothing listens."""
     try:
         connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=8)
     except OSError as error:

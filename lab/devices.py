@@ -40,7 +40,7 @@ class DriveKind:
 
 
 def by_id(model: str, serial: str) -> str:
-    """What udev calls such a disk in the guest."""
+    """Return what udev calls such a disk in the guest."""
     return f"/dev/disk/by-id/nvme-{model}_{serial}"
 
 

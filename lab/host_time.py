@@ -48,7 +48,7 @@ class HostPage:
     _SLEPT, _STOLEN_CPU, _STOLEN = range(3)
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where there is no such file."""
+        """Raise OSError where there is no such file."""
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), self.SIZE_BYTES)
         self._numbers = memoryview(self._memory).cast("q")
@@ -81,7 +81,7 @@ class SchedStats:
     """Time on a processor and time waiting for one, of some threads whose files are held open."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        """Raises OSError where there is no such thread."""
+        """Raise OSError where there is no such thread."""
         self._files = [os.open(file, os.O_RDONLY) for file in files]
 
     def read(self) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class Threads:
     """Single threads of one process: QEMU's virtual CPUs, without its own work."""
 
     def __init__(self, pid: int, thread_ids: Sequence[int]) -> None:
-        """Raises OSError where there is no such thread."""
+        """Raise OSError where there is no such thread."""
         tasks = Path(f"/proc/{pid}/task")
         self._stats = SchedStats([tasks / str(int(t)) / "schedstat" for t in thread_ids])
         self.cpus = len(thread_ids)
@@ -137,7 +137,7 @@ class ProcessTree:
     cpus = 1
 
     def __init__(self, pid: int, page: HostPage | None = None) -> None:
-        """Raises OSError where there is no such process."""
+        """Raise OSError where there is no such process."""
         self._pid = pid
         self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
         self._page = page
@@ -147,7 +147,7 @@ class ProcessTree:
         self._start: tuple[int, int, int] | None = None
 
     def read(self, now_ns: int) -> GuestTime:
-        """The sums, none ever less; stolen and idle since the first. Raises PowerLostError."""
+        """Return the sums, none ever less; stolen and idle since the first. Raises PowerLostError."""
         cpu_ns = self._cpu_ns()
         idle_ns = stolen_ns = 0
         if self._page is not None:
@@ -206,7 +206,7 @@ class Delay:
         self._total_ns = 0
 
     def read_ns(self) -> int:
-        """The sum in ns, which only grows; as before where the process is gone."""
+        """Return the sum in ns, which only grows; as before where the process is gone."""
         with contextlib.suppress(OSError):
             alive = set(os.listdir(self._tasks))  # noqa: PTH208 - a hundred times a second
             for name in self._threads.keys() - alive:

@@ -49,14 +49,14 @@ def location(directory: Path | None = None) -> Image:
 
 
 def ensure(say: Say, directory: Path | None = None) -> Image:
-    """The image, built now if it is not in the cache. Raises LabError."""
+    """Return the image, built now if it is not in the cache. Raises LabError."""
     image = location(directory)
     cache.ensure(image.directory, "image", ROOM_BYTES, lambda new: build(new, say), say)
     return image
 
 
 def extracted(root: Path, path: str, folder: Path) -> Path | None:
-    """A file of an image, now in `folder`; None where debugfs, the image or the file is missing."""
+    """Extract an image's file into `folder`; None without debugfs, image or file."""
     debugfs = shutil.which("debugfs", path=cache.system_path())
     if debugfs is None or not root.exists():
         return None
@@ -68,7 +68,7 @@ def extracted(root: Path, path: str, folder: Path) -> Path | None:
 
 
 def words(name: str) -> list[str]:
-    """The lines of lab/guest/`name` that are not comments."""
+    """Return the lines of lab/guest/`name` that are not comments."""
     lines = (GUEST / name).read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
@@ -80,7 +80,7 @@ def inputs() -> list[Path]:
 
 
 def recipe() -> str:
-    """The commands that make the image, without what differs between machines and checkouts."""
+    """Return the commands that make the image, alike on every machine and checkout."""
     nowhere = Path("root")
     debootstrap = _debootstrap(nowhere, Mirror(None, (), None))
     words = [*debootstrap, *_mke2fs(nowhere, Path("disk")), str(DISK_BYTES)]
@@ -125,7 +125,7 @@ def pack_overlay(tree: Path, archive: Path) -> None:
 
 
 def _debootstrap(root: Path, source: Mirror) -> list[str]:
-    """The mmdebstrap command that makes the tree `root`."""
+    """Return the mmdebstrap command that makes the tree `root`."""
     packages = words("packages.txt") + words("build-packages.txt")
     # What finish.sh finds beside itself in the new root.
     lists = (GUEST / n for n in ("finish.sh", "build-packages.txt", "masked-units.txt"))
@@ -157,7 +157,7 @@ def _debootstrap(root: Path, source: Mirror) -> list[str]:
 
 
 def _mke2fs(root: Path, disk: Path) -> list[str]:
-    """The command that packs the tree `root` into the sparse ext4 file `disk`."""
+    """Return the command that packs the tree `root` into the sparse ext4 file `disk`."""
     # Tables are written now: to do it lazily would be disk traffic while the guest measures.
     options = "lazy_itable_init=0,lazy_journal_init=0"
     command = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-L", "fde-root", "-E", options]

@@ -96,7 +96,7 @@ class Launcher:
 
 
 def tail(path: Path, lines: int = 15) -> str:
-    """The last lines of a log, without control characters; empty if there is none."""
+    """Return the last lines of a log, without control characters; empty if there is none."""
     if not path.exists():
         return ""
     text = path.read_bytes()[-65536:].decode("utf-8", "replace")

@@ -101,7 +101,7 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
 
 
 def _processor(machine: Machine) -> AbstractContextManager[int | None]:
-    """The one that the machine's guest has, while it is started."""
+    """Return the one that the machine's guest has, while it is started."""
     if not machine.on_one_processor:
         return contextlib.nullcontext()
     return processors.chosen(cache_dir() / "processor.lock")

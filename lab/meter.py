@@ -49,7 +49,7 @@ class Counters:
     """The counters of a running lab, their files held open."""
 
     def __init__(self, state: Mapping[str, Any], model: PowerModel) -> None:
-        """Raises LabError where the state is incomplete or the lab is not running."""
+        """Raise LabError where the state is incomplete or the lab is not running."""
         try:
             guest = state["guest"]
             pid, vcpu_tids = int(guest["pid"]), guest.get("vcpu_tids")
@@ -83,7 +83,7 @@ class Counters:
             os.close(fd)
 
     def _stood_still_ns(self, guest: GuestTime, now_ns: int) -> int:
-        """What the host has kept from the machine: its CPUs, or a drive that an idle CPU waits for.
+        """Return the time that the host kept from the machine: its CPUs, or a drive it waits for.
 
         What it kept from a drive while the guest worked has stopped nothing. A wait is told of when
         it ends: what is longer than the time since the last look counts at the next ones.
@@ -117,7 +117,7 @@ class Mains:
     """The lab with its power or without: whose counters are read, by its state file."""
 
     def __init__(self, path: Path, model: PowerModel) -> None:
-        """Raises LabError where the lab is not running."""
+        """Raise LabError where the lab is not running."""
         self._path, self.model = path, model
         self._counters: Counters | None = Counters(_load_state(path), model)
         self._seen = self._stamp()
@@ -139,7 +139,7 @@ class Mains:
         return None
 
     def _stamp(self) -> tuple[int, int]:
-        """Changes whenever the state file is written."""
+        """Return what changes whenever the state file is written."""
         try:
             found = self._path.stat()
         except OSError:
@@ -290,7 +290,7 @@ def _load_state(path: Path) -> Mapping[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; see the module's text."""
+    """Return the command line; see the module's text."""
     parser = argparse.ArgumentParser(prog="python -m lab.meter")
     parser.add_argument("--state", required=True, type=Path, help="state.json of the lab")
     parser.add_argument("--link", required=True, type=Path, help="becomes a link to the port")

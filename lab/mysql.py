@@ -41,7 +41,7 @@ rm -r {{0}}
 
 
 def ensure(say: Say) -> Path:
-    """A directory with the packages, fetched now if the cache has none. Raises LabError."""
+    """Return a directory with the packages, fetched now if the cache has none. Raises LabError."""
     guest = image.ensure(say)
     name = cache.content_hash([], guest.directory, f"{SUITES} {PACKAGES} {guest.directory.name}")
     found = cache_dir() / "mysql" / name

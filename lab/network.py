@@ -41,12 +41,12 @@ class Network:
         return [*namespace, "--", *command]
 
     def connector(self, address: tuple[str, int]) -> list[str]:
-        """The command that connects to an address here and hands the socket to its caller."""
+        """Return the command that connects to an address here and hands the socket over."""
         host, port = address
         return self.enter([sys.executable, "-ISs", str(CONNECT), host, str(port)])
 
     def connect(self, address: tuple[str, int], limit_s: float) -> socket.socket:
-        """A TCP connection to an address in this network. Raises OSError."""
+        """Return a TCP connection to an address in this network. Raises OSError."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(limit_s)
@@ -92,7 +92,7 @@ def why_not() -> str | None:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody uses at the moment."""
+    """Return a TCP port of 127.0.0.1 that nobody uses at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -34,7 +34,7 @@ def network(layout: Layout, *, plugged: bool) -> None:
 
 
 def meter(layout: Layout, *, plugged: bool) -> None:
-    """The meter's port vanishes or comes back; the meter itself continues measuring.
+    """Unplug or plug the meter's port; the meter itself continues measuring.
 
     Raises LabError where the lab has no meter.
     """
@@ -51,7 +51,7 @@ DEATH_LIMIT_S = 20.0
 
 
 def power_cut(layout: Layout) -> None:
-    """The target and its drives lose their power now. Raises LabError where there is no guest."""
+    """Cut the power of the target and its drives. Raises LabError where there is no guest."""
     state = require_state(layout)
     guest = _alive(layout, "guest")
     if guest is None:
@@ -67,7 +67,7 @@ def power_cut(layout: Layout) -> None:
 
 
 def power_on(layout: Layout) -> None:
-    """The same machine starts again: disk, port and keys are the old ones. Does not wait for it.
+    """Start the same machine again with the old disk, port and keys, without waiting for it.
 
     Raises LabError where it has its power, or does not start.
     """
@@ -91,7 +91,7 @@ def wait_until_up(layout: Layout, say: Say) -> None:
 
 
 def reset(layout: Layout) -> None:
-    """The button on the front: the guest starts again at once, its drives keep their power."""
+    """Press the reset button: the guest restarts at once, its drives keep their power."""
     state = require_state(layout)
     with deferred_interrupts():
         launcher = Launcher(layout, read_started(layout), state["processor"])
@@ -100,12 +100,12 @@ def reset(layout: Layout) -> None:
 
 
 def machine_of(state: Mapping[str, Any]) -> Machine:
-    """The machine that a lab runs on."""
+    """Return the machine that a lab runs on."""
     return machines.require(state["machine"]["name"])
 
 
 def require_state(layout: Layout) -> dict[str, Any]:
-    """The lab's state. Raises LabError where there is none."""
+    """Return the lab's state. Raises LabError where there is none."""
     state = read_json(layout.state)
     if state is None:
         raise LabError(f"no lab is up in {layout.directory}: run `python -m lab up` first")

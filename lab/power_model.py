@@ -30,7 +30,7 @@ class DriveActivity:
     service_ns: int = 0
 
     def since(self, before: DriveActivity) -> DriveActivity:
-        """The difference. A counter that went back (its process was restarted) counts from 0."""
+        """Return the difference. A counter that went back (a restarted process) counts from 0."""
         return DriveActivity(*map(_grown, vars(self).values(), vars(before).values()))
 
 
@@ -46,7 +46,7 @@ class Activity:
     stolen_ns: int = 0
 
     def since(self, before: Activity) -> Activity:
-        """The difference, as of its drives."""
+        """Return the difference, as of its drives."""
         drives = zip(self.drives, before.drives, strict=True)
         cpu_ns = _grown(self.cpu_ns, before.cpu_ns)
         stolen_ns = _grown(self.stolen_ns, before.stolen_ns)
@@ -67,8 +67,7 @@ class Power:
 
 @dataclass(frozen=True)
 class DrivePower:
-    """The coefficients of one medium; units stand in the names. `busy_w` is added while the medium
-    works."""
+    """The coefficients of one medium, units in their names; `busy_w` counts while it works."""
 
     idle_w: float
     j_per_byte_read: float = 0.0
@@ -126,12 +125,12 @@ class PowerModel:
         return Power(system_j / dt_s, drive_j / dt_s)
 
     def uncharged_ns(self, stolen_ns: int) -> int:
-        """The part of stolen time that draws no idle power."""
+        """Return the part of stolen time that draws no idle power."""
         return round((1 - self.stolen_idle_share) * stolen_ns)
 
 
 def _medium(path: Path, model: Any, name: str) -> DrivePower:
-    """A medium's section; of a drive without a model of its own all but `busy_w` must be there."""
+    """Parse a medium's section; without a model, all but `busy_w` is required."""
     given = model.get(name)
     keys = [field.name for field in fields(DrivePower)]
     if name == DRIVE:
@@ -160,8 +159,9 @@ def _coefficient(path: Path, model: Any, section: str, key: str) -> float:
 
 
 def rapl_words(path: Path = MODEL_FILE, packages: int = 1) -> list[str]:
-    """Kernel words that give fde_rapl_sim the coefficients of the power model, in mW, and how many
-    packages share the energy. Raises LabError as `PowerModel.load` does.
+    """Return the kernel words for fde_rapl_sim: the power model's coefficients in mW, `packages`.
+
+    Raises LabError as `PowerModel.load` does.
     """
     model = _load(path)
     names = [f"{zone}_{part}" for zone in ZONES for part in ("idle_mw", "busy_mw_per_cpu")]

@@ -22,7 +22,7 @@ BUSY = (0, 1, 2, 5, 6, 7)  # user nice system irq softirq steal: proc_stat(5)
 
 @contextmanager
 def chosen(lock: Path) -> Iterator[int | None]:
-    """The processor for one more guest, None where this process may use but one.
+    """Yield the processor for one more guest, None where this process may use but one.
 
     One that no other guest has, and of these the one that is least busy, its siblings on the same
     core counted with it. The guest is started within the context: whoever chooses next waits for

@@ -31,11 +31,11 @@ class Times:
         self._durations: list[tuple[str, float]] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Called for each of setup, call and teardown, in the process that the user started."""
+        """Add the time of a setup, call or teardown, in the process that the user started."""
         self._durations.append((report.nodeid, report.duration))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The table, and the file."""
+        """Print the table, and write the file."""
         wall_s = time.monotonic() - self._start_s
         parts = _totals((part_of(test), seconds) for test, seconds in self._durations)
         terminalreporter.section(f"time by part (wall time {wall_s:.0f} s)")
@@ -50,7 +50,7 @@ class Times:
 
 
 def part_of(test: str) -> str:
-    """The part that a test belongs to: `controller` of `controller/tests/….py::…`."""
+    """Return the part that a test belongs to: `controller` of `controller/tests/….py::…`."""
     return test.partition("::")[0].rpartition("/tests/")[0] or "."
 
 

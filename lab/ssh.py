@@ -54,7 +54,7 @@ def make_keys(layout: Layout) -> dict[str, Path]:
 
 
 def where(layout: Layout, network: Network, address: tuple[str, int]) -> dict[str, Any]:
-    """The `ssh` part of a lab's state, its host key pinned in known_hosts.
+    """Return the `ssh` part of a lab's state, its host key pinned in known_hosts.
 
     In a network of its own the guest has a name that no other lab has, since all have the same
     address, and is reached by a command that connects within that network.
@@ -80,7 +80,7 @@ def where(layout: Layout, network: Network, address: tuple[str, int]) -> dict[st
 
 
 def command(ssh: Mapping[str, Any], remote: Sequence[str] = (), connect_s: int = 15) -> list[str]:
-    """The ssh command for the `ssh` part of a lab's state; only the pinned host key will do."""
+    """Build the ssh command for a lab's state; it accepts only the pinned host key."""
     options = {
         "BatchMode": "yes",
         "ConnectTimeout": str(connect_s),

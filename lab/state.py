@@ -54,7 +54,7 @@ class Process:
 
     @classmethod
     def of(cls, name: str, pid: int) -> Process:
-        """The process that has this number now. Raises ProcessLookupError if there is none."""
+        """Return the process that has this number now. Raises ProcessLookupError."""
         found = _stat(pid)
         if found is None:
             raise ProcessLookupError(pid)
@@ -111,7 +111,7 @@ class Started:
 
 
 def read_started(layout: Layout) -> Started:
-    """What was started in this directory; nothing if the file is missing or unreadable."""
+    """Return what was started in this directory; nothing if the file is missing or unreadable."""
     data = read_json(layout.processes)
     if data is None:
         return Started(None, ())
@@ -123,7 +123,7 @@ def write_started(layout: Layout, started: Started) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file, None if there is no such file or it holds something else."""
+    """Return the object in a JSON file, None if the file is missing or holds anything else."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):

@@ -41,17 +41,17 @@ class Figure:
 
 
 def at_most(figure: str, value: float, unit: str, target: float) -> Figure:
-    """A figure that meets its target when it is no larger."""
+    """Return a figure that meets its target when it is no larger."""
     return Figure(figure, value, unit, target, value <= target)
 
 
 def at_least(figure: str, value: float, unit: str, target: float) -> Figure:
-    """A figure that meets its target when it is no smaller."""
+    """Return a figure that meets its target when it is no smaller."""
     return Figure(figure, value, unit, target, value >= target)
 
 
 def within(figure: str, value: float, unit: str, least: float, most: float) -> Figure:
-    """A figure that meets its target when it lies in the range, its limits included."""
+    """Return a figure that meets its target when it lies in the range, its limits included."""
     return Figure(figure, value, unit, f"{least:g}–{most:g}", least <= value <= most)
 
 
@@ -76,7 +76,7 @@ class Bench:
         return cls(name, package, parts, subject)
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """The command line; 1 where a figure misses its target."""
+        """Return the command line; 1 where a figure misses its target."""
         options = self._parsed(arguments)
         parts = [part for part in self.parts if not options.parts or part in options.parts]
         load_1_min = os.getloadavg()[0]
@@ -87,7 +87,7 @@ class Bench:
         return int(missed(rows))
 
     def measured(self, part: str, quick: bool) -> list[Row]:
-        """The figures of one part as the JSON file holds them."""
+        """Return the figures of one part as the JSON file holds them."""
         print(f"{part} …", file=sys.stderr, flush=True)
         start_s = time.monotonic()
         found: list[Figure] = self._module(part).measure(quick=quick)
@@ -95,7 +95,7 @@ class Bench:
         return rows_of(part, found)
 
     def merged(self, path: Path, fresh: Sequence[Row]) -> list[Row]:
-        """What the file holds of the other parts, and the new figures, in the parts' order."""
+        """Return the file's figures of the other parts and the new figures, in the parts' order."""
         known = [row for row in merged(path, fresh) if row["part"] in self.parts]
         return sorted(known, key=lambda row: self.parts.index(row["part"]))
 
@@ -122,7 +122,7 @@ class Bench:
 
 
 def rows_of(part: str, figures: Iterable[Figure]) -> list[Row]:
-    """The figures of one part as the JSON file holds them."""
+    """Return the figures of one part as the JSON file holds them."""
     return [{"part": part, **asdict(figure)} for figure in figures]
 
 
@@ -132,7 +132,7 @@ def missed(rows: Iterable[Row]) -> bool:
 
 
 def merged(path: Path, fresh: Sequence[Row]) -> list[Row]:
-    """What the file holds of the other parts, then the new figures."""
+    """Return what the file holds of the other parts, then the new figures."""
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -142,7 +142,7 @@ def merged(path: Path, fresh: Sequence[Row]) -> list[Row]:
 
 
 def write(path: Path, rows: Sequence[Row], subject: str, load_1_min: float) -> dict[str, Any]:
-    """The figures, and beside them the commit and the machine, which are returned."""
+    """Return the figures, and beside them the commit and the machine, which are returned."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(list(rows), indent=2) + "\n", encoding="utf-8")
     where: dict[str, Any] = machine(subject)
@@ -153,7 +153,7 @@ def write(path: Path, rows: Sequence[Row], subject: str, load_1_min: float) -> d
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The figures for people, a line each, a heading for each part."""
+    """Return the figures for people, a line each, a heading for each part."""
     width = max((len(row["figure"]) for row in rows), default=0)
     lines = [f"{'figure':{width}} {'value':>12} {'unit':6} {'target':>9}  meets"]
     part = ""

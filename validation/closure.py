@@ -1,4 +1,4 @@
-"""A suite's joules by phase against what the lab's meter was fed: does the whole line close?
+"""Compare a suite's joules by phase with what the lab's meter was fed.
 
     python -m validation.closure SUITE_DIR TRUTH_FILE
 
@@ -70,7 +70,7 @@ def phases(suite_dir: Path, truth_file: Path) -> Iterator[PhaseEnergy]:
 
 
 def main() -> None:
-    """The table, by how long the phases were."""
+    """Print the table of errors by the phases' lengths."""
     parser = argparse.ArgumentParser(prog="python -m validation.closure", description=__doc__)
     parser.add_argument("suite_dir", type=Path)
     parser.add_argument("truth", type=Path)

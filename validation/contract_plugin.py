@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _added(package: str) -> Mapping[Path, set[str]]:
-    """The names that a package adds, by the tests that hold for them. Raises UsageError."""
+    """Return the names that a package adds, by the tests that hold for them. Raises UsageError."""
     try:
         points = installed_distribution(package).entry_points
     except PackageNotFoundError:
@@ -63,7 +63,7 @@ def _added(package: str) -> Mapping[Path, set[str]]:
 
 
 def _values(item: pytest.Item) -> set[str]:
-    """What a test was parametrised with, in words; none for those that need the lab's guest."""
+    """Return the words that a test was parametrised with; none for those on the lab's guest."""
     if item.get_closest_marker("lab"):
         return set()
     call = getattr(item, "callspec", None)

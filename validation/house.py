@@ -43,7 +43,7 @@ def measure(quick: bool) -> list[Figure]:  # noqa: ARG001  # every benchmark tak
 
 
 def _modules(example: str) -> int:
-    """What an addition is made of; nothing of the tree is touched (validation/tests)."""
+    """Return what an addition is made of; nothing of the tree is touched (validation/tests)."""
     return len(list((REPOSITORY / "examples" / example).rglob("*.py")))
 
 
@@ -79,7 +79,7 @@ def _module(path: Path) -> str:
 
 
 def _imports(path: Path, text: str) -> Iterator[str]:
-    """What is imported as the module is: neither for types alone nor within a function."""
+    """Yield what is imported as the module is: neither for types alone nor within a function."""
     for node in ast.parse(text, str(path)).body:
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)

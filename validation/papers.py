@@ -70,7 +70,7 @@ def ran(scene: Scene, suite: str, seed: int) -> Ran:
 
 
 def rows(done: Sequence[Ran], total_s: float) -> list[Row]:
-    """The figures of every suite, then those over all of them."""
+    """Return the figures of every suite, then those over all of them."""
     found: list[Row] = []
     for one in done:
         found += rows_of(one.suite, counts(one))
@@ -105,7 +105,7 @@ def counts(one: Ran) -> list[Figure]:
 
 
 def last_attempts(suite_dir: Path) -> list[dict[str, Any]]:
-    """The run.json of every run's last attempt."""
+    """Return the run.json of every run's last attempt."""
     paths = sorted(suite_dir.glob("runs/*/run.json"))
     return [
         json.loads(path.read_text(encoding="utf-8"))

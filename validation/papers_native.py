@@ -77,8 +77,7 @@ LIBRARIES = ("stdlib", "purelib")
 
 @dataclass(frozen=True)
 class Taken:
-    """CPU seconds in a phase of `took_s`: the agent's own, those of all busy CPUs, and those of the
-    programs that it started."""
+    """CPU seconds in a phase of `took_s`: the agent's, all busy CPUs', its children's."""
 
     phase: str
     own_s: float
@@ -107,7 +106,7 @@ class Native:
         parameters: Mapping[str, ParameterValue],
         assets: Mapping[str, Path],
     ) -> list[Taken]:
-        """What each phase of one run took. Raises WorkloadError."""
+        """Yield what each phase of one run took. Raises WorkloadError."""
         with PowercapSource.open(self._zones) as source, self._places() as places:
             sampler = Sampler(source, self._rapl_hz)
             marks = Marks(source, sampler)
@@ -141,7 +140,7 @@ class Native:
 
     @contextmanager
     def _places(self) -> Iterator[dict[str, Path]]:
-        """The folders of one run; a server of another user may enter them."""
+        """Yield the folders of one run; a server of another user may enter them."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         places = {name: folder / name for name in ("disk", "scratch", "shared", "kept")}
         try:
@@ -159,8 +158,7 @@ class Native:
 
 
 def programs_s() -> float:
-    """CPU seconds of what this process started: of what has ended, and of what runs, as a server
-    does through all of its phases (in steps of 10 ms, as a rule)."""
+    """Return the CPU seconds of this process's children, ended or running (mostly 10 ms steps)."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     total_s = usage.ru_utime + usage.ru_stime
     for pid in processes.descendants(os.getpid()):
@@ -176,7 +174,7 @@ def _taken(document: Mapping[str, Any], children_s: Mapping[str, float]) -> Take
 
 
 def say(line: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -189,8 +187,10 @@ class Assets:
 
 
 def provide(folder: Path) -> Assets:
-    """The image's full kernel source and its clip, copied into `folder`; where the image is not in
-    the cache, Python's library as an archive, and no clip."""
+    """Copy the image's full kernel source and its clip into `folder`.
+
+    Where the image is not in the cache: Python's library as an archive, and no clip.
+    """
     root = image.location().root
     source = image.extracted(root, SOURCE, folder)
     if source is None:
@@ -215,7 +215,7 @@ def _packed(archive: Path) -> Path:
 def sized(
     workload: str, parameters: Mapping[str, ParameterValue], mib_per_s: float
 ) -> dict[str, ParameterValue]:
-    """An entry's parameters, all of them, at the sizes for this machine."""
+    """Return an entry's parameters, all of them, at the sizes for this machine."""
     values = registry.complete(workload, {**parameters, **SIZES.get(workload, {})})
     if workload == "file_io":
         most_mib = max(1, int(mib_per_s * LONGEST_S))
@@ -260,7 +260,7 @@ def worst_figures(name: str, phases: Sequence[Taken]) -> list[Figure]:
 
 
 def _phase_figures(title: str, taken: Taken) -> list[Figure]:
-    """The share in one phase, and what it was made of."""
+    """Return the share in one phase, and what it was made of."""
     share, at_rest = taken.share
     of = "its time, for it is at rest" if at_rest else "its CPU time"
     percent = round(100 * share, 3)
@@ -274,7 +274,7 @@ def _phase_figures(title: str, taken: Taken) -> list[Figure]:
 
 
 def _longer(mib_per_s: float) -> dict[str, Any]:
-    """An entry that is not the suite's: `file_io` with files that this disk takes seconds for."""
+    """Return an entry of `file_io` with files that this disk takes seconds for."""
     large_mib = max(1, int(mib_per_s * LONGER_S))
     small_files = max(1, large_mib // 10)
     sizes = {"small_files": small_files, "small_mib": 10, "large_mib": large_mib, "fsync": False}
@@ -282,7 +282,7 @@ def _longer(mib_per_s: float) -> dict[str, Any]:
 
 
 def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
-    """The figures of all entries of the suite; what cannot run here is named with its reason."""
+    """Return the figures of all entries of the suite, and the reasons of those left out."""
     suite = load_suite("paper")
     in_memory = TMPFS if TMPFS.is_dir() else None
     with (

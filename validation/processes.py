@@ -19,7 +19,7 @@ def cpu_s(pid: int, *, waited_children: bool = False) -> float:
 
 
 def peak_mb(pid: int) -> float:
-    """The largest resident set, in 10⁶ bytes. Raises OSError as above."""
+    """Return the largest resident set, in 10⁶ bytes. Raises OSError as above."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     peak_kib = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "0")
     return int(peak_kib) * 1024 / 1e6
@@ -34,7 +34,7 @@ def proportional_mb(pid: int) -> float:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """The children of a process, and theirs."""
+    """Yield the children of a process, and theirs."""
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, listed.read_text(encoding="ascii").split()):

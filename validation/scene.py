@@ -41,7 +41,7 @@ class Scene:
 
     @classmethod
     def at(cls, folder: Path) -> Scene:
-        """A scene whose messages go to the terminal and, with their time, to `log.txt`."""
+        """Return a scene whose messages go to the terminal and, with their time, to `log.txt`."""
         folder.mkdir(parents=True, exist_ok=True)
 
         def say(line: str) -> None:
@@ -87,7 +87,7 @@ class Scene:
         return power.machine_of(self.state)
 
     def drive(self, role: str) -> Path:
-        """The control socket of a drive."""
+        """Return the control socket of a drive."""
         return Path(self.state["drives"][role]["control"])
 
     def ready(self) -> None:
@@ -116,7 +116,7 @@ class Scene:
         return done.returncode == 0
 
     def ssh_argv(self, command: Sequence[str]) -> list[str]:
-        """The argument list that runs a command in the guest."""
+        """Return the argument list that runs a command in the guest."""
         argv = ssh.command(self.state["ssh"], [shlex.join(command)], connect_s=10)
         return [argv[0], *QUICK, *argv[1:]]
 
@@ -142,18 +142,18 @@ class Scene:
         return done.stdout.decode(errors="replace")
 
     def put(self, source: Path, place: str) -> None:
-        """A small file of ours into the guest."""
+        """Copy a small file into the guest."""
         quoted = shlex.quote(place)
         command = f"mkdir -p $(dirname {quoted}) && cat > {quoted}"
         self.ssh(command, stdin=source.read_bytes())
 
     def agent(self, *arguments: str, check: bool = True) -> str:
-        """The agent's own command line in the guest."""
+        """Run the agent's command line in the guest."""
         command = shlex.join(["python3", "-m", "agent", *arguments])
         return self.ssh(f"cd {HOME} && PYTHONPATH={HOME}:{HOME}/lib {command}", check=check)
 
     def python(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A module of ours on the controller's side, to its end."""
+        """Return a module of ours on the controller's side, to its end."""
         return subprocess.run(
             [sys.executable, "-m", module, *arguments],
             env=self.environment,
@@ -165,7 +165,7 @@ class Scene:
         )
 
     def plan(self, suite: str, scale: str, seed: int, out: Path, blocks: int | None = None) -> Path:
-        """The folder of a new suite below `out`. Raises LabError where there is no plan."""
+        """Return the folder of a new suite below `out`. Raises LabError where there is no plan."""
         more = ["--blocks", str(blocks)] if blocks else []
         done = self.python(
             "controller",
@@ -177,12 +177,12 @@ class Scene:
         return Path(done.stdout.split()[-1])
 
     def session_argv(self, verb: str, suite_dir: Path) -> list[str]:
-        """The controller's command: `run` or `resume`."""
+        """Return the controller's command: `run` or `resume`."""
         argv = module_command("controller", verb, str(suite_dir))
         return [*argv, "--inventory", str(INVENTORY), "--target", str(self.target_file)]
 
     def run(self, work: Callable[[], int], keep_lab: bool, kept: Path) -> int:
-        """The exit status of `work`; 1 after LabError, 130 after Ctrl-C. Takes the lab down.
+        """Return the exit status of `work`; 1 after LabError, 130 after Ctrl-C. Takes the lab down.
 
         `kept` is the folder of what an interrupted one leaves.
         """
@@ -201,7 +201,7 @@ class Scene:
 
 
 def lab_parser(module: str, description: str | None, place: Path) -> argparse.ArgumentParser:
-    """A command line with the options of all that runs in a lab of its own."""
+    """Return a command line with the options of all that runs in a lab of its own."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--seed", type=int, default=1, help="of the plans and of what is random")
     default = place.relative_to(REPOSITORY)

@@ -26,7 +26,7 @@ class Ace:
 
 
 def any_of(*authorities: bytes) -> tuple[str, ...]:
-    """The expression that each of `authorities` satisfies."""
+    """Return the expression that each of `authorities` satisfies."""
     return tuple(who.hex() for who in authorities) + ("or",) * (len(authorities) - 1)
 
 
@@ -43,7 +43,7 @@ def is_satisfied(expression: Sequence[str], present: AbstractSet[bytes]) -> bool
 
 
 def encode_expression(expression: Sequence[str]) -> list[Value]:
-    """The BooleanExpr column's value."""
+    """Return the BooleanExpr column's value."""
     return [
         Named(HALF_BOOLEAN_ACE, int(term == "or"))
         if term in ("and", "or")
@@ -53,7 +53,7 @@ def encode_expression(expression: Sequence[str]) -> list[Value]:
 
 
 def parse_expression(value: Value, known: AbstractSet[bytes]) -> list[str]:
-    """A BooleanExpr over `known` authorities; raises INVALID_PARAMETER unless it has one value."""
+    """Read a BooleanExpr over `known` authorities; raises INVALID_PARAMETER for any other value."""
     terms: list[str] = []
     depth = 0
     for term in value if isinstance(value, list) else [value]:

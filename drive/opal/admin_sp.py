@@ -69,7 +69,7 @@ def _aces() -> dict[bytes, Ace]:
 
 
 def build(core: Core) -> Provider:
-    """The Admin SP over the drive's state."""
+    """Return the Admin SP over the drive's state."""
     provider = Provider(
         uid=uids.ADMIN_SP,
         tables=schema.ADMIN_SP_TABLES,

@@ -40,7 +40,7 @@ class ByteTable:
         return bytes(data)
 
     def write(self, first: int, data: bytes) -> None:
-        """Stores `data` at `first`; raises INSUFFICIENT_SPACE beyond the table or transaction."""
+        """Store `data` at `first`; raises INSUFFICIENT_SPACE beyond the table or transaction."""
         if first + len(data) > self.size_bytes:
             raise MethodError(Status.INSUFFICIENT_SPACE)
         if self._pending is None:
@@ -55,11 +55,11 @@ class ByteTable:
         os.ftruncate(self.fd, self.size_bytes)
 
     def begin(self) -> None:
-        """Keeps writes back from now on."""
+        """Keep writes back from now on."""
         self._pending = []
 
     def end(self, commit: bool) -> None:
-        """Stores what was kept back, or forgets it."""
+        """Store what was kept back, or forgets it."""
         pending, self._pending = self._pending or [], None
         for first, data in pending if commit else ():
             os.pwrite(self.fd, data, first)

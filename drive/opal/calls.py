@@ -21,7 +21,7 @@ class Call:
 
 
 def parse_call(tokens: list[Token]) -> Call:
-    """Reads CALL, object, method, parameters, end of data, status; raises TokenError."""
+    """Read CALL, object, method, parameters, end of data, status; raises TokenError."""
     match parse(tokens):
         case [
             Control.CALL, bytes(invoking), bytes(method), list(parameters),
@@ -38,7 +38,7 @@ def parse_call(tokens: list[Token]) -> Call:
 def encode_call(
     invoking: bytes, method: bytes, parameters: list[Value], status: Status = Status.SUCCESS
 ) -> bytes:
-    """A method call as the session manager sends it."""
+    """Return a method call as the session manager sends it."""
     return encode_all(
         [
             Control.CALL, invoking, method, parameters, Control.END_OF_DATA,
@@ -48,7 +48,7 @@ def encode_call(
 
 
 def encode_result(results: list[Value], status: Status) -> bytes:
-    """The answer to a method call within a session."""
+    """Return the answer to a method call within a session."""
     return encode_all([results, Control.END_OF_DATA, [int(status), 0, 0]])
 
 
@@ -59,12 +59,12 @@ class CallRecord:
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, method: str, invoking: bytes, status: Status) -> None:
-        """Notes one call; `method` and the table are kept by the specification's names."""
+        """Note one call; `method` and the table are kept by the specification's names."""
         table = "SessionManager" if invoking == SESSION_MANAGER else schema.name_of(invoking)
         self._counts[method, table, status.name] += 1
 
     def as_list(self) -> list[dict[str, object]]:
-        """The record in order of method and table."""
+        """Return the record in order of method and table."""
         return [
             {"method": method, "table": table, "status": status, "count": count}
             for (method, table, status), count in sorted(self._counts.items())
@@ -72,5 +72,5 @@ class CallRecord:
 
 
 def method_name(method: bytes) -> str:
-    """The specification's name of a method, else "unknown"."""
+    """Return the specification's name of a method, else "unknown"."""
     return METHOD_NAMES.get(method, "unknown")

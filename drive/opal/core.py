@@ -40,13 +40,13 @@ _log = logging.getLogger("drive.opal")
 
 
 def new_secret() -> bytes:
-    """A PIN as printed on a label: 32 capital letters and digits."""
+    """Return a PIN as printed on a label: 32 capital letters and digits."""
     letters = string.ascii_uppercase + string.digits
     return "".join(secrets.choice(letters) for _ in range(32)).encode()
 
 
 def new_state(psid: bytes, config: DriveConfig, key_bits: int) -> DriveState:
-    """A drive as it leaves the factory: SID has the MSID as its PIN, every range is open."""
+    """Return a drive as it leaves the factory: SID has the MSID as its PIN, every range is open."""
     msid = new_secret()
     return DriveState(
         blocks=config.blocks,
@@ -81,13 +81,13 @@ class Core:
         self._transaction: _Snapshot | None = None
 
     def reset(self, event: int) -> None:
-        """Puts into force what a TCG reset of this type changes; an open transaction is undone."""
+        """Put into force what a TCG reset of this type changes; an open transaction is undone."""
         self.end_transaction(commit=False)
         self.locking.reset_event(event)
         self._lock_then_save()
 
     def power_on(self) -> None:
-        """Puts the state into force as after a loss of power."""
+        """Put the state into force as after a loss of power."""
         self.end_transaction(commit=False)
         self.tries.clear()
         self.sid_blocked = False
@@ -95,7 +95,7 @@ class Core:
         self._lock_then_save()
 
     def _lock_then_save(self) -> None:
-        """What a reset locks is locked though it cannot be kept; the next change keeps it."""
+        """Lock what a reset locks though it cannot be kept; the next change keeps it."""
         self.locking.publish()
         try:
             self._save(self.state)
@@ -119,10 +119,9 @@ class Core:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """A change of state: saved, then in force; on any exception nothing has happened, but that
-        what was to be erased may have lost its data.
+        """Save a change of state, then put it into force; within a transaction, at its end.
 
-        Within a transaction both wait for its end.
+        An exception undoes it, except that what was to be erased may have lost its data.
         """
         before = self._snapshot()
         try:
@@ -146,7 +145,7 @@ class Core:
             table.begin()
 
     def end_transaction(self, commit: bool) -> None:
-        """Keeps all changes since its begin, or undoes them; raises OSError having undone them."""
+        """Keep all changes since its begin, or undoes them; raises OSError having undone them."""
         if self._transaction is None:
             return
         before, self._transaction = self._transaction, None
@@ -168,7 +167,7 @@ class Core:
     # Who may log in.
 
     def authority(self, authority: bytes) -> Authority:
-        """The enabled flag and credential of one who can log in; raises NOT_AUTHORIZED."""
+        """Return the enabled flag and credential of one who can log in; raises NOT_AUTHORIZED."""
         if authority == uids.SID:
             return Authority(True, self.state.sid)
         if authority == uids.PSID:
@@ -181,7 +180,7 @@ class Core:
         return known
 
     def log_in(self, authority: bytes, pin: bytes) -> Login:
-        """Checks a PIN; raises NOT_AUTHORIZED, or AUTHORITY_LOCKED_OUT at the try limit."""
+        """Check a PIN; raises NOT_AUTHORIZED, or AUTHORITY_LOCKED_OUT at the try limit."""
         known = self.authority(authority)
         blocked = authority == uids.SID and self.sid_blocked
         if known.credential is None or not known.enabled or blocked:
@@ -208,7 +207,7 @@ class Core:
         self.tries[by_name[name]] = TRY_LIMIT
 
     def set_pin(self, authority: bytes, pin: object, logins: Logins, kek: bytes | None) -> None:
-        """Gives an authority a PIN; one of the Locking SP also gets its `kek`.
+        """Give an authority a PIN; one of the Locking SP also gets its `kek`.
 
         If it is among the session's `logins`, it continues with the new one.
         """
@@ -223,7 +222,7 @@ class Core:
         self.tries.pop(authority, None)
 
     def kek(self, login: Login) -> bytes | None:
-        """The Locking SP's key, which every authority of that SP can unwrap."""
+        """Return the Locking SP's key, which every authority of that SP can unwrap."""
         credential = self.authority(login.authority).credential
         if credential is None or not credential.wrapped_kek:
             return None
@@ -245,7 +244,7 @@ class Core:
         self.state.locking_active = True
 
     def revert_locking(self, keep_global_key: bytes | None = None) -> None:
-        """Takes the Locking SP back to its factory state with new media keys."""
+        """Take the Locking SP back to its factory state with new media keys."""
         if not self.state.locking_active:
             return
         self._clear_byte_tables()
@@ -258,7 +257,7 @@ class Core:
             self.tries.pop(authority, None)
 
     def revert_drive(self) -> None:
-        """Takes the whole drive back to its factory state; MSID and PSID stay."""
+        """Take the whole drive back to its factory state; MSID and PSID stay."""
         self.revert_locking()
         self.state.sid = credentials.create(self.state.msid)
         self.sid_is_msid = True
@@ -273,7 +272,7 @@ class Core:
 
 
 def check_pin(pin: object) -> bytes:
-    """A PIN that may be set; raises INVALID_PARAMETER for an empty or overlong one."""
+    """Return a PIN that may be set; raises INVALID_PARAMETER for an empty or overlong one."""
     if not isinstance(pin, bytes) or not 0 < len(pin) <= MAX_PIN_BYTES:
         raise MethodError(Status.INVALID_PARAMETER)
     return pin

@@ -19,19 +19,19 @@ KEK_BYTES = 32
 
 
 def _derive(pin: bytes, salt: bytes, cost: int) -> tuple[bytes, bytes]:
-    """Verifier and wrapping key, 32 bytes each."""
+    """Return verifier and wrapping key, 32 bytes each."""
     digest = hashlib.sha256(pin).digest()
     derived = hashlib.scrypt(digest, salt=salt, n=cost, r=8, p=1, dklen=64, maxmem=1 << 26)
     return derived[:32], derived[32:]
 
 
 def create(pin: bytes) -> Credential:
-    """A credential for `pin` that unwraps nothing."""
+    """Return a credential for `pin` that unwraps nothing."""
     return create_with_key(pin, None)[0]
 
 
 def create_with_key(pin: bytes, kek: bytes | None) -> tuple[Credential, bytes]:
-    """A credential for `pin`, which unwraps `kek` if one is given, and its wrapping key."""
+    """Return a credential for `pin`, which unwraps `kek` if one is given, and its wrapping key."""
     salt = os.urandom(16)
     verifier, wrapping_key = _derive(pin, salt, COST)
     wrapped = aes_key_wrap(wrapping_key, kek) if kek else b""
@@ -39,18 +39,18 @@ def create_with_key(pin: bytes, kek: bytes | None) -> tuple[Credential, bytes]:
 
 
 def check(credential: Credential, pin: bytes) -> bytes | None:
-    """The wrapping key if `pin` is right, else None."""
+    """Return the wrapping key if `pin` is right, else None."""
     verifier, wrapping_key = _derive(pin, credential.salt, credential.cost)
     return wrapping_key if hmac.compare_digest(verifier, credential.verifier) else None
 
 
 def adopt(credential: Credential, wrapping_key: bytes, kek: bytes) -> Credential:
-    """The same PIN as `credential`, now for `kek` as well."""
+    """Return the same PIN as `credential`, now for `kek` as well."""
     return Credential(
         credential.salt, credential.cost, credential.verifier, aes_key_wrap(wrapping_key, kek)
     )
 
 
 def unwrap_kek(credential: Credential, wrapping_key: bytes) -> bytes:
-    """The SP's key; raises cryptography's InvalidUnwrap if the state was tampered with."""
+    """Return the SP's key; raises cryptography's InvalidUnwrap if the state was tampered with."""
     return aes_key_unwrap(wrapping_key, credential.wrapped_kek)

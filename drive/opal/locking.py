@@ -18,7 +18,7 @@ _log = logging.getLogger("drive.opal")
 
 
 def new_media_key(key_bits: int) -> bytes:
-    """A random AES-XTS key, both halves of `key_bits`."""
+    """Return a random AES-XTS key, both halves of `key_bits`."""
     return os.urandom(KEY_BYTES[key_bits])
 
 
@@ -81,12 +81,12 @@ class Locking:
                 self.settle(index, None)
 
     def activate(self, kek: bytes) -> None:
-        """Wraps every media key under the new key of the Locking SP."""
+        """Wrap every media key under the new key of the Locking SP."""
         for row in self.state.ranges:
             row.wrapped_key = aes_key_wrap(kek, row.open_key)
 
     def factory_reset(self, keep_global_key: bytes | None = None) -> None:
-        """Factory state with new keys; the global range may keep its own."""
+        """Restore the factory state with new keys; the global range may keep its own."""
         self.erased += [(a, b) for index, a, b in self._layout() if index or not keep_global_key]
         self.state.ranges[:] = [
             RangeState(open_key=new_media_key(self.state.key_bits)) for _ in range(RANGES)
@@ -97,7 +97,7 @@ class Locking:
         self.keys = {index: row.open_key for index, row in enumerate(self.state.ranges)}
 
     def media_key(self, index: int, kek: bytes | None) -> bytes | None:
-        """The range's key if it is in memory or can be unwrapped."""
+        """Return the range's key if it is in memory or can be unwrapped."""
         row = self.state.ranges[index]
         key = self.keys.get(index) or row.open_key
         if not key and kek and row.wrapped_key:
@@ -105,7 +105,7 @@ class Locking:
         return key or None
 
     def generate_key(self, index: int, kek: bytes) -> None:
-        """Replaces the range's key: what was written can never be read again."""
+        """Replace the range's key: what was written can never be read again."""
         row = self.state.ranges[index]
         key = new_media_key(self.state.key_bits)
         row.wrapped_key = aes_key_wrap(kek, key)
@@ -116,7 +116,7 @@ class Locking:
             self.keys[index] = key
 
     def settle(self, index: int, kek: bytes | None) -> None:
-        """Puts the range's key where its present lock state wants it to be."""
+        """Put the range's key where its present lock state wants it to be."""
         row = self.state.ranges[index]
         key = self.media_key(index, kek)
         in_use = row.readable or row.writable
@@ -129,7 +129,7 @@ class Locking:
             self.keys.pop(index, None)
 
     def check_geometry(self, index: int) -> None:
-        """Raises INVALID_PARAMETER for a range outside the disk, unaligned, or over another."""
+        """Raise INVALID_PARAMETER for a range outside the disk, unaligned, or over another."""
         row, align = self.state.ranges[index], self.alignment_blocks
         end = row.start + row.length
         offset = (row.start - self.vices.lowest_lba) % align if row.length else 0
@@ -141,7 +141,7 @@ class Locking:
                 raise MethodError(Status.INVALID_PARAMETER)
 
     def discard_erased(self) -> None:
-        """Gives up the ciphertext of what has been erased, so that no copy of its key opens it."""
+        """Give up the ciphertext of what has been erased, so that no copy of its key opens it."""
         erased, self.erased = self.erased, []
         try:
             for start, end in erased:
@@ -150,7 +150,7 @@ class Locking:
             _log.warning("erased by its key alone; the ciphertext could not be freed: %s", error)
 
     def publish(self) -> None:
-        """Gives the media its new segments: the ranges, and the global range between them."""
+        """Give the media its new segments: the ranges, and the global range between them."""
         used = {
             key: self._ciphers.get(key) or AesXts(key, self.block_bytes)
             for key in self.keys.values()

@@ -19,7 +19,7 @@ def build(key_bits: int) -> dict[bytes, Ace]:
 
 
 def changeable(key_bits: int) -> tuple[bytes, ...]:
-    """The ACEs whose BooleanExpr an administrator may set."""
+    """Return the ACEs whose BooleanExpr an administrator may set."""
     return (
         ACE_GET_ALL, AUTHORITY_GET_ALL, *uids.ACE_USER_PIN, *uids.ACE_USER_COMMON_NAME,
         *uids.ACE_RANGE_GET, *uids.ACE_READ_LOCKED, *uids.ACE_WRITE_LOCKED,

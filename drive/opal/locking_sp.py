@@ -39,7 +39,7 @@ _GROUPS = {uids.ANYBODY: b"Anybody", uids.ADMINS_CLASS: b"Admins", uids.USERS_CL
 
 
 def build(core: Core) -> Provider:
-    """The Locking SP over the drive's state; it is to be offered while it is active only."""
+    """Return the Locking SP over the drive's state; it is to be offered while it is active only."""
     provider = Provider(
         uid=uids.LOCKING_SP,
         tables=schema.locking_sp_tables(core.state.key_bits),

@@ -21,7 +21,7 @@ def supported_protocols(specific: int) -> bytes:
 
 
 def parse_com_id_request(data: bytes) -> int | None:
-    """The code of a request about our ComID; None if it is none that the drive knows."""
+    """Return the code of a request about our ComID; None if it is none that the drive knows."""
     if len(data) < 8:
         return None
     com_id, extension, request = struct.unpack_from(">HHI", data)
@@ -30,7 +30,7 @@ def parse_com_id_request(data: bytes) -> int | None:
 
 
 def com_id_answer(request: int, associated: bool) -> bytes:
-    """The answer to VERIFY (a static ComID has no times to report) or STACK_RESET (done)."""
+    """Return the answer to VERIFY (a static ComID has no times to report) or STACK_RESET (done)."""
     if request == STACK_RESET:
         body = bytes(4)
     else:
@@ -105,7 +105,7 @@ _HOST_MINIMA = {
 
 
 def accept_properties(call: Call) -> dict[bytes, int]:
-    """The host's own limits as far as they mean something here, none below its minimum."""
+    """Return the host's own limits as far as they mean something here, none below its minimum."""
     given = call.named.get(0)
     accepted = {}
     for pair in given if isinstance(given, list) else []:

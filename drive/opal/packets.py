@@ -129,7 +129,7 @@ def _atom_header(data: bytes, position: int) -> tuple[int, int, bool, bool]:
 
 
 def parse(tokens: list[Token]) -> list[Value | Control]:
-    """Lists and names put together; other control tokens stay. Raises TokenError."""
+    """Build lists and names from tokens; other control tokens stay. Raises TokenError."""
     items: list[Value | Control] = []
     position = 0
     while position < len(tokens):
@@ -200,7 +200,7 @@ class Message:
 
 
 def unpack(data: bytes) -> Message:
-    """Reads a ComPacket; what follows its declared length is padding. Raises PacketError."""
+    """Read a ComPacket; what follows its declared length is padding. Raises PacketError."""
     if len(data) < _HEADERS_BYTES:
         raise PacketError("shorter than its headers")
     com_id, extension, _, _, com_bytes = _COM.unpack_from(data)
@@ -215,7 +215,7 @@ def unpack(data: bytes) -> Message:
 
 
 def pack(message: Message) -> bytes:
-    """A whole ComPacket; nothing is outstanding after it."""
+    """Return a whole ComPacket; nothing is outstanding after it."""
     sub = _SUB.pack(0, len(message.payload)) + message.payload
     sub += bytes(-len(sub) % 4)
     packet = _PACKET.pack(message.tper_session, message.host_session, 0, 0, 0, 0, len(sub)) + sub
@@ -223,5 +223,5 @@ def pack(message: Message) -> bytes:
 
 
 def pack_empty(outstanding_bytes: int = 0) -> bytes:
-    """A ComPacket without content: nothing to fetch, or `outstanding_bytes` in a larger buffer."""
+    """Return a ComPacket without content; `outstanding_bytes` wait for a larger buffer."""
     return _COM.pack(COM_ID, 0, outstanding_bytes, outstanding_bytes, 0)

@@ -60,7 +60,7 @@ class Provider:
             self.acl[row, method] = tuple(aces)
 
     def rule(self, ace: bytes) -> Sequence[str]:
-        """An ACE's BooleanExpr as it is now."""
+        """Return an ACE's BooleanExpr as it is now."""
         return self.changed_rules().get(ace.hex(), self.aces[ace].expression)
 
     def present(self, logins: Iterable[bytes]) -> frozenset[bytes]:
@@ -73,7 +73,7 @@ class Provider:
         return frozenset(who)
 
     def permitted(self, row: bytes, method: bytes, logins: Iterable[bytes]) -> frozenset[int]:
-        """The columns that `method` may use; raises NOT_AUTHORIZED if it may not be invoked."""
+        """Return the columns that `method` may use; raises NOT_AUTHORIZED if it may not be used."""
         present = self.present(logins)
         columns: set[int] = set()
         satisfied = False
@@ -87,19 +87,19 @@ class Provider:
         return frozenset(columns)
 
     def rows(self, table: bytes) -> list[bytes]:
-        """The rows of an object table in order."""
+        """Return the rows of an object table in order."""
         return sorted(row for row in self.objects if row[:4] == table[:4])
 
 
 def static(row: Row) -> Object:
-    """A row that never changes."""
+    """Return a row that never changes."""
     return Object(lambda: row)
 
 
 def add_base(
     provider: Provider, name: bytes, templates: Sequence[bytes], methods: Sequence[bytes]
 ) -> None:
-    """The Base template's read-only tables: Table, SPInfo, SPTemplates, MethodID."""
+    """Add the Base template's read-only tables: Table, SPInfo, SPTemplates, MethodID."""
     objects = provider.objects
     objects[uids.SP_INFO] = static({0: uids.SP_INFO, 1: provider.uid, 2: name, 6: 1})
     for number, template in enumerate(templates, 1):
@@ -146,7 +146,7 @@ def add_aces(provider: Provider, set_rule: Callable[[bytes, Value], None]) -> No
 
 
 def authority_row(who: bytes, name: bytes, enabled: bool, common_name: bytes, owner: bytes) -> Row:
-    """An Authority row; `owner` is the class that it belongs to, or the null UID."""
+    """Return an Authority row; `owner` is the class that it belongs to, or the null UID."""
     is_class = who in (uids.ADMINS_CLASS, uids.USERS_CLASS)
     by_pin = who != uids.ANYBODY and not is_class
     return {
@@ -157,14 +157,14 @@ def authority_row(who: bytes, name: bytes, enabled: bool, common_name: bytes, ow
 
 
 def flag(value: Value) -> bool:
-    """A boolean column's value; raises INVALID_PARAMETER."""
+    """Return a boolean column's value; raises INVALID_PARAMETER."""
     if not isinstance(value, int) or value not in (0, 1):
         raise MethodError(Status.INVALID_PARAMETER)
     return bool(value)
 
 
 def reset_events(value: Value) -> list[int]:
-    """The value of LockOnReset or DoneOnReset; raises INVALID_PARAMETER."""
+    """Return the value of LockOnReset or DoneOnReset; raises INVALID_PARAMETER."""
     events = value if isinstance(value, list) else [None]
     found = [event for event in events if isinstance(event, int) and 0 <= event <= 3]
     if len(found) != len(events):

@@ -24,7 +24,7 @@ class Table:
         return b"\0\0\0\1" + self.number.to_bytes(4, "big")
 
     def numbers(self, *names: str) -> frozenset[int]:
-        """The column numbers of `names`."""
+        """Return the column numbers of `names`."""
         return frozenset(self.columns.index(name) for name in names)
 
 
@@ -82,12 +82,12 @@ _LOCKING_SP_TABLES = (
 
 
 def key_table(key_bits: int) -> Table:
-    """The table that holds the media keys of this size."""
+    """Return the table that holds the media keys of this size."""
     return K_AES_128 if key_bits == 128 else K_AES_256
 
 
 def locking_sp_tables(key_bits: int) -> tuple[Table, ...]:
-    """The Locking SP's tables in order of their UIDs."""
+    """Return the Locking SP's tables in order of their UIDs."""
     return (*_LOCKING_SP_TABLES, key_table(key_bits), DATA_STORE)
 
 
@@ -97,12 +97,12 @@ _BY_NUMBER = {
 
 
 def table_of(uid: bytes) -> Table | None:
-    """The table that a table's or a row's UID belongs to."""
+    """Return the table that a table's or a row's UID belongs to."""
     return _BY_NUMBER.get(int.from_bytes(uid[:4], "big"))
 
 
 def name_of(uid: bytes) -> str:
-    """What a method was invoked on, for people: a table's name, ThisSP, or the number itself."""
+    """Return the name of a method's object: a table, ThisSP, or the number itself."""
     if uid == b"\0\0\0\0\0\0\0\1":
         return "ThisSP"
     table = table_of(uid)

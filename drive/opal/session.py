@@ -72,14 +72,14 @@ class Session:
         }
 
     def log_in(self, authority: bytes, pin: bytes) -> None:
-        """Adds an authority of this SP; raises MethodError if the PIN is wrong."""
+        """Add an authority of this SP; raises MethodError if the PIN is wrong."""
         if authority not in self.provider.authorities:
             raise MethodError(Status.NOT_AUTHORIZED)
         login = self._core.log_in(authority, pin)
         self.logins.setdefault(authority, login).wrapping_keys.update(login.wrapping_keys)
 
     def close(self) -> None:
-        """Ends the session; what a transaction has not committed is undone."""
+        """End the session; what a transaction has not committed is undone."""
         self.open = False
         self._core.end_transaction(commit=False)
 
@@ -95,7 +95,7 @@ class Session:
             )
 
     def _answer(self, tokens: list[Token]) -> bytes:
-        """A packet: end of session; or a call, with the begin or end of a transaction around it."""
+        """Build a packet: end of session, or a call with a transaction's begin or end."""
         if tokens and tokens[0] is Control.END_OF_SESSION:  # Linux lets more tokens follow
             self.close()
             return encode(Control.END_OF_SESSION)
@@ -220,7 +220,7 @@ class Session:
         return [found[:count]]
 
     def _get_acl(self, call: Call) -> list[Value]:
-        """The ACEs of a pair of object and method; INVALID_PARAMETER if there is no such pair."""
+        """Return the ACEs of an object and method; INVALID_PARAMETER if there is no such pair."""
         match call:
             case Call(positional=[bytes(row), bytes(method)], named={}) if not call.named:
                 aces = self.provider.acl.get((row, method))
@@ -229,7 +229,7 @@ class Session:
         raise MethodError(Status.INVALID_PARAMETER)
 
     def _authenticate(self, call: Call) -> list[Value]:
-        """Logs a further authority in; a wrong PIN is an answer, not an error."""
+        """Log a further authority in; a wrong PIN is an answer, not an error."""
         pin = call.named.get(0, b"")
         match call.positional:
             case [bytes(authority)] if isinstance(pin, bytes) and call.named.keys() <= {0}:
@@ -264,7 +264,7 @@ class Session:
         self._core.locking.generate_key(index, kek)
 
     def _kek(self) -> bytes | None:
-        """The Locking SP's key, if an authority of that SP has logged in."""
+        """Return the Locking SP's key, if an authority of that SP has logged in."""
         locking = (who for who in self.logins if who in uids.LOCKING_AUTHORITIES)
         return next((kek for who in locking if (kek := self._core.kek(self.logins[who]))), None)
 
@@ -309,7 +309,7 @@ class Session:
 
 
 def _cell_block(call: Call) -> dict[int, int]:
-    """The bounds that a Get names; raises INVALID_PARAMETER for what is no cell block."""
+    """Return the bounds that a Get names; raises INVALID_PARAMETER for what is no cell block."""
     if len(call.positional) > 1 or (call.named and call.positional):
         raise MethodError(Status.INVALID_PARAMETER)
     bounds = call.positional[0] if call.positional else []

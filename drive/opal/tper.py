@@ -70,13 +70,13 @@ class Tper:
     # Events from outside.
 
     def power_cycle(self) -> None:
-        """Ends the session and locks what a loss of power locks."""
+        """End the session and lock what a loss of power locks."""
         with self._lock:
             self._abort()
             self._core.power_on()
 
     def reset(self) -> None:
-        """A hardware reset, which for NVMe is one of a controller.
+        """Reset the hardware, which for NVMe is a reset of one controller.
 
         Other controllers' sessions continue, unless there is something that the reset locks.
         """
@@ -100,7 +100,7 @@ class Tper:
         self._session = None
 
     def forget(self, owner: int) -> None:
-        """A host has left: its session and its waiting answers end with it."""
+        """End the session and the waiting answers of a host that has left."""
         with self._lock:
             if self._session_owner == owner:
                 self._end_session()
@@ -130,12 +130,12 @@ class Tper:
                 self._core.state.mbr.enabled, self._core.state.mbr.done = True, False
 
     def set_vices(self, vices: Vices) -> None:
-        """What it does wrong from now on."""
+        """Set what the drive does wrong from now on."""
         with self._lock:
             self._core.locking.vices = vices
 
     def status(self) -> dict[str, object]:
-        """The state for the control socket, without any secret."""
+        """Return the state for the control socket, without any secret."""
         with self._lock:
             state = self._core.state
             ranges = [
@@ -166,7 +166,7 @@ class Tper:
     # The transport's side.
 
     def send(self, owner: int, protocol: int, specific: int, data: bytes) -> bool:
-        """Takes a payload and prepares its answer; False if the transport must refuse it."""
+        """Take a payload and prepare its answer; False if the transport must refuse it."""
         with self._lock:
             host = self._hosts.setdefault(owner, Host())
             if protocol == 2:
@@ -183,7 +183,7 @@ class Tper:
             return True
 
     def receive(self, owner: int, protocol: int, specific: int, length: int) -> bytes | None:
-        """The answer that waits; one that does not fit stays and announces its size."""
+        """Return the answer that waits; one that does not fit stays and announces its size."""
         with self._lock:
             if protocol == 0:
                 return negotiation.supported_protocols(specific)

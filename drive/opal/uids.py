@@ -97,7 +97,7 @@ C_PIN_SID = uid(0x0000000B00000001)
 
 
 def c_pin(authority: bytes) -> bytes:
-    """The C_PIN row of an authority: the same lower half, but for the SID's."""
+    """Return the C_PIN row of an authority: the same lower half, but for the SID's."""
     return C_PIN_SID if authority == SID else b"\x00\x00\x00\x0b" + authority[4:]
 
 
@@ -116,7 +116,7 @@ def key_rows(key_bits: int) -> tuple[bytes, ...]:
 
 
 def ace(number: int) -> bytes:
-    """The ACE row with this lower half."""
+    """Return the ACE row with this lower half."""
     return uid(0x0000000800000000 + number)
 
 

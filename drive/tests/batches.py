@@ -72,7 +72,7 @@ class Source:
                 continue
 
     def batch(self, number: int) -> Batch:
-        """The batch of that number, always the same."""
+        """Return the batch of that number, always the same."""
         chance = Random(self._seed << 32 | number)
         kind = chance.choices(_KINDS, _WEIGHTS)[0]
         if kind == "pdu":

@@ -42,7 +42,7 @@ class Claim:
 
 
 def claims_of(test: str, arguments: Sequence[object]) -> list[Claim]:
-    """The claims of one marker; raises ValueError for a host or a cell that is none."""
+    """Return the claims of one marker; raises ValueError for a host or a cell that is none."""
     words = [word for word in arguments if isinstance(word, str)]
     if len(words) != len(arguments) or len(words) < 2 or words[0] not in HOSTS:
         raise ValueError(f"{test}: conformance takes one of {', '.join(HOSTS)}, then cells")
@@ -75,7 +75,7 @@ Calls = Counter[tuple[str, str, bool]]
 
 
 def count(record: Iterable[Mapping[str, Any]]) -> Calls:
-    """A drive's record of calls, summed by method, table and whether they were refused."""
+    """Return a drive's record of calls, summed by method, table and whether they were refused."""
     calls: Calls = Counter()
     for row in record:
         calls[row["method"], row["table"], row["status"] != "SUCCESS"] += int(row["count"])
@@ -94,7 +94,7 @@ def _key(cell: str) -> tuple[str, str, bool]:
 
 
 def render(claims: Sequence[Claim]) -> str:
-    """The table in Markdown, and the numbered list of tests that its cells refer to."""
+    """Return the table in Markdown, and the numbered list of tests that its cells refer to."""
     tests = {test: number for number, test in enumerate(sorted({c.test for c in claims}), 1)}
     cells: dict[tuple[str, str], dict[str, set[tuple[bool, int]]]] = defaultdict(
         lambda: defaultdict(set)

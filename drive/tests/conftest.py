@@ -27,7 +27,7 @@ def _quick_verifiers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A folder in memory, if there is room: a drive flushes each change of its state to disk."""
+    """Yield a folder in memory, if there is room: a drive flushes each change to disk."""
     shared = Path("/dev/shm")
     room = shared.is_dir() and shutil.disk_usage(shared).free > 1 << 28
     with tempfile.TemporaryDirectory(prefix="drive-", dir=shared if room else None) as folder:
@@ -36,7 +36,7 @@ def in_memory() -> Iterator[Path]:
 
 @pytest.fixture
 def make_drive(in_memory: Path) -> Iterator[MakeDrive]:
-    """Starts drive processes; they must end cleanly and without a traceback."""
+    """Start drive processes; they must end cleanly and without a traceback."""
     drives: list[Drive] = []
 
     def make(*arguments: Any, **options: Any) -> Drive:
@@ -54,7 +54,7 @@ def make_drive(in_memory: Path) -> Iterator[MakeDrive]:
 
 @pytest.fixture
 def sed(make_drive: MakeDrive) -> Drive:
-    """A self-encrypting drive as it leaves the factory."""
+    """Return a self-encrypting drive as it leaves the factory."""
     return make_drive(opal=True)
 
 
@@ -70,14 +70,14 @@ def host(sed: Drive) -> Initiator:
 
 @pytest.fixture
 def owned(host: Initiator) -> Initiator:
-    """A host that has taken ownership."""
+    """Return a host that has taken ownership."""
     take_ownership(host, OWNER)
     return host
 
 
 @pytest.fixture
 def ranged(host: Initiator) -> Initiator:
-    """A host that has taken ownership; user 2 has a range, which is not locked."""
+    """Return a host that has taken ownership; user 2 has a range, which is not locked."""
     take_ownership(host, OWNER)
     set_up_range(host, OWNER, 1, (256, 256), USER2)
     return host
@@ -85,7 +85,7 @@ def ranged(host: Initiator) -> Initiator:
 
 @pytest.fixture(scope="session")
 def in_guest(lab: Any) -> GuestSed:
-    """The guest with the scripts that it needs; the drive is as somebody left it."""
+    """Return the guest with the scripts that it needs; the drive is as somebody left it."""
     guest = GuestSed(lab)
     guest.send_scripts()
     return guest
@@ -93,7 +93,7 @@ def in_guest(lab: Any) -> GuestSed:
 
 @pytest.fixture
 def guest_sed(in_guest: GuestSed) -> Iterator[GuestSed]:
-    """The lab's drive in the guest, as it left the factory before and after."""
+    """Yield the lab's drive in the guest, as it left the factory before and after."""
     in_guest.factory_reset()
     yield in_guest
     in_guest.factory_reset()
@@ -101,7 +101,7 @@ def guest_sed(in_guest: GuestSed) -> Iterator[GuestSed]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
-    """Holds what a test claims for the conformance table against the drive's own record."""
+    """Hold what a test claims for the conformance table against the drive's own record."""
     claims = [
         claim
         for marker in item.iter_markers(conformance.MARKER)
@@ -115,7 +115,7 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 
 
 def _calls(item: pytest.Item) -> conformance.Calls:
-    """The record of the drive that the test works with: its own, else the lab's."""
+    """Return the record of the drive that the test works with: its own, else the lab's."""
     fixtures = getattr(item, "funcargs", {})
     if "sed" in fixtures:
         control = fixtures["sed"].path("control")

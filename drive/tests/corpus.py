@@ -43,7 +43,7 @@ class Packet:
 
 
 def packets() -> list[Packet]:
-    """The corpus's payloads of Security Send."""
+    """Return the corpus's payloads of Security Send."""
     found = []
     for path in sorted(FOLDER.glob("packet-*.hex")):
         head, _, body = path.read_text().partition("\n")
@@ -53,7 +53,7 @@ def packets() -> list[Packet]:
 
 
 def pdus() -> dict[str, bytes]:
-    """The corpus's PDUs by name."""
+    """Return the corpus's PDUs by name."""
     return {
         path.stem.removeprefix("pdu-"): bytes.fromhex(path.read_text())
         for path in sorted(FOLDER.glob("pdu-*.hex"))
@@ -171,7 +171,7 @@ def _write(kind: str, name: str, number: int, head: str, data: bytes) -> None:
 
 
 def main() -> int:
-    """Records the corpus; returns the exit status."""
+    """Record the corpus; returns the exit status."""
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.glob("*.hex"):
         old.unlink()

@@ -89,7 +89,7 @@ class DyingDrive(Drive):
         return _Hook(write, step, how, self.record).install
 
     def ended(self) -> tuple[str, bytes] | None:
-        """The call before which the end came and the state that was being written, if it came."""
+        """Return the call that the process died before, and the state being written, if it died."""
         if not self.record.exists():
             return None
         found = json.loads(self.record.read_text())

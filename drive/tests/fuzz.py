@@ -79,7 +79,7 @@ class Target:
         self._memory_kib = 0
 
     def reset(self) -> None:
-        """A drive with an owner and a locked range in each namespace, whatever it was before."""
+        """Set up an owner and a locked range in each namespace, whatever the drive was before."""
         self.drive.ask("power-cycle")
         host = self.drive.connect()
         with OpalSession(host, uids.ADMIN_SP, uids.PSID, PSID) as session:
@@ -99,7 +99,7 @@ class Target:
         self.drive.ask("power-cycle")
 
     def close(self) -> None:
-        """Ends the drive's process, as its user does."""
+        """End the drive's process, as its user does."""
         if self.drive.process is not None:
             self.drive.process.terminate()
             self.drive.process.wait(DEADLINE_S)
@@ -114,7 +114,7 @@ class Target:
         return [hashlib.sha256(part).hexdigest() for part in parts]
 
     def run(self, batch: Batch) -> None:
-        """Sends one batch; raises FindingError for a command or connection without an end."""
+        """Send one batch; raises FindingError for a command or connection without an end."""
         try:
             if batch.kind == "pdu":
                 self._send_pdus(batch)
@@ -186,14 +186,14 @@ class Target:
         return commands
 
     def _open(self, host: Initiator, batch: Batch) -> tuple[int, int]:
-        """The numbers of a session for the batch's calls."""
+        """Return the numbers of a session for the batch's calls."""
         if host.security_send(2, COM_ID, STACK_RESET).status:
             raise FindingError("a stack reset was refused")
         session = OpalSession(host, uids.ADMIN_SP if batch.on == "admin" else uids.LOCKING_SP)
         return session.tper_number, session.host_number
 
     def check(self) -> None:
-        """Raises FindingError unless the drive is in order; starts over with a power cycle."""
+        """Raise FindingError unless the drive is in order; starts over with a power cycle."""
         if self._admin is not None:
             self._admin.close()
             self._admin = None
@@ -241,7 +241,7 @@ def fuzz(
     kept: Path,
     so_far: Callable[[Counter[str]], object] = lambda _: None,
 ) -> Counter[str]:
-    """Runs the batches; returns figures, or raises FindingError and fills `kept`.
+    """Run the batches; returns figures, or raises FindingError and fills `kept`.
 
     `so_far` gets the figures whenever all has been seen to hold.
     """

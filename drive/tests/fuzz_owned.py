@@ -59,11 +59,11 @@ class Owned:
         self._reset()
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         self.drive.kill()
 
     def run(self, batch: Batch) -> None:
-        """Sends the batch; the drive is started again as often as it dies of it."""
+        """Send the batch; the drive is started again as often as it dies of it."""
         left = list(batch.inputs)
         while left:
             try:
@@ -117,7 +117,7 @@ class Owned:
     # Its deaths.
 
     def _start(self) -> None:
-        """Starts it, marked, to die of its next write, and every eighth time at once."""
+        """Start it, marked, to die of its next write, and every eighth time at once."""
         self._mark()
         kills = self.figures["kills"] + self.figures["kills_at_power_on"]
         if kills % 8 == 7:
@@ -142,7 +142,7 @@ class Owned:
             return
 
     def _check_dead(self) -> None:
-        """It was our kill, and the state is the old or the new one."""
+        """Check that our kill ended it, and that the state is the old or the new one."""
         if self.drive.wait() != -9 or (ended := self.drive.ended()) is None:
             raise FindingError("the owners' drive ended of itself")
         at, new = ended
@@ -186,7 +186,7 @@ class Owned:
         return range_keys(state, self._kek)
 
     def _mark(self) -> None:
-        """Writes the mark to each range whose key can be known, past the drive."""
+        """Write the mark to each range whose key can be known, past the drive."""
         state = parse(self._state_bytes())
         keys, places = self._keys(state), _first_blocks(state)
         self._marks = {index: (places[index], keys[index]) for index in keys if index in places}
@@ -209,7 +209,7 @@ class Owned:
                 raise FindingError(f"the old key of range {index} outlives its erasure", KEY)
 
     def _reset(self) -> None:
-        """A drive with an owner, and a range of user 2 that locks."""
+        """Make a drive with an owner, and a range of user 2 that locks."""
         self.drive.start()
         host = Initiator(self.drive.port, NQN)
         with OpalSession(host, uids.ADMIN_SP, uids.PSID, PSID) as session:
@@ -223,7 +223,7 @@ class Owned:
 
 
 def _first_blocks(state: DriveState) -> dict[int, int]:
-    """The first block of each range that has any."""
+    """Return the first block of each range that has any."""
     rows = {i: r for i, r in enumerate(state.ranges) if i and r.length}
     places = {index: row.start for index, row in rows.items()}
     lba = 0

@@ -40,7 +40,7 @@ class GuestSed:
         return Path(self.lab.state["drives"]["sed"]["backing"])
 
     def ask(self, command: str, **parameters: Any) -> dict[str, Any]:
-        """A command to the drive's control socket, which must be done."""
+        """Send a command to the drive's control socket; it must succeed."""
         control = Path(self.lab.state["drives"]["sed"]["control"])
         answer = ask(control, command, **parameters)
         assert answer["ok"], answer
@@ -54,12 +54,12 @@ class GuestSed:
     def run(
         self, command: str, stdin: str = "", check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """A shell command in the guest, as root; with `check`, a failure fails the test."""
+        """Run a shell command in the guest, as root; with `check`, a failure fails the test."""
         done: subprocess.CompletedProcess[str] = self.lab.ssh(command, check, stdin.encode())
         return done
 
     def refuses(self, command: str, stdin: str = "") -> str:
-        """A shell command that must fail; returns all that it says."""
+        """Run a shell command that must fail; returns all that it prints."""
         done = self.run(command, stdin, check=False)
         assert done.returncode != 0, f"`{command}` did not fail:\n{done.stdout}{done.stderr}"
         return str(done.stdout + done.stderr)
@@ -80,13 +80,13 @@ class GuestSed:
         return dict(answer)
 
     def at_terminal(self, command: Sequence[str], *answers: tuple[str, str]) -> dict[str, Any]:
-        """A program at a terminal; an answer is given after the end of the prompt that asks."""
+        """Run a program at a terminal; each answer follows the end of the prompt that asks."""
         return dict(
             self._script("at_terminal.py", {"command": list(command), "answers": list(answers)})
         )
 
     def send_scripts(self) -> None:
-        """Puts what `ioctl` and `at_terminal` need into the guest."""
+        """Put what `ioctl` and `at_terminal` need into the guest."""
         self.lab.send(SCRIPTS, _IN_GUEST)
 
     def _script(self, name: str, request: Mapping[str, Any]) -> Any:
@@ -94,16 +94,16 @@ class GuestSed:
         return json.loads(done.stdout)
 
     def write(self, block: int, text: str, device: str = DISK) -> None:
-        """Fills one block of 4096 bytes with a text, past every cache."""
+        """Fill one block of 4096 bytes with a text, past every cache."""
         contents = (text * (BLOCK_BYTES // len(text) + 1))[:BLOCK_BYTES]
         self.run(_dd(f"of={device} seek={block} oflag=direct iflag=fullblock"), contents)
 
     def read(self, block: int, device: str = DISK) -> str:
-        """The printable text of one block, read past every cache."""
+        """Return the printable text of one block, read past every cache."""
         return str(self.run(_dd(f"if={device} skip={block} iflag=direct") + " | strings").stdout)
 
     def assert_denied(self, block: int, device: str = DISK, ways: str = "rw") -> None:
-        """The block can be neither read nor written (or one of them), and the error says why."""
+        """Assert that reading or writing the block fails (or one of them) with its reason."""
         options = {
             "r": f"if={device} skip={block} iflag=direct of=/dev/null",
             "w": f"if=/dev/zero of={device} seek={block} oflag=direct",
@@ -128,7 +128,7 @@ class GuestSed:
         return False
 
     def factory_reset(self) -> None:
-        """The drive as it left the factory, without a partition table."""
+        """Reset the drive as it left the factory, without a partition table."""
         self.run(
             f"cryptsetup luksErase -q --hw-opal-factory-reset {DISK}"
             f" && dd if=/dev/zero of={DISK} bs=1M count=2 oflag=direct"
@@ -142,5 +142,5 @@ def _dd(options: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A text without the middles of long words."""
+    """Return a text without the middles of long words."""
     return re.sub(r"(\S{24})\S+(\S{8})", r"\1…\2", text)

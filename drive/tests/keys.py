@@ -15,7 +15,7 @@ from drive.state import DriveState
 
 
 def kek_of(state: DriveState, pins: Iterable[bytes]) -> bytes | None:
-    """The Locking SP's key, if one of its authorities has one of the PINs."""
+    """Return the Locking SP's key, if one of its authorities has one of the PINs."""
     wrapped = [a.credential for a in state.authorities.values() if a.credential]
     for credential in wrapped:
         for pin in pins:
@@ -25,7 +25,7 @@ def kek_of(state: DriveState, pins: Iterable[bytes]) -> bytes | None:
 
 
 def range_keys(state: DriveState, kek: bytes | None) -> dict[int, bytes]:
-    """The media keys by range: those in clear, and those that the Locking SP's key opens."""
+    """Return the media keys by range: those in clear, and those that the Locking SP's key opens."""
     keys = {}
     for index, row in enumerate(state.ranges):
         if row.open_key:
@@ -44,7 +44,7 @@ def xts(key: bytes, lba: int, data: bytes, *, decrypt: bool = False) -> bytes:
 
 
 def opened(medium: Path, keys: Iterable[bytes], marks: bytes, block_bytes: int) -> list[int]:
-    """The blocks of the medium, as far as it is allocated, that begin with `marks` under a key."""
+    """List the allocated blocks of the medium that begin with `marks` under a key."""
     return [
         lba
         for lba, block in _allocated(medium, block_bytes)

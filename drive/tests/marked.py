@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def insert(document: str, begin: str, end: str, table: str) -> str:
-    """The document with the table between its two marker lines; raises ValueError without them."""
+    """Return the document with the table between its two markers; raises ValueError without."""
     head, found, rest = document.partition(begin)
     _, closed, tail = rest.partition(end)
     if not found or not closed:

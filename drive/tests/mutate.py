@@ -26,7 +26,7 @@ def _set_byte(data: bytearray, chance: Random, _others: Sequence[bytes]) -> None
 
 
 def _set_number(data: bytearray, chance: Random, _others: Sequence[bytes]) -> None:
-    """A number of 2, 4 or 8 bytes in either order: most of them are lengths, ids, or LBAs."""
+    """Set a number of 2, 4 or 8 bytes in either order: mostly lengths, ids or LBAs."""
     width = chance.choice((2, 4, 8))
     if len(data) >= width:
         at = chance.randrange(0, len(data) - width + 1)
@@ -144,7 +144,7 @@ def change_values(payload: bytes, chance: Random, pool: Sequence[Token]) -> byte
 
 
 def change_command(pdu: bytes, chance: Random) -> bytes:
-    """A command PDU whose framing stays right: changes within the submission queue entry."""
+    """Return a command PDU whose framing stays right: changes within the submission queue entry."""
     changed = bytearray(pdu)
     for _ in range(chance.choice((1, 1, 2, 3))):
         kind = chance.randrange(6)

@@ -48,7 +48,7 @@ class Direct:
     def build(
         folder: Path, block_sid_feature: bool = False, key_bits: int = 256
     ) -> tuple[Tper, EncryptedMedia]:
-        """A TPer as it leaves the factory, with its files in `folder`, and what it locks."""
+        """Return a TPer as it leaves the factory, with its files in `folder`, and what it locks."""
         size_bytes = _BLOCKS * 4096
         media = EncryptedMedia(
             open_backing(folder / "disk.img", size_bytes), 4096, Stats(folder / "stats")
@@ -60,7 +60,7 @@ class Direct:
 
     @staticmethod
     def make(folder: Path, block_sid_feature: bool = False, key_bits: int = 256) -> Tper:
-        """The TPer alone."""
+        """Return the TPer alone."""
         return Direct.build(folder, block_sid_feature, key_bits)[0]
 
     def security_send(self, protocol: int, specific: int, data: bytes) -> Completion:
@@ -73,7 +73,7 @@ class Direct:
 
 
 def features(host: Host) -> dict[int, bytes]:
-    """The feature descriptors of Level 0 Discovery by their codes, without their headers."""
+    """Return the feature descriptors of Level 0 Discovery by their codes, without their headers."""
     data = host.security_receive(1, 1).data
     end = 4 + int(struct.unpack_from(">I", data)[0])
     found, position = {}, 48
@@ -85,7 +85,7 @@ def features(host: Host) -> dict[int, bytes]:
 
 
 def exchange(host: Host, message: Message) -> bytes:
-    """Sends one packet and returns the tokens of the answer; empty if there is none."""
+    """Send one packet and return the tokens of the answer; empty if there is none."""
     payload = pack(message).ljust(2048, b"\0")
     assert host.security_send(1, COM_ID, payload).status == 0
     answer = host.security_receive(1, COM_ID, 65536).data
@@ -101,7 +101,7 @@ class RefusedError(Exception):
 
 
 def refused(action: Callable[..., object], *arguments: object) -> int:
-    """The status with which the drive refuses it."""
+    """Return the status with which the drive refuses it."""
     with pytest.raises(RefusedError) as caught:
         action(*arguments)
     return caught.value.status
@@ -160,7 +160,7 @@ class OpalSession:
         return encode_call(invoking, method, list(parameters))
 
     def call(self, invoking: bytes, method: bytes, *parameters: Value) -> list[Value]:
-        """The results; raises RefusedError with the status."""
+        """Return the results; raises RefusedError with the status."""
         answer = parse(decode(self.raw(encode_call(invoking, method, list(parameters)))))
         match answer:
             case [list(results), Control.END_OF_DATA, [int(status), 0, 0]]:
@@ -182,7 +182,7 @@ class OpalSession:
 
 
 def session_when_free(drive: Drive, sp: bytes, authority: bytes, pin: bytes) -> OpalSession:
-    """A session as soon as the drive has noticed that the last one's host is gone."""
+    """Return a session as soon as the drive has noticed that the last one's host is gone."""
     while True:
         try:
             return OpalSession(drive.connect(), sp, authority, pin)

@@ -31,7 +31,7 @@ _FORKS.set_forkserver_preload(["drive.tests.process", "pytest"])
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for what must become true; a hang fails."""
+    """Wait for what must become true; a hang fails."""
     deadline = time.monotonic() + HANG_S
     while not condition():
         assert time.monotonic() < deadline, "the drive hangs"
@@ -135,7 +135,7 @@ class Drive:
         return words + self.words
 
     def launch(self, prepare: Callable[[], None] | None = None) -> None:
-        """Starts it without waiting for its being ready."""
+        """Start it without waiting for its being ready."""
         if self.opal and not self.path("psid").exists():
             self.path("psid").write_bytes(PSID)
         self.path("ready.json").unlink(missing_ok=True)
@@ -173,7 +173,7 @@ class Drive:
         return host
 
     def io(self, **options: Any) -> Initiator:
-        """An I/O queue on a controller of its own."""
+        """Return an I/O queue on a controller of its own."""
         admin = self.connect()
         return self.connect(queue_id=1, controller_id=admin.controller_id, **options)
 
@@ -181,7 +181,7 @@ class Drive:
         return ask(self.path("control"), command, **parameters)
 
     def fault(self, fault: str, **parameters: Any) -> None:
-        """Puts a fault into force."""
+        """Put a fault into force."""
         answer = self.ask("fault", **{"name": fault, **parameters})
         assert answer["ok"], answer
 
@@ -191,17 +191,17 @@ class Drive:
         return self.process.pid
 
     def proc(self, name: str) -> int:
-        """A number of /proc/PID/status, such as VmRSS (KiB), Threads or FDSize."""
+        """Return a number of /proc/PID/status, such as VmRSS (KiB), Threads or FDSize."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
 
     def wait(self) -> int:
-        """Waits for its end; the number of the signal that killed it, negative."""
+        """Wait for its end; the number of the signal that killed it, negative."""
         assert self.process is not None
         return self.process.wait(HANG_S)
 
     def kill(self) -> None:
-        """Ends the process without a chance to tidy up."""
+        """End the process without a chance to tidy up."""
         assert self.process is not None
         self.process.kill()
         self.wait()

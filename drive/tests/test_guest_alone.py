@@ -49,7 +49,7 @@ class Alone:
 
 @pytest.fixture
 def alone(in_guest: GuestSed, tmp_path: Path) -> Iterator[Alone]:
-    """A new drive with one partition of 40 MiB."""
+    """Yield a new drive with one partition of 40 MiB."""
     network = Network(in_guest.lab.state["network_pid"])
     started = Started(tmp_path, "disk.img", "--size", "64M", *OPTIONS, network=network)
     connect = f"nvme connect -t tcp -a 10.0.2.2 -s {started.port} -n {started.nqn}"

@@ -35,7 +35,7 @@ def luks_format(mode: str, device: str = PARTS[0]) -> str:
 
 
 def both(passphrase: str = PASSPHRASE, admin_pin: str = ADMIN_PIN) -> str:
-    """What luksFormat reads."""
+    """Return what luksFormat reads."""
     return f"{passphrase}\n{admin_pin}"
 
 

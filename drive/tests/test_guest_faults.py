@@ -31,7 +31,7 @@ INITIAL_SETUP = f"sedutil-cli --initialSetup opensesame $(readlink -f {DISK})"
 
 @pytest.fixture
 def troubled(guest_sed: GuestSed) -> Iterator[GuestSed]:
-    """A drive that is cured at the end, whatever it was made to suffer."""
+    """Yield a drive that is cured at the end, whatever it was made to suffer."""
     yield guest_sed
     guest_sed.ask("clear-faults")
     guest_sed.power_cycle()

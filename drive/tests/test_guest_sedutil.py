@@ -25,7 +25,7 @@ REFUSED = "NOT_AUTHORIZED"
 
 @pytest.fixture
 def owned(guest_sed: GuestSed) -> Iterator[GuestSed]:
-    """A drive after sedutil's own set-up."""
+    """Yield a drive after sedutil's own set-up."""
     done = sedutil(guest_sed, f"--initialSetup {PIN}")
     assert "Initial setup of TPer complete" in done
     yield guest_sed
@@ -51,7 +51,7 @@ def ranges(sed: GuestSed) -> dict[int, dict[str, str]]:
 
 
 def query(sed: GuestSed) -> dict[str, str]:
-    """The flags of the locking feature."""
+    """Return the flags of the locking feature."""
     return dict(re.findall(r"(\w+) = ([YN])", sedutil(sed, "--query")))
 
 

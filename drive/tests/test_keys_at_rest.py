@@ -22,7 +22,7 @@ ADMIN1 = uids.ADMIN_AUTHORITIES[0]
 
 
 def media_keys(state: DriveState, pin: bytes) -> dict[int, bytes]:
-    """The ranges' wrapped keys as somebody gets them who has the state file and a PIN."""
+    """Return the ranges' wrapped keys as somebody gets them who has the state file and a PIN."""
     wrapped = [replace(row, open_key=b"") for row in state.ranges]
     return range_keys(replace(state, ranges=wrapped), kek_of(state, [pin]))
 

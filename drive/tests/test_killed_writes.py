@@ -64,7 +64,7 @@ def owned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def owned_locks_on_resets(owned: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, with a range that every reset locks."""
+    """Return the same, with a range that every reset locks."""
     drive = DyingDrive(tmp_path_factory.mktemp("resets"), opal=True, second_bytes=SECOND_BYTES)
     restore(drive, owned)
     drive.start()
@@ -79,7 +79,7 @@ def owned_locks_on_resets(owned: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 def restore(drive: Drive, files: Path) -> None:
-    """The drive's files as they were; it is not started."""
+    """Restore the drive's files as they were, without starting it."""
     if drive.process is not None:
         drive.kill()
     shutil.rmtree(drive.directory)
@@ -88,7 +88,7 @@ def restore(drive: Drive, files: Path) -> None:
 
 @pytest.fixture
 def dying(owned: Path, in_memory: Path) -> Iterator[DyingDrive]:
-    """A drive with the files of `owned`; it is not started."""
+    """Yield a drive with the files of `owned`; it is not started."""
     folder = in_memory / "drive"
     folder.mkdir()
     drive = DyingDrive(folder, opal=True, second_bytes=SECOND_BYTES)
@@ -208,7 +208,7 @@ def test_a_kill_at_every_step_leaves_the_old_or_the_new_state(
 
 
 def check_locked_and_erased(drive: Drive, old: DriveState) -> None:
-    """What can lock at power-on is locked, and what has a new key is opened by no old one."""
+    """Check that what locks at power-on is locked, and no old key opens what has a new one."""
     now = drive.state()
     for row in now.ranges:
         assert not (row.read_lock_enabled and row.readable)

@@ -96,7 +96,7 @@ class Drive(RuleBasedStateMachine):
             self.begin_with_an_owner()
 
     def begin_with_an_owner(self) -> None:
-        """The usual set-up, of the same steps as the walk that follows."""
+        """Set up an owner by the same steps as the walk that follows."""
         self.open_session("SID", True)
         self.set_pin("SID")
         self.activate()

@@ -29,7 +29,7 @@ PYTHON = "/usr/bin/python3"
 
 
 def as_nobody(port: int) -> str:
-    """What a second user of this machine gets."""
+    """Return what a second user of this machine gets."""
     if os.geteuid() != 0:
         pytest.skip("only root can be a second user (setpriv --reuid)")
     if shutil.which("setpriv") is None or not Path(PYTHON).exists():

@@ -53,7 +53,7 @@ def raw(drive: Drive) -> Iterator[socket.socket]:
 
 
 def vanish(sock: socket.socket, reset: bool) -> None:
-    """Closes with FIN, or at once with RST."""
+    """Close with FIN, or at once with RST."""
     if reset:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()

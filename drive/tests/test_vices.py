@@ -45,7 +45,7 @@ def test_flags_and_numbers_are_read() -> None:
 
 
 def revert(host: Initiator) -> int:
-    """The status that it is answered with."""
+    """Return the status that it is answered with."""
     session = OpalSession(host, uids.ADMIN_SP, uids.SID, OWNER)
     try:
         session.call(uids.ADMIN_SP, uids.REVERT)

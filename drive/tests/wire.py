@@ -30,7 +30,7 @@ class _Recorded:
 
 @contextlib.contextmanager
 def record() -> Iterator[list[bytearray]]:
-    """What is sent over connections made within the block, in the order of connecting."""
+    """Yield what is sent over connections made within the block, in the order of connecting."""
     connect = socket.create_connection
     sent: list[bytearray] = []
 

@@ -19,7 +19,7 @@ MACHINES: dict[str, Machine] = {m.name: m for m in (Qemu("kvm"), UML, Qemu("tcg"
 
 
 def ready(wanted: str, say: Say) -> tuple[Machine, Image]:
-    """The machine to use and the image, built where the cache lacks them. Raises LabError."""
+    """Return the machine and the image, built where the cache lacks them. Raises LabError."""
     if wanted != "auto":
         require(wanted)  # before anything is built
     ahead = UML.kernel_ahead(say) if _both_are_built(wanted) else contextlib.nullcontext()
@@ -38,7 +38,7 @@ def _both_are_built(wanted: str) -> bool:
 
 
 def choose(wanted: str, guest_image: Image, say: Say) -> Machine:
-    """The machine named `wanted`, or for `auto` the first that works here, said with the reason.
+    """Return the machine named `wanted`, or for `auto` the first that works, and print why.
 
     Raises LabError where none works.
     """
@@ -63,7 +63,7 @@ def _one_line(reason: str) -> str:
 
 
 def require(name: str) -> Machine:
-    """The machine of this name. Raises LabError where there is none."""
+    """Return the machine of this name. Raises LabError where there is none."""
     if name not in MACHINES:
         known = ", ".join(MACHINES)
         raise LabError(f"there is no machine {name!r}: LAB_MACHINE is auto or one of {known}")

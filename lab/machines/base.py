@@ -78,4 +78,4 @@ class Machine(Protocol):
         """Plug the guest's network in or pull it; its drives have a wire of their own."""
 
     def provenance(self) -> dict[str, Any]:
-        """What a reader of results must know of it."""
+        """Return what a reader of results must know of it."""

@@ -65,7 +65,7 @@ class Kernel:
     modules = InDirectory("modules")
 
     def facts(self) -> dict[str, Any]:
-        """What the build noted of itself; empty where there is none."""
+        """Return what the build noted of itself; empty where there is none."""
         return {"kernel": self.directory.name, **(read_json(self.directory / cache.FACTS) or {})}
 
 
@@ -89,7 +89,7 @@ def _location(kernels: Path, configs: tuple[Path, ...]) -> Kernel:
 
 
 def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
-    """The kernel, built now if it is not in the cache. Raises LabError; StoppedError by `stop`."""
+    """Return the kernel, built if it is not cached. Raises LabError; StoppedError by `stop`."""
     kernel = location(cache_dir())
 
     def build(target: Path) -> None:
@@ -117,8 +117,7 @@ class Build:
         self._configs, self._say, self._log, self._stop = configs, say, log, stop
 
     def make(self, work: Path, target: Path) -> None:
-        """Fill `target` with `linux` and `modules`, working in `work`, from the first suite whose
-        kernel can be built."""
+        """Fill `target` with `linux` and `modules`, of the first suite whose kernel can be built."""
         for suite in SUITES:
             place = work / suite
             place.mkdir()
@@ -151,7 +150,7 @@ class Build:
         return f"{package} {version}"
 
     def unpack(self, work: Path) -> Path:
-        """What is compiled of it, in `work`."""
+        """Return what is compiled of it, in `work`."""
         tree = work / "source"
         tree.mkdir()
         excluded = " ".join(f"--exclude='{part}'" for part in UNUSED)

@@ -47,7 +47,7 @@ class Qmp:
         self._socket.close()
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """The `return` member of the answer; events in between are passed over."""
+        """Return the `return` member of the answer; events in between are passed over."""
         request: dict[str, Any] = {"execute": command}
         if arguments:
             request["arguments"] = arguments
@@ -181,7 +181,7 @@ class Qemu:
         return why_not(qemu, image, cache_dir(), say) if self.name == "kvm" else None
 
     def address(self, guest: Guest) -> tuple[str, int]:
-        """A port of the loopback that QEMU forwards."""
+        """Return a port of the loopback that QEMU forwards."""
         return "127.0.0.1", guest.ssh_port
 
     def prepare(self, guest: Guest) -> list[str]:
@@ -227,7 +227,7 @@ def program(name: str = "qemu-system-x86_64") -> str:
 
 
 def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> list[str]:
-    """The command line; files only, so nothing secret stands on it."""
+    """Return the command line; files only, so nothing secret stands on it."""
     forward = f"hostfwd=tcp:127.0.0.1:{guest.ssh_port}-:22"
     # The overlay dies with the lab, so its caches need not reach the host's disk. The image below
     # is only read, also by guests of User Mode Linux, whose lock QEMU would take for a writer's.
@@ -260,12 +260,12 @@ def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> li
 
 
 def _escaped(path: Path) -> str:
-    """A path within a comma-separated QEMU option."""
+    """Return a path within a comma-separated QEMU option."""
     return str(path).replace(",", ",,")
 
 
 def make_overlay(image: Image, overlay: Path) -> None:
-    """A fresh copy-on-write disk over the image."""
+    """Make a fresh copy-on-write disk over the image."""
     base = ["-F", "raw", "-b", str(image.root)]
     command = [program("qemu-img"), "create", "-q", "-f", "qcow2", *base, str(overlay)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -80,11 +80,11 @@ class Uml:
         return f"the kernel {built.program} does not start here; remove it to have it built again"
 
     def address(self, _guest: Guest) -> tuple[str, int]:
-        """The guest's own."""
+        """Return the guest's own."""
         return GUEST_ADDRESS, 22
 
     def prepare(self, guest: Guest) -> list[str]:
-        """The folder that the guest takes its keys and modules from; its disk is made by itself."""
+        """Fill the folder that the guest takes its keys and modules from."""
         built = kernel.location(cache_dir())
         folder = guest.folder / HOST_FOLDER
         shutil.rmtree(folder, ignore_errors=True)
@@ -119,7 +119,7 @@ class Uml:
         return {"pid": process.pid}
 
     def reset(self, launcher: Launcher, running: Mapping[str, Any]) -> dict[str, Any]:
-        """It ends at once and starts again."""
+        """End the guest at once and start it again."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(running["pid"], signal.SIGKILL)
         wait_for(lambda: not Path(f"/proc/{running['pid']}/exe").exists(), DEATH_LIMIT_S)
@@ -130,12 +130,12 @@ class Uml:
         networks.set_wire(network, "net", up=up)
 
     def provenance(self) -> dict[str, Any]:
-        """The kernel's version and the hash of its configuration."""
+        """Return the kernel's version and the hash of its configuration."""
         return kernel.location(cache_dir()).facts()
 
 
 def obstacle() -> str | None:
-    """What forbids User Mode Linux here whatever its kernel; None if nothing does."""
+    """Return what forbids User Mode Linux here whatever its kernel; None if nothing does."""
     if not os.access(TAP_DEVICE, os.R_OK | os.W_OK):
         return f"{TAP_DEVICE} cannot be opened; an administrator allows it: chmod 666 {TAP_DEVICE}"
     return networks.why_not()

@@ -88,7 +88,7 @@ def test_all_inputs_stand_in_the_repository() -> None:
 
 
 def test_the_overlay_is_roots_whatever_the_umask(tmp_path: Path) -> None:
-    """sshd and systemd-tmpfiles refuse directories that somebody else may write."""
+    """Refused by sshd and systemd-tmpfiles are directories that somebody else may write."""
     tree = tmp_path / "overlay"
     shutil.copytree(image.GUEST / "overlay", tree)
     for path in tree.rglob("*"):

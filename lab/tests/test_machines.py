@@ -99,7 +99,7 @@ def _say(_line: str) -> None:
 
 
 def _emulated(place: Path) -> list[str]:
-    """The command of a guest whose files are all in one folder."""
+    """Return the command of a guest whose files are all in one folder."""
     guest = Guest(
         image=Image(place),
         folder=place,
@@ -149,7 +149,7 @@ def _image(tmp_path: Path) -> Image:
 
 
 def _emulator(tmp_path: Path, behaviour: str) -> str:
-    """A program that stands for QEMU and counts how often it was asked to boot."""
+    """Return a program that stands for QEMU and counts how often it was asked to boot."""
     program = tmp_path / "qemu"
     program.write_text(
         f"#!{sys.executable}\nimport sys, time\n"

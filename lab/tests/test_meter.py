@@ -118,7 +118,7 @@ class Lab:
         )
 
     def recorded(self) -> dict[str, Any]:
-        """The recorder's status."""
+        """Return the recorder's status."""
         status = self.directory / "out" / "status.json"
         nothing = {"state": "", "records": 0}
         return dict(json.loads(status.read_text())) if status.exists() else nothing
@@ -128,7 +128,7 @@ class Lab:
 
 
 def bursts() -> tuple[subprocess.Popen[str], list[int]]:
-    """A process that plays QEMU, and its virtual CPUs."""
+    """Return a process that plays QEMU, and its virtual CPUs."""
     qemu = subprocess.Popen([sys.executable, "-c", BURSTS], stdout=subprocess.PIPE, text=True)
     assert qemu.stdout is not None
     return qemu, [int(tid) for tid in qemu.stdout.readline().split()]

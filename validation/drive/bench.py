@@ -84,7 +84,7 @@ Samples = Mapping[tuple[str, Load], list[Sample]]
 
 
 def rounded(value: float) -> float:
-    """A figure as build/bench keeps it."""
+    """Return a figure as build/bench keeps it."""
     return round(value, 3 if value < 10 else 1)
 
 
@@ -167,7 +167,7 @@ def _server_cpu_s(disk: Disk) -> float:
 
 
 def run_load(disk: Disk, load: Load, duration_s: float) -> Sample:
-    """Keeps `load.depth` requests under way for `duration_s`; 4 KiB ones at random places."""
+    """Keep `load.depth` requests under way for `duration_s`; 4 KiB ones at random places."""
     count = DISK_BYTES // load.size_bytes
     order = [i * load.size_bytes for i in range(count)]
     if load.size_bytes < MIB:

@@ -168,7 +168,7 @@ class NvmeDisk:
 
 @contextmanager
 def _running(command: list[str], ready: Path, what: str) -> Iterator[int]:
-    """Runs a server until it has written `ready`; yields its process id."""
+    """Run a server until it has written `ready`; yields its process id."""
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
     try:
         wait_for(lambda: ready.exists() or process.poll() is not None, _START_S)
@@ -184,8 +184,10 @@ def _running(command: list[str], ready: Path, what: str) -> Iterator[int]:
 def running_drive(
     folder: Path, size_bytes: int, block_bytes: int, kind: str
 ) -> Iterator[tuple[int, int]]:
-    """A drive in `folder`: `plain`, `opal`, or `locking` (a range over the whole disk, enabled and
-    unlocked); yields its port and process id."""
+    """Run a drive in `folder`; yields its port and process id.
+
+    Kinds are `plain`, `opal`, and `locking` (an enabled, unlocked range over the whole disk).
+    """
     folder.mkdir()
     command = [
         *module_command("drive", str(folder / "disk")), "--size", str(size_bytes),

@@ -75,7 +75,7 @@ def expected(tree: Tree) -> dict[str, float | None]:
 
 
 def whole(found: Mapping[str, float], part: str) -> float | None:
-    """The sum of a part, which with one socket is the zone itself."""
+    """Return the sum of a part, which with one socket is the zone itself."""
     return found.get(part, found.get({"package": "package-0"}.get(part, part)))
 
 

@@ -48,8 +48,10 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _differing(model: DiskModel, rules: Rules, suites: int) -> tuple[float, float, int]:
-    """Share of comparisons in which a change is claimed, in %, also one within the margin; the
-    largest mean difference over all suites, in %; throttled runs that counted."""
+    """Return the share of comparisons that claim a change (%), the largest mean difference (%).
+
+    A change within the margin counts. The third figure is the number of throttled runs that count.
+    """
     ratios: dict[str, list[float]] = {}
     differ = counted = 0
     for number in range(suites):

@@ -13,7 +13,7 @@ HELD = "held"
 
 
 def _network(trial: Trial, outcome: Outcome) -> None:
-    """The agent continues by itself; the suite is long enough to see that."""
+    """Disconnect the network; the suite is long enough to see the agent continue."""
     outcome.struck(trial.wait_state("running").entry.state)
     power.network(trial.scene.layout, plugged=False)
     try:

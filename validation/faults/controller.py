@@ -29,7 +29,7 @@ class Controller:
         return self._process.pid
 
     def start(self) -> None:
-        """The first time as `run`, later as `resume`."""
+        """Start the session, first as `run`, later as `resume`."""
         verb = "resume" if self.starts else "run"
         self.starts += 1
         with self._log.open("a", encoding="utf-8") as log:
@@ -66,7 +66,7 @@ class Controller:
         os.killpg(self.pid, signal.SIGINT)
 
     def recorders(self) -> set[int]:
-        """The process ids of the recorders that write for this suite."""
+        """Return the process ids of the recorders that write for this suite."""
         found = set()
         for folder in Path("/proc").glob("[0-9]*"):
             try:

@@ -89,7 +89,7 @@ def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
 
 
 def _watchdog(trial: Trial, outcome: Outcome) -> None:
-    """The kernel stops for good; only the watchdog's timer still works."""
+    """Hang the kernel for good; only the watchdog's timer still works."""
     scene = trial.scene
     before = trial.wait_state("running").entry
     start = trial.mark()

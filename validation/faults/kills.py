@@ -44,17 +44,17 @@ MODULE = "-m agent "
 
 
 def hold(trial: Trial, seconds: float) -> None:
-    """The next run has to wait so long."""
+    """Let the next run wait so long."""
     trial.scene.agent("hold", "--reason", "a trial of the lab", "--for", f"{seconds:g}")
 
 
 def kill_agent(trial: Trial, name: str) -> None:
-    """A signal to the agent itself; its programs are systemd's business."""
+    """Send the agent itself a signal; systemd ends its programs."""
     trial.scene.ssh(f"systemctl kill --kill-whom=main -s {name} {trial.unit}", check=False)
 
 
 def until(trial: Trial, state: str) -> Line:
-    """The next line of this state, made to come where it does not come by itself."""
+    """Return the next line of this state, made to come where it does not come by itself."""
     trial.mark()
     if state == "waiting":
         hold(trial, HOLD_S)
@@ -88,7 +88,7 @@ def clear(scene: Scene) -> None:
 
 
 def done(scene: Scene) -> list[dict[str, Any]]:
-    """The kills so far, in their order: the journal's entry, and the moment."""
+    """Return the kills so far, in their order: the journal's entry, and the moment."""
     text = scene.ssh(f"cat {RECORD} 2>/dev/null || true")
     return [json.loads(line) for line in text.splitlines()]
 
@@ -144,8 +144,7 @@ def _until_all(trial: Trial, orders: list[tuple[str, str]]) -> None:
 
 
 def _resumed(trial: Trial, kills: list[dict[str, Any]]) -> list[float]:
-    """From each kill to the next line of work, in the target's own time; another kill in between
-    makes it no figure."""
+    """Return the target's seconds from each kill to the next line of work, unless killed again."""
     lines = [line.entry for line in trial.observer.lines()]
     found = []
     ends = [kill["t_mono_ns"] for kill in kills[1:]] + [float("inf")]
@@ -176,7 +175,7 @@ def _at_each_state(kill: Callable[[Trial], bool], trial: Trial, outcome: Outcome
 
 
 def _kill_controller(trial: Trial) -> bool:
-    """Started again at once, as by a person who watches."""
+    """Kill the session and start it again at once, as a user who watches."""
     if not trial.controller.running():
         return False
     trial.controller.kill()

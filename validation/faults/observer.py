@@ -54,14 +54,14 @@ class Observer:
         self._thread.join(timeout=10)
 
     def lines(self, start: int = 0) -> list[Line]:
-        """What was seen from number `start` on, in the order of arrival."""
+        """Return what was seen from number `start` on, in the order of arrival."""
         with self._news:
             return self._lines[start:]
 
     def wait(
         self, wanted: Callable[[Line], bool], *, start: int, limit_s: float, what: str
     ) -> Line:
-        """The first line from number `start` on that is wanted, as soon as it arrives.
+        """Return the first line from number `start` on that is wanted, as soon as it arrives.
 
         Raises LabError, with the last line that came, where none was in `limit_s`.
         """

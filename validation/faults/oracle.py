@@ -40,7 +40,7 @@ class Judgement:
 
 
 def lost(seen: Sequence[Entry], final: Sequence[Entry]) -> list[str]:
-    """A sentence for each run that was seen to be finished and is not in the end."""
+    """Return a sentence for each run that was seen to be finished and is not in the end."""
     there = set(final)
     states = journal.last_states(list(final))
     sentences = []
@@ -59,7 +59,7 @@ def lost(seen: Sequence[Entry], final: Sequence[Entry]) -> list[str]:
 
 
 def false(suite_dir: Path, final: Sequence[Entry]) -> list[str]:
-    """A sentence for each run that is called finished and is not sound."""
+    """Return a sentence for each run that is called finished and is not sound."""
     states = journal.last_states(list(final))
     sentences = []
     for run_id, state in states.items():
@@ -87,7 +87,7 @@ def _wrong(suite_dir: Path, run_id: str, final: Sequence[Entry]) -> str:
 
 
 def text_of(page: Path) -> str:
-    """The text of an HTML page as a browser shows it."""
+    """Return the text of an HTML page as a browser shows it."""
     text = _TAG.sub(" ", page.read_text(encoding="utf-8"))
     return " ".join(html.unescape(text).split())
 

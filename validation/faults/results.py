@@ -21,7 +21,7 @@ HEADS = ("fault", "times", "reached", "seen", "lost", "false", "resumed s", "ver
 
 
 def rows(outcomes: Sequence[Outcome], overnight: Path | None) -> list[Row]:
-    """The figures of all faults, then those over all of them."""
+    """Return the figures of all faults, then those over all of them."""
     found = [row for o in outcomes for row in rows_of(o.name, _figures(o))]
     found += rows_of("all faults", _overall(outcomes))
     return found if overnight is None else found + rows_of("overnight", _overnight(overnight))
@@ -75,7 +75,7 @@ def _overall(outcomes: Sequence[Outcome]) -> list[Figure]:
 
 
 def _overnight(suite_dir: Path) -> list[Figure]:
-    """What `make summary` would say first, from the suite's own timing.json."""
+    """Return what `make summary` would say first, from the suite's own timing.json."""
     timing: Mapping[str, Any] = json.loads((suite_dir / "timing.json").read_text(encoding="utf-8"))
     share = round(float(timing["measuring_share"]), 3)
     found = [
@@ -88,7 +88,7 @@ def _overnight(suite_dir: Path) -> list[Figure]:
 
 
 def _idle_cost_percent(suite_dir: Path) -> float:
-    """The agent's own CPU time over all finished phases `idle`, its sampler included; 0 without."""
+    """Return the agent's share of CPU time over all finished phases `idle`; 0 without."""
     spent_s = length_s = 0.0
     for run in last_attempts(suite_dir):
         for phase in run["phases"]:

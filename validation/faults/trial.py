@@ -146,7 +146,7 @@ class Trial(AbstractContextManager["Trial"]):
         limit_s: float = LINE_LIMIT_S,
         start: int | None = None,
     ) -> Line:
-        """The next line that is wanted, counted from `mark`; continues with the suite meanwhile."""
+        """Return the next wanted line from `mark` on; continues with the suite meanwhile."""
         deadline = time.monotonic() + limit_s
         start = self._at if start is None else start
         while True:
@@ -182,7 +182,7 @@ class Trial(AbstractContextManager["Trial"]):
         return str(lines[-1].entry) if lines else "no line at all"
 
     def pause(self, seconds: float) -> None:
-        """The suite continues meanwhile, with its controller kept alive as by a person."""
+        """Continue with the suite meanwhile, restarting its controller as a user would."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.keep_going()
@@ -213,7 +213,7 @@ class Trial(AbstractContextManager["Trial"]):
             time.sleep(0.5)
 
     def judge(self, reported: Sequence[str]) -> dict[str, Any]:
-        """The oracle's judgement, which is also logged; `reported` as in `Fault`."""
+        """Return the oracle's judgement, which is also logged; `reported` as in `Fault`."""
         seen = [line.entry for line in self.observer.lines()]
         found = oracle.judge(self.scene, self.suite_dir, seen, reported)
         for sentence in (*found.lost, *found.false, *found.problems):
@@ -252,7 +252,7 @@ class Fault:
     needs: frozenset[str] = frozenset()
 
     def run(self, scene: Scene, seed: int, quick: bool) -> Outcome:
-        """What became of the suite; `seed` determines when chance strikes. Raises LabError."""
+        """Run the suite under a fault; `seed` determines the random moments. Raises LabError."""
         shortened = self.quick if quick else None
         outcome = Outcome(self.name, quick=shortened is not None)
         folder = scene.folder / self.name

@@ -65,7 +65,7 @@ def _drive(trial: Trial, outcome: Outcome) -> None:
 
 
 def _run_hangs(trial: Trial, outcome: Outcome) -> None:
-    """The workload's program is one that sleeps for ever, once and once more."""
+    """Replace the workload's program by one that sleeps for ever, twice."""
     outcome.wanted = HANGS
     script = (
         "#!/bin/sh\n"

@@ -41,7 +41,7 @@ class Guest:
         return cls(json.loads(Layout(folder).state.read_text(encoding="utf-8")))
 
     def sh(self, script: str, data: bytes | None = None) -> str:
-        """What a script prints, which may read `data`. Raises RuntimeError with its last words."""
+        """Return what a script prints, which may read `data`. Raises RuntimeError with its end."""
         remote, stdin = ["sh", "-eu"], script.encode()
         if data is not None:
             remote, stdin = [f"set -eu\n{script}"], data
@@ -99,7 +99,7 @@ class Guest:
 
 @contextmanager
 def foreign() -> Iterator[Guest]:
-    """A guest of the bench's own, or the one whose folder FDE_FIRST_USE_LAB names."""
+    """Yield a guest of the bench's own, or the one whose folder FDE_FIRST_USE_LAB names."""
     if given := os.environ.get("FDE_FIRST_USE_LAB"):
         yield Guest.of(Path(given))
         return

@@ -42,7 +42,7 @@ env/bin/pip install --quiet --no-index --find-links wheels ./fde-testbed
 
 
 def wheels(say: cache.Say) -> Path:
-    """What pip fetches for the guest's Python, pinned as the lock pins it. Raises LabError."""
+    """Fetch wheels for the guest's Python, pinned by the lock. Raises LabError."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [*BUILD, *project["project"]["dependencies"]]
     lock = REPOSITORY / "requirements.lock"
@@ -71,7 +71,7 @@ def _pins(lock: str) -> Iterator[str]:
 
 
 def send(sh: Callable[[str, bytes], object], packages: Path) -> None:
-    """The account, a clone of this checkout and the packages; `sh` runs a script as root there."""
+    """Send the account, a clone of this checkout and the packages; `sh` is a root shell there."""
     sh(ACCOUNT, b"")
     files = subprocess.run(
         ["git", "ls-files", "-z"], cwd=REPOSITORY, stdout=subprocess.PIPE, check=True
@@ -92,7 +92,7 @@ def send(sh: Callable[[str, bytes], object], packages: Path) -> None:
 
 
 def as_user(script: str) -> str:
-    """A script of root's that runs this one as the user, in a login shell."""
+    """Return a script of root's that runs this one as the user, in a login shell."""
     quoted = script.replace("'", "'\\''")
     return f"runuser -l {USER} -c 'set -eu\n{quoted}'"
 

@@ -41,8 +41,11 @@ ASSETS = "/usr/share/fde-testbed"
 
 @dataclass
 class Patient:
-    """What a mistake is planted in: the guest, the description of the target, the folder of the
-    bench, lines of shell for the controller's mount namespace, and what undoes it here."""
+    """The guest and target that a mistake is planted in.
+
+    `folder` is the bench's, `here` lines of shell for the controller's mount namespace, `undo` what
+    undoes it here.
+    """
 
     guest: Guest
     target: dict[str, Any]
@@ -58,8 +61,10 @@ class Patient:
 
 @dataclass(frozen=True)
 class Mistake:
-    """`guest` is planted there by a script and taken back by `back`; `plant` does the rest. `word`
-    stands in what the doctor says of it."""
+    """A mistake, with the `code` and a `word` of the doctor's line about it.
+
+    `guest` is a script that plants it and `back` one that removes it; `plant` does the rest.
+    """
 
     name: str
     code: str
@@ -130,7 +135,7 @@ def busy_port(patient: Patient) -> None:
 
 
 def program(name: str) -> Callable[[Patient], None]:
-    """A process of that name."""
+    """Plant a process of that name."""
 
     def plant(patient: Patient) -> None:
         path = patient.folder / name
@@ -363,8 +368,10 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """The mistakes that are found, and what is found on the sound machine; details beside the
-    figures, in first-use-mistakes.json."""
+    """Count the mistakes that are found, and false findings on the sound machine.
+
+    Details are beside the figures, in first-use-mistakes.json.
+    """
     if os.geteuid():
         raise LabError("The bench of first use needs root, for a mount namespace: run it as root.")
     rounds = ROUNDS[-2:] if quick else ROUNDS
@@ -393,7 +400,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _patient(guest: Guest, folder: Path) -> Patient:
-    """The sound machine: its description, and secrets that are whole."""
+    """Return the sound machine: its description, and secrets that are whole."""
     target = deepcopy(guest.target())
     path = folder / "secrets.json"
     write_json(
@@ -447,7 +454,7 @@ def _judged(mistake: Mistake, found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _looked(patient: Patient) -> list[dict[str, Any]]:
-    """What the doctor says, in a mount namespace of its own."""
+    """Return what the doctor says, in a mount namespace of its own."""
     write_json(patient.folder / "target.json", patient.target, mode=0o600)
     own = "\n".join(
         [

@@ -19,7 +19,7 @@ MARGIN = 0.02
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """The largest difference over many random cases."""
+    """Return the largest difference over many random cases."""
     cases = 20 if quick else 300
     generator = np.random.default_rng(SEED + 5)
     return [

@@ -85,7 +85,7 @@ def _intervals(
 def _read(
     true_j: Floats, seconds: Floats, terms: Sequence[ErrorTerm], generator: np.random.Generator
 ) -> Floats:
-    """The joules as the meter reads them; its errors are the same in all blocks."""
+    """Return the joules as the meter reads them; its errors are the same in all blocks."""
     read_j = true_j.copy()
     for term in terms:
         assert term.limit is not None

@@ -1,6 +1,4 @@
-"""How often the drift check moves and change points are found, where nothing changed and where
-something did.
-"""
+"""How often the drift check moves, where nothing changed and where something did."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ CORRELATION = 0.5  # of a machine that wanders, between neighbours
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """False and true moves by number of checks and scatter."""
+    """Measure false and true moves by number of checks and scatter."""
     suites = FEW if quick else SUITES
     return [f for checks in CHECKS for sd in SCATTERS for f in _moves(checks, sd, suites)]
 

@@ -29,7 +29,7 @@ BATCHES = 5
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """False positives on A/A suites, and false equivalence at the margin."""
+    """Measure false positives on A/A suites, and false equivalence at the margin."""
     suites = FEW if quick else SUITES
     figures = [figure for blocks in (3, 10) for figure in _of(blocks, suites)]
     figures += [_mixed(blocks, suites) for blocks in (3, 10, 20)]
@@ -87,7 +87,7 @@ def _mixed(blocks: int, suites: int) -> Figure:
 
 
 def _power(suites: int) -> Figure:
-    """A change of 1 % beside two large ones, found in spite of them; that alone: 80 %."""
+    """Return a change of 1 % beside two large ones, found in spite of them; that alone: 80 %."""
     scene = Scene(workloads=WORKLOADS, ratio=(1.01, 1.2, 1.2), entry_sd=0.0066, run_sd=0.003)
     found = simulate(scene, suites, np.random.default_rng(SEED + 30)).logs
     alone, adjusted = (tested[:, 0, 0] for tested in tests(family_a(found)))

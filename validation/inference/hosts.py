@@ -34,8 +34,7 @@ ENOUGH, DIFFER_LIMIT = 10, 6.0
 
 @dataclass(frozen=True)
 class Lot:
-    """So many hosts, each with a suite of `blocks`; `uneven`: the last one scatters five times as
-    much as the first."""
+    """`count` hosts with a suite of `blocks` each; `uneven`: the last scatters five times as much."""
 
     count: int
     blocks: int

@@ -41,7 +41,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _voids(scene: Scene, suites: int) -> list[Figure]:
-    """True ratio held; suites without an interval; runs used before by whole blocks, and now."""
+    """Measure how often the true ratio is held with void runs, whole blocks or all runs used."""
     generator = np.random.default_rng(SEED + 40)
     logs = simulate(scene, suites, generator).logs
     logs[generator.uniform(size=logs.shape) < VOID] = np.nan
@@ -67,7 +67,7 @@ def _voids(scene: Scene, suites: int) -> list[Figure]:
 
 
 def _looks(suites: int) -> list[Figure]:
-    """False verdicts anywhere in looks every five blocks up to sixty, and the price."""
+    """Measure false verdicts in looks every five blocks up to sixty, and their price."""
     generator = np.random.default_rng(SEED + 42)
     same = generator.normal(0, 0.005, (suites, LOOKS[-1]))
     beyond = same + math.log1p(MARGIN)

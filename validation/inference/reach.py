@@ -31,7 +31,7 @@ Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """The pages, then money with looks, then the gate of nights."""
+    """Return the pages, then money with looks, then the gate of nights."""
     suites = FEW if quick else SUITES
     scenes: list[tuple[str, Draw, int, bool]] = [
         ("nothing differs", _kind, 10, False),
@@ -172,7 +172,7 @@ def _saves(suites: int) -> float:
 
 
 def _alarm(night_sd: float, seed: int) -> bool:
-    """A first night and 20 more, each with an effect of its own on all and a third on each row."""
+    """Simulate 21 nights, each with an effect on all rows and a third of it on each row."""
     generator = np.random.default_rng(seed)
     read = []
     for night in range(21):

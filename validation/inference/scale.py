@@ -45,7 +45,7 @@ class Took:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """The figures of the full suite, or of a tiny one where `quick`."""
+    """Return the figures of the full suite, or of a tiny one where `quick`."""
     size = QUICK if quick else FULL
     folder = suite(size)
     for name in (*DERIVED, *PAGES):
@@ -68,7 +68,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def suite(size: large.Size) -> Path:
-    """The folder of a suite of this size, made where it is not there yet."""
+    """Return the folder of a suite of this size, made where it is not there yet."""
     made_by = hashlib.sha256()
     for path in sorted(Path(large.__file__).parent.glob("*.py")):
         made_by.update(path.read_bytes())

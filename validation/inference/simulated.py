@@ -132,13 +132,13 @@ def covered(interval: tuple[Floats, Floats], truth: float | Floats) -> float:
 
 
 def no_more_by_chance(figure: str, value: float, suites: int, target: float) -> Figure:
-    """A share in % that may lie above its target by what so many suites scatter (99 %)."""
+    """Return a share in % that may lie above its target by what so many suites scatter (99 %)."""
     chance = _chance(suites, target)
     return Figure(figure, value, "%", f"≤{target:g}+{chance:.1g}", value <= target + chance)
 
 
 def no_less_by_chance(figure: str, value: float, suites: int, target: float) -> Figure:
-    """A share in % that may lie below its target by what so many suites scatter (99 %)."""
+    """Return a share in % that may lie below its target by what so many suites scatter (99 %)."""
     chance = _chance(suites, target)
     return Figure(figure, value, "%", f"≥{target:g}-{chance:.1g}", value >= target - chance)
 

@@ -1,6 +1,4 @@
-"""How often drift and place lie within their intervals, and how often a carry-over is found that is
-there, or that is not.
-"""
+"""How often intervals hold drift and place, and true or false carry-over is found."""
 
 from __future__ import annotations
 

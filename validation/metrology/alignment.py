@@ -75,7 +75,7 @@ class Session:
     skew: float
 
     def target_s(self, t_s: Floats) -> Floats:
-        """The target's clock at true times."""
+        """Return the target's clock at true times."""
         return self.offset_s + (1 + self.skew) * t_s
 
 
@@ -118,7 +118,7 @@ def loaded_s(loads: Floats, start: Floats, end: Floats) -> Floats:
 
 
 def stamps_s(found: Session) -> Floats:
-    """Ends of the windows as the analysis makes them, from numbered arrivals."""
+    """End of the windows as the analysis makes them, from numbered arrivals."""
     count = len(found.end_s)
     table = pl.DataFrame(
         {
@@ -135,7 +135,7 @@ def stamps_s(found: Session) -> Floats:
 
 
 def link(found: Session, generator: np.random.Generator, wrong_s: float = 0.0) -> TargetClock:
-    """A clock link of bursts of eight round trips every 30 s over a local network."""
+    """Return a clock link of bursts of eight round trips every 30 s over a local network."""
     lines = []
     for burst in np.arange(0.0, found.end_s[-1] + 30, 30.0):
         for send in burst + np.arange(8) * 0.01:
@@ -148,7 +148,7 @@ def link(found: Session, generator: np.random.Generator, wrong_s: float = 0.0) -
 
 
 def watermarks(found: Session, clock: TargetClock | None = None) -> list[Watermark]:
-    """The edges by the target's clock, or where the clock link puts them."""
+    """Return the edges by the target's clock, or where the clock link puts them."""
     marks = []
     for edges in found.edges_s:
         times = ns(found.target_s(edges)).tolist()
@@ -161,7 +161,7 @@ def watermarks(found: Session, clock: TargetClock | None = None) -> list[Waterma
 
 
 def fitted(found: Session, ends_s: Floats, marks: list[Watermark]) -> Fit:
-    """The fit of both watermarks in readings with these stamps."""
+    """Return the fit of both watermarks in readings with these stamps."""
     width_s = np.full(len(ends_s), found.scene.period_s)
     return fit(Readings(ns(ends_s), width_s, found.power_w), marks)
 
@@ -245,7 +245,7 @@ class Tally:
         self.from_rest.append(not fitted(idle, idle.arrival_s, watermarks(idle)).problem)
 
     def figures(self) -> list[Figure]:
-        """The table's lines."""
+        """Return the table's lines."""
         at, scene, mark, link = f"at {self.scene.name}", self.scene, self.watermark, self.link
         offset, skew = "alignment, p95", "skew over 30 min, p95"
         held = _held(mark.offset_ms, mark.offset_bound_ms)
@@ -271,7 +271,7 @@ class Tally:
 
 
 def _holds(name: str, share: float, sessions: int) -> Figure:
-    """A few sessions tell no share of 95 %, so it has no target then."""
+    """Return the share held; few sessions do not show 95 %, so it has no target then."""
     enough = sessions >= ENOUGH_SESSIONS
     return at_least(name, share, "share", LEAST_HELD) if enough else Figure(name, share, "share")
 
@@ -308,7 +308,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def plot(path: Path) -> None:
-    """The readings of a watermark, and the load averaged over the fitted window."""
+    """Plot the readings of a watermark, and the load averaged over the fitted window."""
     picture = Picture(figsize=(9, 6), layout="constrained")
     for axes, scene in zip(picture.subplots(len(SCENES), 1), SCENES, strict=True):
         found = session(scene, np.random.default_rng(1))

@@ -48,7 +48,7 @@ Joules = NDArray[np.float64]
 
 
 def driver_of(kind: str) -> Meter:
-    """A fresh driver that is set to its simulator."""
+    """Return a fresh driver that is set to its simulator."""
     simulator = simulators.load(kind)()
     channels = {own: f"ch_{n}" for n, own in enumerate(simulator.channels)}
     return registry.load(kind)(channels, simulator.settings)
@@ -78,7 +78,7 @@ class OneFault:
     pieces: int = 0
 
     def carry(self, piece: bytes) -> bytes:
-        """What arrives."""
+        """Return what arrives."""
         setattr(self.wire, self.fault, float(bool(piece) and self.pieces == self.at))
         self.pieces += bool(piece)
         return self.wire.carry(piece)
@@ -99,8 +99,9 @@ class OneMeterFault(FaultyMeter):
 
 
 def _noticed(found: Decoded, clean: Decoded, struck_ns: int, record_s: float) -> bool:
-    """See the module's text. A stream that ends with the fault is noticed by the recorder, which
-    opens the port again.
+    """Return whether the fault was noticed, as the module's docstring defines it.
+
+    The recorder notices a stream that ends with the fault: it opens the port again.
     """
     late_ns = (LATE_RECORDS * record_s + LATE_S) * 1e9
     early_ns = 2 * record_s * 1e9
@@ -168,7 +169,7 @@ def _error_limits(kind: str, found: Decoded, clean: Decoded) -> float:
 
 @cache
 def clean_frames(kind: str, seed: int, together: int) -> list[Frame]:
-    """A stream without a fault."""
+    """Return a stream without a fault."""
     simulator = simulators.load(kind)()
     return _frames(kind, simulator, a_load(simulator, seed, RECORDS * together), together)
 
@@ -205,7 +206,7 @@ class HitOrNot:
     whole: list[bool] = field(default_factory=list)
 
     def carry(self, piece: bytes) -> bytes:
-        """What arrives."""
+        """Return what arrives."""
         if not piece:
             return b""
         calm = len(self.whole) < CALM_PIECES
@@ -243,7 +244,7 @@ def _pieces(frames: list[Frame]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _readings(frames: list[Frame], gave: list[bool]) -> set[bytes]:
-    """The requests whose answers are records; b"" stands for what comes without a request."""
+    """Return the requests whose answers are records; b"" is a meter that streams."""
     answered: dict[bytes, list[bool]] = {}
     for (request, is_new), has_given in zip(_pieces(frames), gave, strict=True):
         if is_new:

@@ -47,7 +47,7 @@ class Load:
 
 
 def _up_to(t: Floats, at: Floats, jump: Floats, moments: int = 2) -> list[Floats]:
-    """Σ jumpᵢ atᵢ^m over all atᵢ ≤ t, for m = 0, 1, …"""
+    """Return Σ jumpᵢ atᵢ^m over all atᵢ ≤ t for each m < `moments`."""
     order = np.argsort(at)
     before = np.searchsorted(at[order], t, side="right")
     sums = (np.cumsum(jump[order] * at[order] ** m) for m in range(moments))
@@ -80,7 +80,7 @@ AROUND = 300  # records before and after, by which the meter's clock is known
 
 
 def realistic(generator: np.random.Generator, phase_s: float, around_s: float) -> Load:
-    """A phase of work between two rests, at a random place in time.
+    """Return a phase of work between two rests, at a random place in time.
 
     10 to 60 W above a rest of 15 to 40 W; up to two more levels (±25 %); some bursts a second of
     20 to 200 ms (±30 %); creeping by up to 10 %. Afterwards it rests at up to 0.5 W more or less.
@@ -128,7 +128,7 @@ def records(
     dropped: float = DROPPED,
     skew: float = SKEW,
 ) -> pl.DataFrame:
-    """What was kept of the meter's stream up to `AROUND` records after the phase.
+    """Return what was kept of the meter's stream up to `AROUND` records after the phase.
 
     The meter's clock takes (1 + `skew`) s for one of its own seconds.
     """
@@ -214,7 +214,7 @@ def integrated(
     phase_s: tuple[float, float],
     rests_s: tuple[float, float],
 ) -> Energy:
-    """The phase's energy by the code under test, its edges off by the error of the clocks.
+    """Return the phase's energy by the code under test, its edges off by the error of the clocks.
 
     `rests_s` are the rests before and after the phase, 0 for none.
     """

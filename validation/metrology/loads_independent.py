@@ -46,7 +46,7 @@ class Signal:
 
     @classmethod
     def of(cls, parts: list[tuple[Floats, Floats]]) -> Signal:
-        """The sum of several courses of power: instants and the power from each of them on."""
+        """Return the sum of several courses of power: instants and the power from each on."""
         jumps = [(at, np.diff(power, prepend=0.0)) for at, power in parts]
         at_s = np.concatenate([at for at, _ in jumps])
         order = np.argsort(at_s, kind="stable")
@@ -79,7 +79,7 @@ class Scene:
 
 
 def scene(generator: np.random.Generator, meter: Instrument, phase_s: float) -> Scene:
-    """A first or a later phase of a run, with other work before and after it and its rests.
+    """Return a first or a later phase of a run, with other work before and after it and its rests.
 
     A first phase has settled and padded before; a later one is padded only. A slow meter pads, and
     so does a quick one that runs beside a slow one (a third of them).
@@ -130,7 +130,7 @@ def _work(
 
 
 def _noise(generator: np.random.Generator, until_s: float) -> tuple[Floats, Floats]:
-    """A first-order autoregression of `NOISE_W`, with a memory of 20 ms to 1 s."""
+    """Return a first-order autoregression of `NOISE_W`, with a memory of 20 ms to 1 s."""
     at_s = np.arange(0.0, until_s, NOISE_STEP_S)
     keep = np.exp(-NOISE_STEP_S / np.exp(generator.uniform(np.log(0.02), 0.0)))
     fresh_w = generator.normal(0, NOISE_W * np.sqrt(1 - keep**2), len(at_s))
@@ -140,7 +140,7 @@ def _noise(generator: np.random.Generator, until_s: float) -> tuple[Floats, Floa
 
 
 def _wakes(generator: np.random.Generator, until_s: float) -> tuple[Floats, Floats]:
-    """What the machine does of itself: up to two wake-ups a second, 2 to 20 ms of 2 to 10 W."""
+    """Draw the machine's wake-ups: up to two a second, 2 to 20 ms of 2 to 10 W."""
     count = int(generator.poisson(generator.uniform(0.2, 2.0) * until_s))
     begin_s = np.sort(generator.uniform(0, until_s, count))
     end_s = begin_s + generator.uniform(0.002, 0.020, count)
@@ -158,7 +158,7 @@ def records(
     generator: np.random.Generator,
     calibration: Calibration = TRUE,
 ) -> pl.DataFrame:
-    """What was kept of the meter's stream: late by an exponential delay, some lost."""
+    """Return what was kept of the meter's stream: late by an exponential delay, some lost."""
     width_s = meter.period_s * (1 + generator.choice([-SKEW, SKEW]))
     end_s = np.arange(generator.uniform(0, width_s), scene.until_s, width_s)
     mean_w = np.diff(scene.signal.energy_j(end_s)) / width_s

@@ -70,7 +70,7 @@ def errors_by_kind(
 
 
 def limits_s(meter: Instrument, seconds: Limits, periods: Limits) -> Limits:
-    """The shortest and the longest phase of a kind."""
+    """Return the shortest and the longest phase of a kind."""
     low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
     return low, high
 
@@ -92,7 +92,7 @@ def _errors(
 
 
 def _unaccounted_uj(seed: int) -> float:
-    """A run cut into phases and pauses at random, against the same run not cut at all."""
+    """Return a run cut into phases and pauses at random, against the same run not cut at all."""
     generator = np.random.default_rng(seed)
     meter = INSTRUMENTS[seed % len(INSTRUMENTS)]
     load = realistic(generator, 400 * meter.period_s, AROUND * meter.period_s)

@@ -56,7 +56,7 @@ class Trace:
         return float(between_j - rests_j)
 
     def meter(self, window_s: float, offset: float) -> pl.DataFrame:
-        """What a meter tells that reads the counter every `window_s`, from a share of it on."""
+        """Return the readings of a meter that reads the counter every `window_s`, after a share."""
         step_ns = window_s * 1e9
         first_ns = self.read_ns[0] + (1 + offset) * step_ns
         ends_ns = np.arange(first_ns, self.read_ns[-1], step_ns)
@@ -75,7 +75,7 @@ class Trace:
 
 @cache
 def trace() -> Trace:
-    """The recording."""
+    """Return the recording."""
     read = pl.read_csv(FOLDER / "h100-trace.csv.gz")
     marks = pl.read_csv(FOLDER / "h100-marks.csv")
     read_j = read["energy_mj"].to_numpy() / 1e3

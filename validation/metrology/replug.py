@@ -54,7 +54,7 @@ class Plugs:
         self._start_ns = monotonic_ns()
 
     def _line(self) -> None:
-        """The next line, when it is due."""
+        """Write the next line when it is due."""
         self._lines += 1
         due_ns = self._start_ns + self._lines * INTERVAL_MS * 1_000_000
         time.sleep(max(0.0, (due_ns - monotonic_ns()) / 1e9))
@@ -106,8 +106,9 @@ def _recorder(link: Path, out: Path) -> subprocess.Popen[str]:
 
 
 def delays_s(directory: Path, cycles: int) -> tuple[list[float], int]:
-    """For each cycle the time to the next sample, infinite where none came before the next; and how
-    many numbers the port had. Raises LabError where the recorder fails.
+    """Return each cycle's seconds to the next sample, and how many numbers the port had.
+
+    Infinite where no sample came before the next cycle. Raises LabError where the recorder fails.
     """
     stream = directory / "out/stream.raw"
     plugs = Plugs(directory / "meter", stream, random.Random(cycles))
@@ -133,7 +134,7 @@ def delays_s(directory: Path, cycles: int) -> tuple[list[float], int]:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """The delays of all cycles."""
+    """Return the delays of all cycles."""
     cycles = 10 if quick else CYCLES
     with tempfile.TemporaryDirectory(prefix="fde-replug-") as directory:
         delays, numbers = delays_s(Path(directory), cycles)

@@ -1,6 +1,6 @@
-"""A PowerSensor3 at full speed (20,000 frames a second of 8 sensors, 360 kB/s) on a pseudo-terminal
-from another process, recorded by the recorder itself: is anything lost, and what does it cost?
+"""Record a PowerSensor3 at full speed: losses and cost of the recorder.
 
+20,000 frames a second of 8 sensors (360 kB/s) come from another process on a pseudo-terminal.
 The frames are made before and sent in small pieces at their due time; each carries its own number
 in the level of a sensor that no channel reads, so that what the recorder kept can be counted
 without the driver. What the port did not take is counted apart: then it was the port that lost it.
@@ -42,7 +42,7 @@ _BURST = 5  # pieces that may follow at once after a delay of the sender
 
 
 def numbered_frames(seconds: float) -> bytes:
-    """The frames of a load that jumps, each with its number."""
+    """Return the frames of a load that jumps, each with its number."""
     simulator = PowerSensor3Simulator(FRAMES_HZ)
     simulator.receive(b"S")
     count = round(seconds * FRAMES_HZ)
@@ -58,9 +58,7 @@ def numbered_frames(seconds: float) -> bytes:
 
 
 def play(link: Path, seconds: float, outcome: Path) -> None:
-    """The meter's process: answer until the stream is requested, then send all; write what became
-    of it as JSON.
-    """
+    """Answer as the meter until the stream is requested, then send all; write a report as JSON."""
     data = numbered_frames(seconds)
     meter, port = PowerSensor3Simulator(FRAMES_HZ), SimulatedPort(link)
     request = b""
@@ -93,7 +91,7 @@ def play(link: Path, seconds: float, outcome: Path) -> None:
 
 
 def kept_numbers(stream: Path) -> NDArray[np.int64]:
-    """The numbers of the frames in a raw stream, read without the driver."""
+    """Return the numbers of the frames in a raw stream, read without the driver."""
     data, frames = b"", read_frames(stream)
     for frame in frames:
         if frame.sent and frame.data == b"S":

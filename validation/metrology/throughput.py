@@ -50,7 +50,7 @@ _PHASES, _QUICK_PHASES = 1000, 5
 
 
 def make(folder: Path, frames: int, edges_us: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A recording of so many frames; the true energy of each rail [edges, 4] up to the edges."""
+    """Write a recording of so many frames; returns each rail's true energy [edges, 4]."""
     chance = np.random.default_rng(1)
     parts_j: list[NDArray[np.float64]] = []
 
@@ -91,7 +91,7 @@ def ours(folder: Path) -> None:
 
 
 def by_pandas(folder: Path) -> None:
-    """The same in pandas; writes joules.npy [phases, 4]."""
+    """Integrate the same in pandas; writes joules.npy [phases, 4]."""
     import pandas as pd
 
     raw = (folder / "stream.raw").read_bytes()
@@ -128,7 +128,7 @@ class Run:
     joules: NDArray[np.float64]
 
     def error_percent(self, true_j: NDArray[np.float64]) -> float:
-        """The largest error of a phase's energy in one rail."""
+        """Return the largest error of a phase's energy in one rail."""
         return float(np.abs(self.joules / true_j - 1).max()) * 100
 
 

@@ -89,7 +89,7 @@ def _stuck(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) 
 
 
 def _twice(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) -> pl.DataFrame:
-    """A record of the phase, and a copy behind it."""
+    """Return a record of the phase, and a copy behind it."""
     inside = np.flatnonzero(
         table["t_mono_ns"].is_between(phase_s[0] * 1e9, phase_s[1] * 1e9).to_numpy()
     )

@@ -36,12 +36,12 @@ class Traces:
     bound_w: NDArray[np.float64]
 
     def shown_uj(self) -> Ints:
-        """What the kernel shows of the counts."""
+        """Return what the kernel shows of the counts."""
         shown: Ints = (self.counts % WRAP) * self.unit_nj[:, None] // 1000
         return shown
 
     def ranges_uj(self) -> Ints:
-        """What the kernel shows as the range."""
+        """Return what the kernel shows as the range."""
         ranges: Ints = (WRAP - 1) * self.unit_nj // 1000
         return ranges
 

@@ -74,7 +74,7 @@ class Tab:
     asked: int = 0
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Raises RuntimeError where the browser refuses."""
+        """Raise RuntimeError where the browser refuses."""
         self.asked += 1
         request = {"id": self.asked, "method": method, "params": parameters}
         self.socket.send(json.dumps(request))
@@ -88,7 +88,7 @@ class Tab:
         return result
 
     def evaluate(self, script: str) -> Any:
-        """The value of an expression, awaited. Raises RuntimeError where it throws."""
+        """Return the value of an expression, awaited. Raises RuntimeError where it throws."""
         found = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -114,13 +114,13 @@ class Tab:
             time.sleep(0.05)
 
     def picture(self, path: Path) -> None:
-        """What is on the screen, as PNG."""
+        """Save the screen as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
 
 @contextmanager
 def chromium() -> Iterator[Tab]:
-    """A fresh headless browser. Raises RuntimeError where there is none."""
+    """Yield a fresh headless browser. Raises RuntimeError where there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         raise RuntimeError("There is no chromium: install it (apt install chromium).")
@@ -153,7 +153,7 @@ def _address(profile: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 def axe() -> str:
-    """The script. Raises RuntimeError where it cannot be fetched or is not the pinned one."""
+    """Return the script. Raises RuntimeError where it cannot be fetched or its sum differs."""
     package = CACHE / f"axe-core-{AXE}.tgz"
     if not package.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -171,7 +171,7 @@ def axe() -> str:
 
 
 def findings(tab: Tab) -> list[str]:
-    """What axe-core finds to be serious or critical in what the tab shows, a line each."""
+    """Return what axe-core finds to be serious or critical in what the tab shows, a line each."""
     tab.evaluate(axe())
     found = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     return [
@@ -183,8 +183,10 @@ def findings(tab: Tab) -> list[str]:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Of the report of a suite as the tests have it, and of the gallery of the examples; in full at
-    both widths and in both colours."""
+    """Measure the report of a small suite and the gallery of the examples.
+
+    In full at both widths and in both colours.
+    """
     with tempfile.TemporaryDirectory() as folder, chromium() as tab:
         suite = Path(folder) / "suite"
         write_suite(suite, Options(blocks=2, interval_ms=100) if quick else Options())
@@ -198,7 +200,7 @@ def measure(quick: bool = False) -> list[Figure]:
 def of_page(
     tab: Tab, page: Path, quick: bool = False, use: str = OPENED, what: str = "the report"
 ) -> list[Figure]:
-    """The figures of one page, looked at before and after the script `use`."""
+    """Return the figures of one page, looked at before and after the script `use`."""
     found: list[str] = []
     painted_s = 0.0
     for width, height in list(WIDTHS.values())[: 1 if quick else None]:

@@ -17,7 +17,7 @@ MOST_S, MOST_MB = 15.0, 1000.0
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """The figures of a night, or of a tiny suite where `quick`."""
+    """Return the figures of a night, or of a tiny suite where `quick`."""
     folder = suite(QUICK if quick else NIGHT)
     took = report(folder)
     return [

@@ -21,7 +21,7 @@ MOST_S, MOST_MB = 6.0, 3.0
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """The figures of the paper's suite; of two of its blocks where `quick`."""
+    """Return the figures of the paper's suite; of two of its blocks where `quick`."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "suite"
         write_paper_suite(folder, blocks=2 if quick else 20)
@@ -35,7 +35,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def report(folder: Path) -> Took:
-    """What the report of a suite takes, with nothing there from an earlier one."""
+    """Return what the report of a suite takes, with nothing there from an earlier one."""
     with tempfile.TemporaryDirectory() as kept:
         cached = ["env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPYCACHEPREFIX={kept}"]
         modules = "analysis.report.build, controller.cli.results, scipy.stats"

@@ -37,7 +37,7 @@ class Power:
         return self._t_s[-1]
 
     def add(self, seconds: float, watts: Sequence[float]) -> tuple[float, float]:
-        """A stretch of constant power, by component; returns its begin and end."""
+        """Add a stretch of constant power, by component; returns its begin and end."""
         begin = self.end_s
         self._t_s.append(begin + seconds)
         last = self._energy_j[-1]
@@ -52,9 +52,7 @@ class Power:
         rests_s: tuple[float, float],
         tail: tuple[float, Sequence[float]],
     ) -> Marks:
-        """A run: phases (name, seconds, W), with rests before the first and after each; the tail
-        (seconds, W).
-        """
+        """Add a run: phases (name, seconds, W) with rests around each, and the tail (seconds, W)."""
         before_s, between_s = rests_s
         self.add(before_s, rest_w)
         marks: Marks = []
@@ -68,7 +66,7 @@ class Power:
         return float(self.all_at(name, np.array([t_s]))[0])
 
     def all_at(self, name: str, t_s: Floats) -> Floats:
-        """The same at many instants."""
+        """Return the same at many instants."""
         if self._known is None:
             self._known = np.array(self._t_s), np.array(self._energy_j)
         times, energies = self._known
@@ -84,7 +82,7 @@ class Clocks:
     device_skew: float = -25e-6
 
     def target_ns(self, controller_s: float) -> int:
-        """The target's clock at an instant of the controller's."""
+        """Return the target's clock at an instant of the controller's."""
         return round(controller_s * 1e9 * (1 + self.target_skew)) + self.target_offset_ns
 
 
@@ -130,21 +128,21 @@ class Record:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def state(self, name: str, run_id: str = "", t_s: float | None = None) -> None:
-        """A line of the journal, now or at an instant of the controller's clock."""
+        """Write a line of the journal, now or at an instant of the controller's clock."""
         self.states.append((self.power.end_s if t_s is None else t_s, name, run_id))
 
     def finished(self, done: Done) -> None:
-        """A run from its first mark until now."""
+        """Finish a run from its first mark until now."""
         self.runs.append(done)
         self.state("running", done.run["run_id"], done.marks[0][1])
         self.state("finished", done.run["run_id"])
 
     def read(self, zone: str, t_s: float) -> dict[str, int]:
-        """A reading of a counter, as run.json and rapl.jsonl hold it."""
+        """Return a reading of a counter, as run.json and rapl.jsonl hold it."""
         return self.read_all(zone, np.array([t_s]))[0]
 
     def read_all(self, zone: str, t_s: Floats) -> list[dict[str, int]]:
-        """The same at many instants."""
+        """Return the same at many instants."""
         readings = []
         for instant, used_j in zip(t_s.tolist(), self.power.all_at(zone, t_s), strict=True):
             now = self.clocks.target_ns(instant)
@@ -295,7 +293,7 @@ class Line:
 
 
 def write_meter(suite: Path, record: Record, line: Line, generator: np.random.Generator) -> None:
-    """What the meter would have sent, late bunches and all, and its decoded samples."""
+    """Write what the meter would have sent, late bunches and all, and its decoded samples."""
     power, folder = record.power, suite / "meters" / "meter0"
     folder.mkdir(parents=True)
     document = {
@@ -343,7 +341,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def dump(path: Path, document: Any) -> None:
-    """A JSON file, its folder made where it is missing."""
+    """Write a JSON file, and its folder where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
 
@@ -360,5 +358,5 @@ def write_journal(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """A file of JSON lines."""
+    """Write a file of JSON lines."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

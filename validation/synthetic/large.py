@@ -121,7 +121,7 @@ def _enact(
 
 
 def _energies(power: Power, generator: np.random.Generator) -> Iterator[Floats]:
-    """The energy of each rail up to the end of each frame, in J."""
+    """Yield the energy of each rail up to the end of each frame, in J."""
     noise_j = np.zeros(RAILS)
     for first, count in chunks(int(power.end_s * FRAMES_HZ) // PIECE_FRAMES * PIECE_FRAMES):
         ends_s = (first + np.arange(1, count + 1)) / FRAMES_HZ

@@ -162,7 +162,7 @@ def _printed(path: Path) -> Printed:
 
 
 def _sd(half_width: float, runs: int) -> float:
-    """Standard deviation of a run from the half width of a 95 % interval of their mean."""
+    """Return a run's standard deviation from the half width of their mean's 95 % interval."""
     return half_width * math.sqrt(runs) / float(stats.t.ppf(0.975, runs - 1))
 
 

@@ -23,7 +23,7 @@ _CHUNK_FRAMES = 500_000
 
 
 def chunks(frames: int) -> Iterator[tuple[int, int]]:
-    """Number of the first frame and count of frames of each part that fits in memory."""
+    """Yield number of the first frame and count of frames of each part that fits in memory."""
     for first in range(0, frames, _CHUNK_FRAMES):
         yield first, min(_CHUNK_FRAMES, frames - first)
 
@@ -56,7 +56,7 @@ def write_recording(
 def _write_opening(
     stream: Path, meter: PowerSensor3, simulator: PowerSensor3Simulator, start_ns: int
 ) -> None:
-    """The opening of the port, and what driver and meter exchange before the first frame."""
+    """Write the opening of the port and what is exchanged before the first frame."""
     writer = StreamWriter(stream)
     writer.append(start_ns, b"")
     meter.opened()
@@ -70,7 +70,7 @@ def _write_opening(
 
 
 def _pieces(data: bytes, first: int, start_ns: int) -> bytes:
-    """Records of stream.raw; `first` is the number of the meter's frames before."""
+    """Record of stream.raw; `first` is the number of the meter's frames before."""
     frames = np.frombuffer(data, np.uint8).reshape(-1, PIECE_FRAMES, FRAME_BYTES)
     pieces = np.zeros(len(frames), PIECE)
     last = first + PIECE_FRAMES * np.arange(1, len(frames) + 1)

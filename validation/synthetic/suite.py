@@ -175,7 +175,7 @@ def shuffled(
     workloads: Sequence[str],
     generator: np.random.Generator,
 ) -> list[dict[str, Any]]:
-    """The runs of a plan: in each block every configuration once, and in it every workload."""
+    """Return the runs of a plan: in each block each configuration once with every workload."""
     runs: list[dict[str, Any]] = []
     for block in range(blocks):
         for configuration in generator.permutation(list(configurations)):
@@ -194,7 +194,7 @@ def shuffled(
 
 
 def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan with what all synthetic plans have in common, and with its sum."""
+    """Return the plan with what all synthetic plans have in common, and with its sum."""
     whole = {
         "format": "fde-plan/3",
         "host": "synthetic",
@@ -206,7 +206,7 @@ def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_drift_checks(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
-    """The drift check before and after all runs, and at even distances among them."""
+    """Return the drift check before and after all runs, and at even distances among them."""
     places = [round(k * len(runs) / (DRIFT_CHECKS - 1)) for k in range(DRIFT_CHECKS)]
     whole: list[Mapping[str, Any]] = list(runs)
     for place in reversed(places):
@@ -283,7 +283,7 @@ def _enact(
 
 
 def _disks(run: Mapping[str, Any], before_c: Mapping[str, float]) -> dict[str, Any]:
-    """The state of both disks around a run: the one under test writes, and grows 3 K warmer."""
+    """Return both disks' state around a run: the one under test writes and grows 3 K warmer."""
     used = stack(run["configuration"]).get("disk")
     serials = {role: _serial(role) for role in before_c}
     return {

@@ -33,7 +33,7 @@ def suite_of(
     runs: Iterable[Run] = (),
     **plan: Any,
 ) -> Suite:
-    """`configurations` is name: kind; `plan` holds further keys of plan.json."""
+    """Build a suite; `configurations` is name: kind, `plan` holds further keys of plan.json."""
     document = {
         "suite_id": "made",
         "origin": "synthetic",
@@ -49,7 +49,7 @@ def suite_of(
 
 
 def energy_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """The energy table of rows that name at least workload, configuration, block and `energy_j`.
+    """Build the energy table of rows that name workload, configuration, block and `energy_j`.
 
     Power follows from energy and time; a row without an energy (None) has none.
     """
@@ -63,5 +63,5 @@ def energy_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def run_id_of(row: Mapping[str, Any]) -> str:
-    """A run's id where the row gives none."""
+    """Return a run's id where the row gives none."""
     return f"b{row['block']:02d}-{row['configuration']}-{row['workload']}"

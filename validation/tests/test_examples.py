@@ -44,7 +44,7 @@ print(registry.label(registry.complete({"name": "n", "kind": "dmcrypt_null", "di
 
 
 def _install(example: Path, site: Path) -> None:
-    """What pip makes of it, here where nothing that builds a wheel may be installed."""
+    """Install it with pip, here where no wheel may be built."""
     project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
     groups = project["entry-points"].items()
     lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in e.items()) for group, e in groups]

@@ -21,7 +21,7 @@ SAME_DISK = replace(BEFORE, one_disk=True)
 
 @pytest.fixture(autouse=True)
 def large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the requests: what the disks do to a suite does not depend on their size."""
+    """Take a quarter of the requests: their size does not change what disks do to a suite."""
     monkeypatch.setattr(simulated, "REQUEST_MIB", 16)
 
 

@@ -30,7 +30,7 @@ def lines(*states: tuple[str, str, str]) -> list[Entry]:
 
 
 def sound(suite: Path, **run: object) -> list[Entry]:
-    """A suite of one finished run, and its journal."""
+    """Return a suite of one finished run, and its journal."""
     folder = suite / "runs" / "r"
     folder.mkdir(parents=True)
     content = json.dumps({**RUN, **run}).encode()

@@ -26,7 +26,7 @@ path.write_text(json.dumps({**json.loads(path.read_text()), "sed_psid": sys.stdi
 
 @pytest.fixture
 def own(lab_directory: Path, lab_handle: Callable[..., Any]) -> Iterator[Any]:
-    """A guest with `fde` installed for its user; no meter."""
+    """Yield a guest with `fde` installed for its user; no meter."""
     try:
         packages = installed.wheels(print)
     except LabError as error:

@@ -87,7 +87,7 @@ class Payback:
 
 @contextmanager
 def served(suite: Path, place: Path) -> Iterator[str]:
-    """The address of the suite's notebook, while `fde notebook` serves it."""
+    """Yield the address of the suite's notebook, while `fde notebook` serves it."""
     for name, values in SETTINGS.items():
         path = place / "config/lab/user-settings/@jupyterlab" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def _address(command: subprocess.Popen[bytes], place: Path) -> str | None:
 
 
 def until(look: Callable[[], T | None], seconds: float) -> T:
-    """What `look` finds, as soon as it is something."""
+    """Return what `look` finds, as soon as it is something."""
     end = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < end, f"nothing within {seconds:g} s"

@@ -18,7 +18,7 @@ from validation.synthetic.papers import write_papers_suite
 
 
 def suite(root: Path, name: str, *runs: dict[str, Any]) -> Ran:
-    """A suite's folder with these runs, all of them planned."""
+    """Return a suite's folder with these runs, all of them planned."""
     for number, run in enumerate(runs):
         folder = root / "runs" / f"{number:04d}{run.get('suffix', '')}"
         folder.mkdir(parents=True)
@@ -64,7 +64,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Suite:
 
 
 def shares(name: str, suite: Suite, own_cpu_s: float) -> list[Figure]:
-    """The figures where the agent took so much of every phase."""
+    """Return the figures where the agent took so much of every phase."""
     runs = [
         replace(run, phases=tuple(replace(phase, own_cpu_s=own_cpu_s) for phase in run.phases))
         for run in suite.runs

@@ -76,7 +76,7 @@ def site(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Path:
-    """A folder with modules of our names that are not ours."""
+    """Return a folder with modules of our names that are not ours."""
     (tmp_path / "analysis.py").write_text("mine = True\n")
     for name in ("agent", "contract", "controller"):
         (tmp_path / name).mkdir()

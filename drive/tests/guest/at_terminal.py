@@ -17,7 +17,7 @@ _PATIENCE_S = 60
 
 
 def converse(command: list[str], answers: list[list[str]]) -> dict[str, object]:
-    """Gives each answer when its prompt has appeared; ends when the program has ended."""
+    """Give each answer when its prompt has appeared; ends when the program has ended."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(command[0], command)

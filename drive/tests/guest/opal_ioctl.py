@@ -82,7 +82,7 @@ CALLS: dict[str, tuple[int, int, type[ctypes.Structure]]] = {
 
 
 def _fill(into: ctypes.Structure, values: dict[str, Any], buffers: list[Any]) -> None:
-    """Sets fields; a buffer that a field points to is added to `buffers` to keep it alive."""
+    """Set fields; a buffer that a field points to is added to `buffers` to keep it alive."""
     for name, value in values.items():
         field = getattr(into, name)
         if isinstance(field, ctypes.Structure):

@@ -32,7 +32,7 @@ def _done() -> list[dict[str, Any]]:
 
 
 def _next(state: str, run_id: str) -> str:
-    """The moment at which to die at this line; empty for none."""
+    """Return the moment at which to die at this line; empty for none."""
     done = _done()
     begun = [kill["run_id"] for kill in done if kill["state"] != "waiting"]
     if state != "waiting" and run_id and begun.count(run_id) >= KILLS_A_RUN:
