@@ -112,10 +112,10 @@ class Actions:
         return {"fault": faults.describe(fault)}
 
     def vices(self, request: Mapping[str, Any]) -> dict[str, object]:
-        self._subsystem.vices = found = vices.parse(request)
+        self._subsystem.vices = parsed = vices.parse(request)
         if self._tper is not None:
-            self._tper.set_vices(found)
-        return {"vices": found.describe()}
+            self._tper.set_vices(parsed)
+        return {"vices": parsed.describe()}
 
     def clear_faults(self) -> dict[str, object]:
         """End what lasts; what has become the drive's state (a blocked SID, …) stays."""

@@ -182,13 +182,13 @@ class Timing:
         regions = range(offset_bytes // _REGION_BYTES, end)
         if not self.behaviour.hybrid_mib:
             return False
-        there = all(region in self._hybrid for region in regions)
+        is_cached = all(region in self._hybrid for region in regions)
         for region in regions:
             self._hybrid[region] = None
             self._hybrid.move_to_end(region)
         while len(self._hybrid) * _REGION_BYTES > self.behaviour.hybrid_mib * _MIB:
             self._hybrid.popitem(last=False)
-        return there
+        return is_cached
 
     def _position_s(self, offset_bytes: int, begin_s: float) -> float:
         """Until the head is at a place: the arm's way, then the platter's."""

@@ -90,7 +90,7 @@ class ControlSocket:
 
 
 def _make_way(path: Path) -> None:
-    """Remove a socket that nobody answers any more; raises ControlError for all else."""
+    """Remove a socket that no process answers any more; raises ControlError for all else."""
     try:
         if stat.S_ISSOCK(path.lstat().st_mode):
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:

@@ -22,7 +22,7 @@ _CAPABILITIES = (identify.QUEUE_ENTRIES - 1) | 1 << 16 | 60 << 24 | 1 << 37
 
 
 class Queue:
-    """The commands of one queue pair: admin, or I/O; `connected` is told that a host is there."""
+    """The commands of one queue pair: admin, or I/O; `connected` is called once a host is there."""
 
     def __init__(
         self, subsystem: Subsystem, connection: Connection, connected: Callable[[], None]

@@ -27,7 +27,7 @@ DATA_STORE_BYTES = 10 << 20  # likewise, section 4.3.7.1
 
 
 def build(options: argparse.Namespace) -> Subsystem:
-    """Open or makes the files of a drive. A file that is not a drive's is left as it is.
+    """Open or make the files of a drive. A file that is not a drive's is left unchanged.
 
     Raises UsageError, ForeignFileError, MediaError, StateError or OSError.
     """
@@ -136,7 +136,7 @@ def _psid(path: Path) -> bytes:
 
 
 def _all_holes(fd: int) -> bool:
-    """Whether nothing was ever written to the file, as far as its file system can tell."""
+    """Return whether nothing was ever written to the file, as far as its file system knows."""
     try:
         os.lseek(fd, 0, os.SEEK_DATA)
     except OSError as error:

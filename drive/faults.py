@@ -94,12 +94,12 @@ _LEAST = {"delay_ms": 1, "blocks": 1, "after_commands": 1}
 
 
 def describe(fault: Fault) -> dict[str, Any]:
-    """Return the fault as it is asked for on the control socket."""
+    """Return the fault as the control socket takes it."""
     return {"name": _NAMES[type(fault)], **asdict(fault)}
 
 
 def parse(name: object, parameters: Mapping[str, Any]) -> Fault:
-    """Return the fault of that name; raises FaultError, which says what is known."""
+    """Return the fault of that name; raises FaultError, which lists the known ones."""
     fault_type = _TYPES.get(name) if isinstance(name, str) else None
     if fault_type is None:
         raise FaultError(f"there is no fault {name!r}; known are: {', '.join(sorted(_TYPES))}")

@@ -20,7 +20,7 @@ _SQE_BYTES = 64
 class DriveConfig:
     """What a drive is; `blocks` × `block_bytes` is its size.
 
-    The last `second_blocks` are a namespace of their own, on the same security subsystem.
+    The last `second_blocks` are a second namespace, on the same security subsystem.
     """
 
     nqn: str
@@ -87,5 +87,5 @@ def descriptors(config: DriveConfig, nsid: int) -> bytes:
 
 def active_namespaces(config: DriveConfig, above: int) -> bytes:
     """Active Namespace ID list (CNS 02h) of identifiers greater than `above`, 4096 bytes."""
-    found = [nsid for nsid in config.namespaces if nsid > above]
-    return struct.pack(f"<{len(found)}I", *found).ljust(4096, b"\0")
+    nsids = [nsid for nsid in config.namespaces if nsid > above]
+    return struct.pack(f"<{len(nsids)}I", *nsids).ljust(4096, b"\0")

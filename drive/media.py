@@ -50,13 +50,13 @@ class Media(Protocol):
 def open_backing(path: Path, size_bytes: int) -> int:
     """Open or makes the sparse file; it must have `size_bytes` if it is there already."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    found = os.fstat(fd).st_size
-    if found == 0:
+    actual_bytes = os.fstat(fd).st_size
+    if actual_bytes == 0:
         os.ftruncate(fd, size_bytes)
-    elif found != size_bytes:
+    elif actual_bytes != size_bytes:
         os.close(fd)
         raise MediaError(
-            f"{path} has {found} bytes, not the {size_bytes} asked for; "
+            f"{path} has {actual_bytes} bytes, not the {size_bytes} asked for; "
             "give its real size or another file"
         )
     return fd

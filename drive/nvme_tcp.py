@@ -34,7 +34,7 @@ _MAX_PDU_BYTES = MAX_TRANSFER_BYTES + 256
 
 
 class ProtocolError(Exception):
-    """The peer broke the transport's rules; `fes` is the Fatal Error Status to tell it."""
+    """The peer broke the transport's rules; `fes` is the Fatal Error Status to send."""
 
     def __init__(self, message: str, fes: int = 0x01) -> None:
         super().__init__(message)

@@ -17,7 +17,7 @@ _EPILOG = """\
 example:
   virtual-drive disk.img --size 1G --opal
 makes disk.img and, beside it, disk.img.state (verifiers and wrapped keys), disk.img.psid (the
-label) and disk.img.control (commands: power-cycle, fault, …), and says how to connect.
+label) and disk.img.control (commands: power-cycle, fault, …), and prints how to connect.
 """
 
 
@@ -32,10 +32,10 @@ class _Parser(argparse.ArgumentParser):
 
 def _bytes(text: str) -> int:
     """Bytes, or a number with K, M, G or T, which are powers of 1024."""
-    found = re.fullmatch(r"([0-9]{1,20})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,20})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text} is not a size such as 64M or 2G")
-    return int(found[1]) * _UNITS[found[2].upper()]
+    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 def _port(text: str) -> int:
@@ -61,14 +61,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_bytes,
         default=0,
         metavar="SIZE",
-        help="so much of the size as a namespace of its own, on the same security subsystem",
+        help="so much of the size as a second namespace, on the same security subsystem",
     )
     add("--block-size", type=int, choices=(512, 4096), default=4096)
     add("--model", help="at most 40 ASCII characters")
     add("--serial", help="at most 20 ASCII characters; made from the file's path")
     add("--nqn", help="NVMe name of the disk; made from the serial number")
     add("--port", type=_port, default=0, help="0, the default: any free one")
-    add("--address", default="127.0.0.1", help="to listen on; another only in a network of its own")
+    add("--address", default="127.0.0.1", help="to listen on; another only in a separate network")
     add(
         "--allow-user",
         action="append",
@@ -115,9 +115,9 @@ def _fill(options: argparse.Namespace, image: Path) -> None:
     options.nqn = options.nqn or f"nqn.2026-01.org.fde-testbed:{options.serial}"
     options.control = options.control or beside(image, "control")
     opal_only = ("state", "psid_file", "key_bits", "block_sid_feature")
-    given = [name for name in opal_only if getattr(options, name)]
-    if given and not options.opal:
-        raise UsageError(f"--{given[0].replace('_', '-')} needs --opal")
+    conflicting = [name for name in opal_only if getattr(options, name)]
+    if conflicting and not options.opal:
+        raise UsageError(f"--{conflicting[0].replace('_', '-')} needs --opal")
     options.state = options.state or beside(image, "state")
     options.psid_file = options.psid_file or beside(image, "psid")
 

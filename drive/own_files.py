@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class ForeignFileError(Exception):
-    """A file is somebody else's, and was left as it is; the message is one sentence for people."""
+    """A file that is not the drive's, left unchanged; the message is one sentence for people."""
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -61,9 +61,9 @@ def check_distinct(options: argparse.Namespace) -> None:
         state: Path = options.state
         named += [("--state", state), ("--psid-file", options.psid_file)]
         named += [(f"--state's .{e}", beside(state, e)) for e in ("lock", "mbr", "datastore")]
-    seen: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for option, path in named:
         place = os.path.realpath(path)
-        if place in seen:
-            raise ForeignFileError(f"{path} is both {seen[place]} and {option}; name two files")
-        seen[place] = option
+        if place in roles:
+            raise ForeignFileError(f"{path} is both {roles[place]} and {option}; name two files")
+        roles[place] = option

@@ -1,9 +1,9 @@
 """Who stands behind a connection from this machine: the owner of the socket at its other end.
 
-The kernel is asked for that one socket (sock_diag(7)). Where it cannot tell, as without its module
-tcp_diag, its tables /proc/net/tcp and tcp6 are read (proc_net_tcp in the kernel's documentation),
-which takes the longer the more sockets there are and may miss one while others come and go. A
-socket that its process has closed already has root as owner and no inode: that one is nobody's.
+The kernel is asked for that one socket (sock_diag(7)). Where it cannot answer, as without its
+module tcp_diag, its tables /proc/net/tcp and tcp6 are read (proc_net_tcp in the kernel's
+documentation), which takes the longer the more sockets there are and may miss one while others come
+and go. A socket that its process has closed already has root as owner and no inode: it has no user.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _OWNER_AT, _OWNER = _ID_AT + 48 + 12, struct.Struct("=II")  # its uid and inode
 def refusal(sock: socket.socket, users: AbstractSet[int] | None) -> str | None:
     """Why the connection is not taken, None if it is: its host is one of `users`, or of everybody.
 
-    A host on another machine cannot be told by its user; it reaches the drive only where that
-    listens on more than the loopback, and is let in then.
+    The user of a host on another machine is unknown; it reaches the drive only where that
+    listens on more than the loopback, and is accepted then.
     """
     if users is None:
         return None
     try:
-        peer, own = sock.getpeername(), sock.getsockname()
+        peer, local = sock.getpeername(), sock.getsockname()
         if not _is_local(sock.family, peer[0]):
             return None
-        user = owner(sock.family, peer[:2], own[:2])
+        user = owner(sock.family, peer[:2], local[:2])
     except (OSError, ValueError) as error:
-        return f"its user cannot be told: {error}"
+        return f"its user is unknown: {error}"
     if user is None:
-        return "its user cannot be told: the socket at its other end is gone"
+        return "its user is unknown: the socket at its other end is gone"
     return None if user in users else f"user {user} may not use this drive"
 
 
@@ -65,23 +65,23 @@ def _is_local(family: int, host: str) -> bool:
     return True
 
 
-def owner(family: int, peer: tuple[str, int], own: tuple[str, int]) -> int | None:
+def owner(family: int, peer: tuple[str, int], local: tuple[str, int]) -> int | None:
     """Return the user id of the socket at `peer` that is connected to `own`; None without one.
 
     Raises OSError if the kernel can be asked in neither way.
     """
     try:
-        found = _asked(family, peer, own)
+        socket_owner = _asked(family, peer, local)
     except OSError:
-        found = None
-    user, inode = found or _listed(family, peer, own)
+        socket_owner = None
+    user, inode = socket_owner or _listed(family, peer, local)
     return user if inode else None
 
 
-def _asked(family: int, peer: tuple[str, int], own: tuple[str, int]) -> tuple[int, int] | None:
+def _asked(family: int, peer: tuple[str, int], local: tuple[str, int]) -> tuple[int, int] | None:
     """User id and inode of the socket; None if the kernel finds none or has no tcp_diag."""
-    addresses = (_packed(family, at).ljust(16, b"\0") for at in (peer, own))
-    wanted = _PORTS.pack(peer[1], own[1]) + b"".join(addresses) + bytes(4) + _ANY_COOKIE
+    addresses = (_packed(family, at).ljust(16, b"\0") for at in (peer, local))
+    wanted = _PORTS.pack(peer[1], local[1]) + b"".join(addresses) + bytes(4) + _ANY_COOKIE
     body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + wanted
     head = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
@@ -95,9 +95,9 @@ def _asked(family: int, peer: tuple[str, int], own: tuple[str, int]) -> tuple[in
     return user, inode
 
 
-def _listed(family: int, peer: tuple[str, int], own: tuple[str, int]) -> tuple[int, int]:
+def _listed(family: int, peer: tuple[str, int], local: tuple[str, int]) -> tuple[int, int]:
     """Return the same from the kernel's table; an inode of 0 where no process has the socket."""
-    wanted = [_entry(family, peer), _entry(family, own)]
+    wanted = [_entry(family, peer), _entry(family, local)]
     with _TABLES[socket.AddressFamily(family)].open() as table:
         for line in table:
             fields = line.split()

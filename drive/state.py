@@ -39,7 +39,7 @@ class Credential:
 
 @dataclass
 class Authority:
-    """One who may open sessions; without a credential nobody can, enabled or not."""
+    """One who may open sessions; without a credential none can, enabled or not."""
 
     enabled: bool = False
     credential: Credential | None = None
@@ -172,8 +172,8 @@ class StateFile:
     def load(self) -> DriveState | None:
         """Return the kept state, None if there is none yet; raises StateError if it is damaged."""
         try:
-            found = self.path.lstat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
+            status = self.path.lstat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
                 raise StateError(f"{self.path} is not a drive's state; name another file")
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -224,9 +224,9 @@ def _flush(directory: int, path: Path) -> None:
 def sweep_leftovers(path: Path) -> None:
     """Remove what `write_atomically` left beside `path` when it was killed, which may hold keys.
 
-    Nobody else may be writing it.
+    No other process may be writing it.
     """
     ours = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{8}")
-    for found in path.parent.iterdir():
-        if ours.fullmatch(found.name) and found.is_file() and not found.is_symlink():
-            found.unlink()
+    for entry in path.parent.iterdir():
+        if ours.fullmatch(entry.name) and entry.is_file() and not entry.is_symlink():
+            entry.unlink()

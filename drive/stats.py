@@ -38,8 +38,8 @@ class Stats:
     def __init__(self, path: Path) -> None:
         fd = open_own(path, "--stats")
         try:
-            found = os.pread(fd, _FILE_BYTES + 1, 0)
-            if found and (len(found) != _FILE_BYTES or _mark(found) != _MARK):
+            content = os.pread(fd, _FILE_BYTES + 1, 0)
+            if content and (len(content) != _FILE_BYTES or _mark(content) != _MARK):
                 raise ForeignFileError(
                     f"{path} does not hold a drive's counters; name another file with --stats"
                 )

@@ -87,7 +87,7 @@ class Subsystem:
             self.denied_writes += not is_read
 
     def reset_security(self) -> None:
-        """Tells the TPer of a controller level reset."""
+        """Notify the TPer of a controller level reset."""
         if self.tper is not None:
             self.tper.reset()
 
@@ -109,6 +109,6 @@ class Controller:
 
     @property
     def status_register(self) -> int:
-        """CSTS: ready follows enable; a shutdown is complete as soon as it is asked for."""
+        """CSTS: ready follows enable; a shutdown is complete at once."""
         ready = self.configuration & 1
         return ready | (2 << 2 if self.configuration >> 14 & 3 else 0)

@@ -1,4 +1,4 @@
-"""Debian's packages by apt, with lists and caches of its own: nothing of the host's changes.
+"""Debian's packages by apt, with separate lists and caches: nothing of the host's changes.
 
 They come from the mirror that the environment names, else from the host's own Debian mirror.
 """

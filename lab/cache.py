@@ -92,12 +92,12 @@ def ensure(
 def _require_sums(directory: Path, what: str, say: Say) -> None:
     """Raise LabError where a cached file is not what was built, or anybody may have changed it.
 
-    A file is read again where its inode says that it was changed since. What an older version built
+    A file is read again where its inode shows a change since. What an older version built
     has no sums yet: they are taken now.
     """
     for place in (directory.parent, directory):
-        found = place.stat()
-        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o002:
+        status = place.stat()
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o002:
             raise LabError(
                 f"The cached {what} {directory} is not used: other users can write to {place}. "
                 f"Remove it, run chmod o-w {directory.parent}, and start again."
@@ -129,9 +129,9 @@ def _note_sums(directory: Path) -> dict[str, dict[str, object]]:
 
 
 def _inode(path: Path) -> list[int]:
-    """Return what changes with every writing of a file, and which nobody can set back (ctime)."""
-    found = path.stat()
-    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    """Return what changes with every writing of a file, and which cannot be set back (ctime)."""
+    status = path.stat()
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _files(directory: Path) -> list[Path]:
@@ -172,7 +172,7 @@ def work_directory(what: str, room_bytes: int, target: Path) -> Iterator[tuple[P
 
 
 def _let_namespace_in(work: Path) -> None:
-    """Let the root of this user's namespaces pass `work`, and nobody else (acl(5), subuid(5)).
+    """Let the root of this user's namespaces pass `work`, and no other user (acl(5), subuid(5)).
 
     Root's own builds need no user namespace. Raises LabError where the file system has no ACLs.
     """
@@ -181,7 +181,7 @@ def _let_namespace_in(work: Path) -> None:
     uids = {str(os.geteuid()), pwd.getpwuid(os.geteuid()).pw_name}
     with contextlib.suppress(OSError):
         lines = Path("/etc/subuid").read_text(encoding="utf-8").split()
-        starts = [int(one.split(":")[1]) for one in lines if one.split(":")[0] in uids]
+        starts = [int(line.split(":")[1]) for line in lines if line.split(":")[0] in uids]
         # Version 2; user::rwx, user:START:r-x each, group::---, mask::r-x, other::---
         users = b"".join(struct.pack("<HHI", 2, 5, start) for start in sorted(starts))
         none = 0xFFFFFFFF
@@ -252,7 +252,7 @@ def _end_when(stop: threading.Event, process: subprocess.Popen[str]) -> None:
 def _sweep(siblings: Path) -> None:
     """Drop what a killed build left behind, and old results but the two last made.
 
-    The caller holds the lock, so nobody is building. A guest that runs on a dropped image keeps it:
+    The caller holds the lock, so no build runs. A guest that runs on a dropped image keeps it:
     its files are open.
     """
     for leftover in siblings.glob(f"{BUILDING}*"):

@@ -70,17 +70,20 @@ def load(path: Path = FILE) -> dict[str, DiskModel]:
 def _model(entry: Mapping[str, Any]) -> DiskModel:
     if not entry["source"] or set(entry) - {"source", "name"} not in ({"every"}, {"disks"}):
         raise KeyError("a model has a source, and either every or disks")
-    own = {kind.role: kind for kind in DRIVES}
-    given = entry.get("disks") or dict.fromkeys(own, entry.get("every"))
+    kinds = {kind.role: kind for kind in DRIVES}
+    models = entry.get("disks") or dict.fromkeys(kinds, entry.get("every"))
     drives, behaviours = [], {}
-    for role, each in given.items():
-        said = dict(each or {})
-        kind = own.get(role) or DriveKind(
-            role, f"fde-lab-{role}", f"FDELAB{role.upper()}01", opal=bool(said.pop("opal", False))
+    for role, each in models.items():
+        settings = dict(each or {})
+        kind = kinds.get(role) or DriveKind(
+            role,
+            f"fde-lab-{role}",
+            f"FDELAB{role.upper()}01",
+            opal=bool(settings.pop("opal", False)),
         )
-        model, medium = str(entry.get("name", kind.model)), str(said.pop("medium", ""))
+        model, medium = str(entry.get("name", kind.model)), str(settings.pop("medium", ""))
         drives.append(replace(kind, model=model, medium=medium))
-        behaviours[role] = behaviour.parse(said)
+        behaviours[role] = behaviour.parse(settings)
     return DiskModel(tuple(drives), behaviours)
 
 

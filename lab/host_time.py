@@ -68,7 +68,7 @@ class HostPage:
         return slept_ns if slept_ns >= 0 else slept_ns + now_ns
 
     def publish(self, stolen_cpu_ns: int, stolen_ns: int) -> None:
-        """Tell the guest, whose modelled counters and /proc/stat show it."""
+        """Write to the guest, whose modelled counters and /proc/stat show it."""
         self._numbers[self._STOLEN_CPU] = stolen_cpu_ns
         self._numbers[self._STOLEN] = stolen_ns
 
@@ -147,7 +147,7 @@ class ProcessTree:
         self._start: tuple[int, int, int] | None = None
 
     def read(self, now_ns: int) -> GuestTime:
-        """Return the sums, none ever less; stolen and idle since the first. Raises PowerLostError."""
+        """Return the sums, none ever less; stolen and idle since the first; or PowerLostError."""
         cpu_ns = self._cpu_ns()
         idle_ns = stolen_ns = 0
         if self._page is not None:

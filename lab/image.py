@@ -34,7 +34,7 @@ ROOM_BYTES = 3 * GIB
 
 @dataclass(frozen=True)
 class Image:
-    """A built image; nobody writes `root` (raw ext4), guests put an overlay over it."""
+    """A built image; `root` (raw ext4) is read-only, guests put an overlay over it."""
 
     directory: Path
     root = InDirectory("root.img")
@@ -60,11 +60,11 @@ def extracted(root: Path, path: str, folder: Path) -> Path | None:
     debugfs = shutil.which("debugfs", path=cache.system_path())
     if debugfs is None or not root.exists():
         return None
-    found = folder / Path(path).name
+    copy = folder / Path(path).name
     # It needs no mount, and ends with 0 whether or not it found the file.
-    request = f'dump "{path}" "{found}"'
+    request = f'dump "{path}" "{copy}"'
     subprocess.run([debugfs, "-R", request, root], capture_output=True, check=False)
-    return found if found.exists() and found.stat().st_size else None
+    return copy if copy.exists() and copy.stat().st_size else None
 
 
 def words(name: str) -> list[str]:
@@ -74,7 +74,7 @@ def words(name: str) -> list[str]:
 
 
 def inputs() -> list[Path]:
-    """Every file that has a say in what the image holds, in a fixed order."""
+    """Return every file that determines what the image holds, in a fixed order."""
     overlay = [p for p in GUEST.rglob("*") if p.is_file()]
     return sorted([*overlay, *(MODULE / n for n in MODULE_SOURCES)])
 
@@ -189,7 +189,7 @@ def _helper(command: Sequence[str]) -> None:
 
 
 def _run(command: Sequence[str], log: Path, say: Say) -> None:
-    """Run one step; lines that start with `image:` are also said."""
+    """Run one step; lines that start with `image:` are also printed."""
     started = time.monotonic()
 
     def on_line(line: str) -> None:

@@ -60,7 +60,7 @@ class Launcher:
     def start(
         self, name: str, command: Sequence[str], log: Path | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start one process in a session of its own, its output in `log`, or in `<name>.log`."""
+        """Start one process in a new session, its output in `log`, or in `<name>.log`."""
         path = log or self.layout.directory / f"{name}.log"
         bound = processors.bound(command, self.processor, beside=name != "guest")
         with path.open("wb") as output, deferred_interrupts():
@@ -74,12 +74,12 @@ class Launcher:
             )
             # A process that is gone already is missed by whoever waits for it.
             with contextlib.suppress(ProcessLookupError):
-                self._started = self._started.with_process(Process.of(name, process.pid))
+                self._started = self._started.with_process(Process.from_pid(name, process.pid))
             write_started(self.layout, self._started)
         return process
 
     def start_ready(self, name: str, command: Sequence[str]) -> dict[str, Any]:
-        """Start a process that takes `--ready-file`; returns what it says there once it is ready.
+        """Start a process that takes `--ready-file`; returns what it writes there once it is ready.
 
         Raises LabError, with the end of its log, if it does not become ready.
         """

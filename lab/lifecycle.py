@@ -57,7 +57,7 @@ class LabOptions:
 
     With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
     `packages`, 1 or 2, share the modelled joules of the processor and of the memory.
-    `disks` names a model of `lab.devices`, "" for disks without a behaviour of their own. With
+    `disks` names a model of `lab.devices`, "" for disks without a special behaviour. With
     `apparmor` the guest's kernel confines programs by the profiles that are installed there.
     """
 
@@ -73,7 +73,7 @@ class LabOptions:
 def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     """Bring the lab up; false if it is up already. Whatever fails, nothing is left running.
 
-    Raises LabError with the reason and the way out.
+    Raises LabError with the reason and the remedy.
     """
     if running(layout):
         return False
@@ -162,7 +162,7 @@ def _start(
     write_json(layout.state, state)  # the meter reads it, so it comes before the meter
     if options.meter:
         state["meter"] = start_meter(launcher, truth=options.truth)
-    return state, Process.of("guest", state["guest"]["pid"])
+    return state, Process.from_pid("guest", state["guest"]["pid"])
 
 
 def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:
@@ -195,7 +195,7 @@ def down(layout: Layout) -> list[str]:
     if started.sockets:
         shutil.rmtree(started.sockets, ignore_errors=True)
     shutil.rmtree(layout.directory / "host", ignore_errors=True)
-    of_drives = sorted(found.name for found in layout.directory.glob("*.opal*"))
+    of_drives = sorted(path.name for path in layout.directory.glob("*.opal*"))
     for name in (*FLEETING, *of_drives):
         (layout.directory / name).unlink(missing_ok=True)
     # The list of processes goes last, so that a cut-off `down` can be called again.
@@ -206,7 +206,7 @@ def down(layout: Layout) -> list[str]:
 
 def down_all(directory: Path) -> list[str]:
     """Stop the lab in this directory and those in directories right below; as `down` does."""
-    labs = [directory, *(found.parent for found in sorted(directory.glob("*/processes.json")))]
+    labs = [directory, *(path.parent for path in sorted(directory.glob("*/processes.json")))]
     return [name for lab in labs for name in down(Layout(lab))]
 
 

@@ -3,13 +3,13 @@
     python -m lab.meter --state FILE --link PATH --ready-file FILE [--truth FILE]
         [--truth-period SECONDS]
 
-Every 10 ms of its own time it sends one line: channel 0 is the whole machine, channel 1 the drives.
+Every 10 ms of its time it sends one line: channel 0 is the whole machine, channel 1 the drives.
 The watts come from the power model, the guest's CPU time and the drives' counters. While the host
 runs something else in place of the guest or of a drive that the guest waits for, the machine stands
 still; the guest's own modelled counters hear of it through a page of memory (lab/host_time.py).
 Where the process was late, the lines that are due carry the mean since the last look, so that no
 energy is lost. `--truth` gets the energies themselves before they become lines, every second or as
-`--truth-period` says; 0 is at every look.
+`--truth-period` sets; 0 is at every look.
 
 It hangs on the wall, not on the target: where the guest is gone, it shows 0 W until the lab's state
 names another. SIGUSR1 pulls its cable to the controller, SIGUSR2 puts it back. SIGTERM ends it.
@@ -85,8 +85,8 @@ class Counters:
     def _stood_still_ns(self, guest: GuestTime, now_ns: int) -> int:
         """Return the time that the host kept from the machine: its CPUs, or a drive it waits for.
 
-        What it kept from a drive while the guest worked has stopped nothing. A wait is told of when
-        it ends: what is longer than the time since the last look counts at the next ones.
+        What it kept from a drive while the guest worked has stopped nothing. A wait is reported
+        when it ends: what is longer than the time since the last look counts at the next ones.
         """
         before, self._guest = self._guest, guest
         delay_ns = sum(delay.read_ns() for delay in self._delays)
@@ -141,10 +141,10 @@ class Mains:
     def _stamp(self) -> tuple[int, int]:
         """Return what changes whenever the state file is written."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return (0, 0)
-        return (found.st_ino, found.st_mtime_ns)
+        return (status.st_ino, status.st_mtime_ns)
 
 
 @dataclass
@@ -192,9 +192,9 @@ class Truth:
         self._start_ns = start_ns
         self._due_ns = 0
 
-    def write(self, integral: Integral, *, now: bool = False) -> None:
+    def write(self, integral: Integral, *, flush: bool = False) -> None:
         """Write a line if one is due."""
-        if self._file is None or (integral.t_ns < self._due_ns and not now):
+        if self._file is None or (integral.t_ns < self._due_ns and not flush):
             return
         self._due_ns = integral.t_ns + self._period_ns
         system_j, drive_j = integral.energy_j
@@ -210,7 +210,7 @@ class Truth:
 
 
 class Cable:
-    """The port as far as it is plugged in; what is sent without it is lost."""
+    """The port while it is plugged in; what is sent without it is lost."""
 
     def __init__(self, link: Path) -> None:
         self._link = link
@@ -222,7 +222,7 @@ class Cable:
 
     @property
     def dropped(self) -> int:
-        """Pieces that nobody got."""
+        """Pieces that no reader got."""
         return self._dropped + (self._port.dropped if self._port else 0)
 
     def _want(self, plugged: bool) -> None:
@@ -275,7 +275,7 @@ def stream(
             cable.send(simulator.advance(np.array([integral.at(due_ns)])))
             lines += 1
         truth.write(integral)
-    truth.write(integral, now=True)
+    truth.write(integral, flush=True)
     return lines
 
 
@@ -316,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LabError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
-    print(f"meter: {lines} lines, {cable.dropped} of them with nobody to read them")
+    print(f"meter: {lines} lines, {cable.dropped} of them without a reader")
     return 0
 
 

@@ -1,8 +1,8 @@
 """MySQL for the guest: Debian's unstable suite has it, the guest's own suite MariaDB alone.
 
 The guest reaches no archive, so the packages are fetched here, kept in the cache, and sent. The two
-servers' packages exclude each other: MySQL's are unpacked beside MariaDB, whose programs have names
-of their own (mariadbd, mariadb) behind MySQL's.
+servers' packages exclude each other: MySQL's are unpacked beside MariaDB, whose programs have other
+names (mariadbd, mariadb).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ensure(say: Say) -> Path:
     """Return a directory with the packages, fetched now if the cache has none. Raises LabError."""
     guest = image.ensure(say)
     name = cache.content_hash([], guest.directory, f"{SUITES} {PACKAGES} {guest.directory.name}")
-    found = cache_dir() / "mysql" / name
+    folder = cache_dir() / "mysql" / name
 
     def fetch(target: Path) -> None:
         cache.require_programs("apt-get", "debugfs")
@@ -64,8 +64,8 @@ def ensure(say: Say) -> Path:
                 for deb in debs:
                     (target / place / deb.name).write_bytes(deb.read_bytes())
 
-    cache.ensure(found, "MySQL", ROOM_BYTES, fetch, say)
-    return found
+    cache.ensure(folder, "MySQL", ROOM_BYTES, fetch, say)
+    return folder
 
 
 def install(

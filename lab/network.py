@@ -92,7 +92,7 @@ def why_not() -> str | None:
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody uses at the moment."""
+    """Return a TCP port of 127.0.0.1 that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -106,7 +106,7 @@ def set_wire(network: Network, wire: str, *, up: bool) -> None:
 
 
 def main() -> None:
-    """Bring the devices up, say so, and hold the namespaces until a signal ends it."""
+    """Bring the devices up, report it, and hold the namespaces until a signal ends it."""
     parser = argparse.ArgumentParser(prog="python -m lab.network")
     parser.add_argument("--wires", action="store_true")
     parser.add_argument("--ready-file", type=Path, required=True)

@@ -50,11 +50,11 @@ class Activity:
         drives = zip(self.drives, before.drives, strict=True)
         cpu_ns = _grown(self.cpu_ns, before.cpu_ns)
         stolen_ns = _grown(self.stolen_ns, before.stolen_ns)
-        return Activity(cpu_ns, tuple(now.since(then) for now, then in drives), stolen_ns)
+        return Activity(cpu_ns, tuple(current.since(then) for current, then in drives), stolen_ns)
 
 
-def _grown(now: int, then: int) -> int:
-    return now - then if now >= then else now
+def _grown(current: int, then: int) -> int:
+    return current - then if current >= then else current
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,12 @@ class PowerModel:
 
 def _medium(path: Path, model: Any, name: str) -> DrivePower:
     """Parse a medium's section; without a model, all but `busy_w` is required."""
-    given = model.get(name)
+    section = model.get(name)
     keys = [field.name for field in fields(DrivePower)]
     if name == DRIVE:
         keys.remove("busy_w")
-    elif isinstance(given, Mapping) and set(given) <= set(keys):
-        keys = ["idle_w", *(key for key in given if key != "idle_w")]
+    elif isinstance(section, Mapping) and set(section) <= set(keys):
+        keys = ["idle_w", *(key for key in section if key != "idle_w")]
     return DrivePower(**{key: _coefficient(path, model, name, key) for key in keys})
 
 

@@ -46,7 +46,7 @@ def best(usable: Iterable[int], taken: set[int], busy: Mapping[int, int]) -> int
 
 
 def bound(command: Sequence[str], processor: int | None, *, beside: bool) -> list[str]:
-    """`command` on the guest's processor, or on all `beside` it; as it is where there is none."""
+    """`command` on the guest's processor, or on all `beside` it; unchanged where there is none."""
     usable = sorted(os.sched_getaffinity(0))
     listed = [cpu for cpu in usable if (cpu != processor) == beside]
     if processor is None or not listed:
@@ -56,7 +56,7 @@ def bound(command: Sequence[str], processor: int | None, *, beside: bool) -> lis
 
 def taken(proc: Path = PROC) -> set[int]:
     """Processors that guests have, whoever started them."""
-    found = set()
+    cpus = set()
     for status in proc.glob("[0-9]*/status"):
         try:
             text = status.read_text(encoding="utf-8", errors="replace")
@@ -65,8 +65,8 @@ def taken(proc: Path = PROC) -> set[int]:
         fields = dict(line.partition(":\t")[::2] for line in text.splitlines())
         allowed = fields.get("Cpus_allowed_list", "")
         if fields.get("Name") == GUEST and allowed.isdigit():
-            found.add(int(allowed))
-    return found
+            cpus.add(int(allowed))
+    return cpus
 
 
 def busy_ticks(window_s: float, proc: Path = PROC) -> dict[int, int]:
@@ -91,8 +91,8 @@ def siblings(cpu: int, cpus: Path = CPUS) -> set[int]:
         listed = (cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
     except OSError:
         return {cpu}
-    found = {cpu}
+    numbers = {cpu}
     for part in listed.strip().split(","):
         first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+        numbers |= set(range(int(first), int(last or first) + 1))
+    return numbers

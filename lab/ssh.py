@@ -56,11 +56,11 @@ def make_keys(layout: Layout) -> dict[str, Path]:
 def where(layout: Layout, network: Network, address: tuple[str, int]) -> dict[str, Any]:
     """Return the `ssh` part of a lab's state, its host key pinned in known_hosts.
 
-    In a network of its own the guest has a name that no other lab has, since all have the same
+    In a separate network the guest has a name that no other lab has, since all have the same
     address, and is reached by a command that connects within that network.
     """
     host, port = address
-    found: dict[str, Any] = {
+    section: dict[str, Any] = {
         "host": host,
         "port": port,
         "user": "root",
@@ -69,14 +69,14 @@ def where(layout: Layout, network: Network, address: tuple[str, int]) -> dict[st
         "options": [QUICK_KEYS],
     }
     if network.pid is not None:
-        found |= {"host": f"fde-lab-{secrets.token_hex(4)}", "port": 22}
+        section |= {"host": f"fde-lab-{secrets.token_hex(4)}", "port": 22}
         proxy = shlex.join(network.connector(address))
-        found["options"] += [f"ProxyCommand={proxy}", "ProxyUseFdpass=yes"]
+        section["options"] += [f"ProxyCommand={proxy}", "ProxyUseFdpass=yes"]
     public = layout.host_key.with_suffix(".pub").read_text(encoding="utf-8")
     kind, blob = public.split()[:2]
-    name = found["host"] if found["port"] == 22 else f"[{host}]:{port}"
+    name = section["host"] if section["port"] == 22 else f"[{host}]:{port}"
     layout.known_hosts.write_text(f"{name} {kind} {blob}\n", encoding="utf-8")
-    return found
+    return section
 
 
 def command(ssh: Mapping[str, Any], remote: Sequence[str] = (), connect_s: int = 15) -> list[str]:

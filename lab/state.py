@@ -53,20 +53,20 @@ class Process:
     boot_id: str
 
     @classmethod
-    def of(cls, name: str, pid: int) -> Process:
+    def from_pid(cls, name: str, pid: int) -> Process:
         """Return the process that has this number now. Raises ProcessLookupError."""
-        found = _stat(pid)
-        if found is None:
+        stat = _stat(pid)
+        if stat is None:
             raise ProcessLookupError(pid)
-        return cls(name, pid, found[1], _boot_id())
+        return cls(name, pid, stat[1], _boot_id())
 
     def alive(self) -> bool:
         """Whether this very process still runs; a zombie does not."""
-        found = _stat(self.pid)
+        stat = _stat(self.pid)
         return (
-            found is not None
-            and found[0] not in "ZX"
-            and found[1] == self.start_ticks
+            stat is not None
+            and stat[0] not in "ZX"
+            and stat[1] == self.start_ticks
             and _boot_id() == self.boot_id
         )
 

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
         print(f"usage: python -m validation {{{','.join(BENCHMARKS)}}} …", file=sys.stderr)
         return 2
     name, subject = BENCHMARKS[arguments[0]]
-    return Bench.of(name, f"validation.{arguments[0]}", subject).main(arguments[1:])
+    return Bench.from_package(name, f"validation.{arguments[0]}", subject).main(arguments[1:])
 
 
 if __name__ == "__main__":

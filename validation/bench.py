@@ -1,7 +1,7 @@
 """What the benchmarks of this project share: their figures, the table, and the file in build/bench.
 
 A benchmark is a package whose parts are modules with `measure(quick) -> list[Figure]` and, where a
-picture says more than the figure, `plot(path)`.
+picture shows more than the figure, `plot(path)`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Bench:
     subject: str
 
     @classmethod
-    def of(cls, name: str, package: str, subject: str) -> Bench:
+    def from_package(cls, name: str, package: str, subject: str) -> Bench:
         """Of every module of the package that measures something, by name."""
         names = sorted(m.name for m in iter_modules(import_module(package).__path__))
         modules = {n: import_module(f"{package}.{n}") for n in names if not n.startswith("_")}
@@ -90,9 +90,9 @@ class Bench:
         """Return the figures of one part as the JSON file holds them."""
         print(f"{part} …", file=sys.stderr, flush=True)
         start_s = time.monotonic()
-        found: list[Figure] = self._module(part).measure(quick=quick)
+        figures: list[Figure] = self._module(part).measure(quick=quick)
         print(f"{part}: {time.monotonic() - start_s:.0f} s", file=sys.stderr, flush=True)
-        return rows_of(part, found)
+        return rows_of(part, figures)
 
     def merged(self, path: Path, fresh: Sequence[Row]) -> list[Row]:
         """Return the file's figures of the other parts and the new figures, in the parts' order."""

@@ -45,12 +45,12 @@ def phases(suite_dir: Path, truth_file: Path) -> Iterator[PhaseEnergy]:
     truth = [json.loads(line) for line in truth_file.read_text(encoding="utf-8").splitlines()]
     t_ns = np.array([line["t_mono_ns"] for line in truth], dtype=float)
     energy_j = np.array([line["system_j"] for line in truth])
-    found = pl.read_parquet(suite_dir / "energy.parquet").filter(
+    system = pl.read_parquet(suite_dir / "energy.parquet").filter(
         pl.col("component") == SYSTEM, pl.col("energy_j").is_not_null()
     )
     by_phase = {
         (run_id, phase): joules
-        for run_id, phase, joules in found.select("run_id", "phase", "energy_j").iter_rows()
+        for run_id, phase, joules in system.select("run_id", "phase", "energy_j").iter_rows()
     }
     for run in suite.runs:
         for phase in run.phases:
@@ -75,9 +75,9 @@ def main() -> None:
     parser.add_argument("suite_dir", type=Path)
     parser.add_argument("truth", type=Path)
     options = parser.parse_args()
-    found = list(phases(options.suite_dir, options.truth))
+    energies = list(phases(options.suite_dir, options.truth))
     for least_s, most_s in ((0.0, 0.1), (0.1, 0.3), (0.3, 1.0), (1.0, 3.0), (3.0, 1e9)):
-        errors = [abs(p.error_percent) for p in found if least_s <= p.duration_s < most_s]
+        errors = [abs(p.error_percent) for p in energies if least_s <= p.duration_s < most_s]
         if errors:
             print(
                 f"{least_s:g} s and more: {len(errors)} phases, error p95 "

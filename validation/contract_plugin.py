@@ -49,17 +49,17 @@ def _added(package: str) -> Mapping[Path, set[str]]:
         points = installed_distribution(package).entry_points
     except PackageNotFoundError:
         raise pytest.UsageError(f"There is no package {package} here: install it.") from None
-    found: dict[Path, set[str]] = {}
+    names: dict[Path, set[str]] = {}
     for point in points:
         if point.group in CONTRACTS:
-            found.setdefault(CONTRACTS[point.group], set()).add(point.name)
-    if not found:
+            names.setdefault(CONTRACTS[point.group], set()).add(point.name)
+    if not names:
         raise pytest.UsageError(
             f"{package} adds nothing: it has no entry point in {', '.join(CONTRACTS)}."
         )
-    if missing := [path for path in found if not path.exists()]:
+    if missing := [path for path in names if not path.exists()]:
         raise pytest.UsageError(f"{missing[0]} is not there: run this with the testbed's sources.")
-    return found
+    return names
 
 
 def _values(item: pytest.Item) -> set[str]:

@@ -53,13 +53,13 @@ def in_circles(graph: Mapping[str, set[str]]) -> set[str]:
 
 
 def _reached(graph: Mapping[str, set[str]], start: str) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     ahead = list(graph[start])
     while ahead:
-        if (name := ahead.pop()) not in found:
-            found.add(name)
+        if (name := ahead.pop()) not in reached:
+            reached.add(name)
             ahead += graph[name]
-    return found
+    return reached
 
 
 def _files(packages: tuple[str, ...], *, tests: bool = False) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""`python -m validation.papers [SUITE…]`: every experiment of the five papers, in a lab of its own.
+"""`python -m validation.papers [SUITE…]`: every experiment of the five papers, in a separate lab.
 
 Each suite at its scale `lab`, one after the other: planned, run, reported, verified. Prints how
 long each took and what came of it, and writes build/bench/workloads.json. A suite that fails does
@@ -71,36 +71,42 @@ def ran(scene: Scene, suite: str, seed: int) -> Ran:
 
 def rows(done: Sequence[Ran], total_s: float) -> list[Row]:
     """Return the figures of every suite, then those over all of them."""
-    found: list[Row] = []
-    for one in done:
-        found += rows_of(one.suite, counts(one))
-        if one.suite_dir is not None and not one.error:
-            found += rows_of(one.suite, own_figures(one.suite, read(one.suite_dir)))
-    sound = sum(not one.error for one in done)
+    figures: list[Row] = []
+    for suite_run in done:
+        figures += rows_of(suite_run.suite, counts(suite_run))
+        if suite_run.suite_dir is not None and not suite_run.error:
+            figures += rows_of(
+                suite_run.suite, own_figures(suite_run.suite, read(suite_run.suite_dir))
+            )
+    sound = sum(not suite_run.error for suite_run in done)
     overall = (
         Figure("all suites, with the lab", round(total_s / 60, 1), "min"),
         at_least("suites with a verified report", sound, "", len(done)),
     )
-    return found + rows_of("all suites", overall)
+    return figures + rows_of("all suites", overall)
 
 
-def counts(one: Ran) -> list[Figure]:
+def counts(suite_run: Ran) -> list[Figure]:
     """How long it took, and how much of what was planned came to its end."""
-    found = [Figure(f"{one.suite}: time", round(one.took_s / 60, 1), "min")]
-    if one.suite_dir is None:
-        return [*found, at_least(f"{one.suite}: verified report", 0, "", 1)]
-    plan = json.loads((one.suite_dir / "plan.json").read_text(encoding="utf-8"))
-    runs = last_attempts(one.suite_dir)
+    figures = [Figure(f"{suite_run.suite}: time", round(suite_run.took_s / 60, 1), "min")]
+    if suite_run.suite_dir is None:
+        return [*figures, at_least(f"{suite_run.suite}: verified report", 0, "", 1)]
+    plan = json.loads((suite_run.suite_dir / "plan.json").read_text(encoding="utf-8"))
+    runs = last_attempts(suite_run.suite_dir)
     finished = [run for run in runs if run["status"] == "finished"]
     skipped = sum(run["status"] == "skipped" for run in runs)
     left_out = {(run["workload"], part["what"]) for run in finished for part in run["left_out"]}
     return [
-        *found,
-        at_least(f"{one.suite}: runs finished", len(finished), "", len(plan["runs"]) - skipped),
-        Figure(f"{one.suite}: runs skipped, with a reason", skipped, ""),
-        Figure(f"{one.suite}: phases measured", sum(len(run["phases"]) for run in finished), ""),
-        Figure(f"{one.suite}: parts left out, with a reason", len(left_out), ""),
-        at_least(f"{one.suite}: verified report", int(not one.error), "", 1),
+        *figures,
+        at_least(
+            f"{suite_run.suite}: runs finished", len(finished), "", len(plan["runs"]) - skipped
+        ),
+        Figure(f"{suite_run.suite}: runs skipped, with a reason", skipped, ""),
+        Figure(
+            f"{suite_run.suite}: phases measured", sum(len(run["phases"]) for run in finished), ""
+        ),
+        Figure(f"{suite_run.suite}: parts left out, with a reason", len(left_out), ""),
+        at_least(f"{suite_run.suite}: verified report", int(not suite_run.error), "", 1),
     ]
 
 
@@ -116,16 +122,16 @@ def last_attempts(suite_dir: Path) -> list[dict[str, Any]]:
 
 def own_figures(suite_name: str, suite: Suite) -> list[Figure]:
     """Of every entry the phase in which our share is the largest, as the report has it."""
-    found = []
+    figures = []
     for share in trust.own_shares(suite):
         phase, worst, _ = share.worst
         title = f"{suite_name}: our own CPU share, {share.workload}, worst phase ({phase})"
         percent = round(100 * worst, 2)
         if suite_name == OWN_SHARE_SUITE:
-            found.append(at_most(title, percent, "%", 100 * trust.LIMIT))
+            figures.append(at_most(title, percent, "%", 100 * trust.LIMIT))
         else:
-            found.append(Figure(title, percent, "%"))
-    return found
+            figures.append(Figure(title, percent, "%"))
+    return figures
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,22 +145,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scene = Scene.at(options.dir.absolute())
     load_1_min = os.getloadavg()[0]
     start_s = time.monotonic()
-    found: list[Row] = []
+    figures: list[Row] = []
 
     def work() -> int:
         scene.ready()
         machine = scene.machine.name
         done = [ran(scene, suite, options.seed) for suite in options.suites or SUITES]
-        found.extend(rows(done, time.monotonic() - start_s))
-        print(bench.table(found))
-        for one in done:
-            print(f"{one.suite}: {one.suite_dir / 'report.html' if one.suite_dir else 'no plan'}")
-        bench.write(papers_native.BENCH, found, machine, load_1_min)
+        figures.extend(rows(done, time.monotonic() - start_s))
+        print(bench.table(figures))
+        for suite_run in done:
+            folder = suite_run.suite_dir
+            print(f"{suite_run.suite}: {folder / 'report.html' if folder else 'no plan'}")
+        bench.write(papers_native.BENCH, figures, machine, load_1_min)
         print(papers_native.BENCH)
         return 0
 
     status = scene.run(work, options.keep_lab, OUT)
-    return status or papers_native.main([]) or int(bench.missed(found))
+    return status or papers_native.main([]) or int(bench.missed(figures))
 
 
 if __name__ == "__main__":

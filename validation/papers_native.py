@@ -92,7 +92,7 @@ class Taken:
 
 
 class Native:
-    """Runs workloads below `folder`; `drops` says whether the page cache can be emptied here."""
+    """Runs workloads below `folder`; `drops` is whether the page cache can be emptied here."""
 
     def __init__(self, folder: Path, zones: Path, rapl_hz: float) -> None:
         self.drops = os.access(DROP_CACHES, os.W_OK)
@@ -251,21 +251,21 @@ def entry_figures(
 def worst_figures(name: str, phases: Sequence[Taken]) -> list[Figure]:
     """Our share in the phase where it is the largest, and in the worst that took `LONG_S`."""
     worst = max(phases, key=lambda phase: phase.share)
-    found = _phase_figures(f"{name}: our own share, worst phase", worst)
+    figures = _phase_figures(f"{name}: our own share, worst phase", worst)
     long = [phase for phase in phases if phase.took_s >= LONG_S]
     if long and worst not in long:
         title = f"{name}: our own share, worst phase of {LONG_S:g} s and more"
-        found += _phase_figures(title, max(long, key=lambda phase: phase.share))
-    return found
+        figures += _phase_figures(title, max(long, key=lambda phase: phase.share))
+    return figures
 
 
 def _phase_figures(title: str, taken: Taken) -> list[Figure]:
     """Return the share in one phase, and what it was made of."""
     share, at_rest = taken.share
-    of = "its time, for it is at rest" if at_rest else "its CPU time"
+    base = "its time, for it is at rest" if at_rest else "its CPU time"
     percent = round(100 * share, 3)
     return [
-        at_most(f"{title} ({taken.phase}), of {of}", percent, "%", 100 * trust.LIMIT),
+        at_most(f"{title} ({taken.phase}), of {base}", percent, "%", 100 * trust.LIMIT),
         Figure("  our own CPU time in it", round(1000 * taken.own_s, 2), "ms"),
         Figure("  its programs' CPU time", round(taken.children_s, 3), "s"),
         Figure("  CPU time of the whole machine", round(taken.busy_s, 3), "s"),
@@ -294,7 +294,7 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
         assets = provide(Path(folder))
         native = Native(Path(folder), zones_tree(Path(zones)), float(suite["rapl_hz"]))
         mib_per_s = _write_rate(Path(folder) / "probe")
-        found = [
+        figures = [
             Figure(f"kernel source: {assets.source}", 1, ""),
             Figure("page cache emptied before phases (needs root)", int(native.drops), ""),
             Figure("load of this machine before, 1 min", round(os.getloadavg()[0], 2), ""),
@@ -302,9 +302,9 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
         ]
         for entry in [*suite["workloads"], _longer(mib_per_s)]:
             start_s = time.monotonic()
-            found += entry_figures(native, entry, assets.paths, mib_per_s)
+            figures += entry_figures(native, entry, assets.paths, mib_per_s)
             say(f"{entry['name']}: {time.monotonic() - start_s:.0f} s")
-    return found
+    return figures
 
 
 def _write_rate(path: Path) -> float:

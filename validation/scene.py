@@ -1,4 +1,4 @@
-"""A lab of its own, provisioned once, and commands on the controller's side and in the guest."""
+"""A separate lab, provisioned once, and commands on the controller's side and in the guest."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class Scene:
 
     @property
     def target(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.target_file.read_text(encoding="utf-8"))
-        return found
+        document: dict[str, Any] = json.loads(self.target_file.read_text(encoding="utf-8"))
+        return document
 
     @property
     def state(self) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class Scene:
 
 
 def lab_parser(module: str, description: str | None, place: Path) -> argparse.ArgumentParser:
-    """Return a command line with the options of all that runs in a lab of its own."""
+    """Return a command line with the options of all that runs in a separate lab."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--seed", type=int, default=1, help="of the plans and of what is random")
     default = place.relative_to(REPOSITORY)

@@ -113,7 +113,7 @@ class Core:
         self.state.__dict__.update(state)
 
     def _keep(self) -> None:
-        """Erased data go first: no crash can leave them behind a key that is said to be gone."""
+        """Erased data go first: no crash can leave them behind a key that is gone."""
         self.locking.discard_erased()
         self._save(self.state)
 

@@ -1,4 +1,4 @@
-"""What TPer and host tell each other outside of sessions: protocols, ComIDs, features, limits."""
+"""What TPer and host exchange outside of sessions: protocols, ComIDs, features, limits."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ _HOST_MINIMA = {
 
 def accept_properties(call: Call) -> dict[bytes, int]:
     """Return the host's own limits as far as they mean something here, none below its minimum."""
-    given = call.named.get(0)
+    proposed = call.named.get(0)
     accepted = {}
-    for pair in given if isinstance(given, list) else []:
+    for pair in proposed if isinstance(proposed, list) else []:
         match pair:
             case Named(name=bytes(name), value=int(value)) if name in _HOST_MINIMA:
                 accepted[name] = max(_HOST_MINIMA[name], min(value, MAX_COM_PACKET_BYTES))

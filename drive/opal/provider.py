@@ -60,7 +60,7 @@ class Provider:
             self.acl[row, method] = tuple(aces)
 
     def rule(self, ace: bytes) -> Sequence[str]:
-        """Return an ACE's BooleanExpr as it is now."""
+        """Return an ACE's present BooleanExpr."""
         return self.changed_rules().get(ace.hex(), self.aces[ace].expression)
 
     def present(self, logins: Iterable[bytes]) -> frozenset[bytes]:
@@ -166,10 +166,10 @@ def flag(value: Value) -> bool:
 def reset_events(value: Value) -> list[int]:
     """Return the value of LockOnReset or DoneOnReset; raises INVALID_PARAMETER."""
     events = value if isinstance(value, list) else [None]
-    found = [event for event in events if isinstance(event, int) and 0 <= event <= 3]
-    if len(found) != len(events):
+    known_events = [event for event in events if isinstance(event, int) and 0 <= event <= 3]
+    if len(known_events) != len(events):
         raise MethodError(Status.INVALID_PARAMETER)
-    return found
+    return known_events
 
 
 BASE_TEMPLATE, ADMIN_TEMPLATE, LOCKING_TEMPLATE = (

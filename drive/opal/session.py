@@ -216,8 +216,8 @@ class Session:
             raise MethodError(Status.INVALID_PARAMETER)
         if not isinstance(where, bytes) or not isinstance(count, int) or count < 0:
             raise MethodError(Status.INVALID_PARAMETER)
-        found: list[Value] = [row for row in self.provider.rows(call.invoking) if row > where]
-        return [found[:count]]
+        rows: list[Value] = [row for row in self.provider.rows(call.invoking) if row > where]
+        return [rows[:count]]
 
     def _get_acl(self, call: Call) -> list[Value]:
         """Return the ACEs of an object and method; INVALID_PARAMETER if there is no such pair."""

@@ -84,8 +84,8 @@ def count(record: Iterable[Mapping[str, Any]]) -> Calls:
 
 def unproven(claims: Iterable[Claim], before: Calls, after: Calls) -> list[str]:
     """Cells that were claimed, yet the drive saw no such call between its two records."""
-    seen = after - before
-    return [claim.cell for claim in claims if not seen[_key(claim.cell)]]
+    calls = after - before
+    return [claim.cell for claim in claims if not calls[_key(claim.cell)]]
 
 
 def _key(cell: str) -> tuple[str, str, bool]:

@@ -44,12 +44,12 @@ class Packet:
 
 def packets() -> list[Packet]:
     """Return the corpus's payloads of Security Send."""
-    found = []
+    payloads = []
     for path in sorted(FOLDER.glob("packet-*.hex")):
         head, _, body = path.read_text().partition("\n")
         protocol, com_id = (int(word, 16) for word in head.split())
-        found.append(Packet(path.stem, protocol, com_id, bytes.fromhex(body)))
-    return found
+        payloads.append(Packet(path.stem, protocol, com_id, bytes.fromhex(body)))
+    return payloads
 
 
 def pdus() -> dict[str, bytes]:

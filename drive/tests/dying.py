@@ -92,5 +92,5 @@ class DyingDrive(Drive):
         """Return the call that the process died before, and the state being written, if it died."""
         if not self.record.exists():
             return None
-        found = json.loads(self.record.read_text())
-        return found["at"], bytes.fromhex(found["data"])
+        record = json.loads(self.record.read_text())
+        return record["at"], bytes.fromhex(record["data"])

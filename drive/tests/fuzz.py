@@ -284,8 +284,8 @@ def main(arguments: list[str] | None = None) -> int:
     begin = time.monotonic()
 
     def write(figures: Mapping[str, int | str]) -> str:
-        found = {"seed": options.seed, CRASH: 0, CHANGE: 0, KEY: 0, **figures}
-        text = json.dumps({**found, "seconds": round(time.monotonic() - begin)}, indent=1)
+        result = {"seed": options.seed, CRASH: 0, CHANGE: 0, KEY: 0, **figures}
+        text = json.dumps({**result, "seconds": round(time.monotonic() - begin)}, indent=1)
         if options.out:
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(text + "\n")

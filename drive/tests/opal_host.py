@@ -76,12 +76,12 @@ def features(host: Host) -> dict[int, bytes]:
     """Return the feature descriptors of Level 0 Discovery by their codes, without their headers."""
     data = host.security_receive(1, 1).data
     end = 4 + int(struct.unpack_from(">I", data)[0])
-    found, position = {}, 48
+    descriptors, position = {}, 48
     while position < end:
         code, length = struct.unpack_from(">HxB", data, position)
-        found[code] = data[position + 4 : position + 4 + length]
+        descriptors[code] = data[position + 4 : position + 4 + length]
         position += 4 + length
-    return found
+    return descriptors
 
 
 def exchange(host: Host, message: Message) -> bytes:
@@ -151,8 +151,8 @@ class OpalSession:
 
     def properties(self, limits: dict[bytes, int]) -> None:
         """Tells the TPer the host's limits, which outlast the session."""
-        own: list[Value] = [Named(name, value) for name, value in limits.items()]
-        call = encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, [Named(0, own)])
+        limit_values: list[Value] = [Named(name, value) for name, value in limits.items()]
+        call = encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, [Named(0, limit_values)])
         assert exchange(self._host, Message(0, 0, call))
 
     @staticmethod

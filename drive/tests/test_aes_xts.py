@@ -20,16 +20,16 @@ MAKE_ONE = "from drive.aes_xts import AesXts; AesXts(bytes(range(64)), 512); pri
 
 
 def test_nothing_beyond_the_sectors_is_touched() -> None:
-    cipher, whole = AesXts(os.urandom(64), 512), bytearray(b"\xa5" * 8 * 512)
+    cipher, buffer = AesXts(os.urandom(64), 512), bytearray(b"\xa5" * 8 * 512)
     for offset in (1, 512, 517):  # any alignment
-        view = memoryview(whole)[offset : offset + 3 * 512]
+        view = memoryview(buffer)[offset : offset + 3 * 512]
         cipher.encrypt(7, view)
-        assert whole[:offset].strip(b"\xa5") == b"" == whole[offset + 3 * 512 :].strip(b"\xa5")
+        assert buffer[:offset].strip(b"\xa5") == b"" == buffer[offset + 3 * 512 :].strip(b"\xa5")
         assert b"\xa5" * 16 not in view.tobytes()
         cipher.decrypt(7, view)
-        assert whole.strip(b"\xa5") == b""
-    cipher.encrypt(7, memoryview(whole)[:0])
-    assert whole.strip(b"\xa5") == b""
+        assert buffer.strip(b"\xa5") == b""
+    cipher.encrypt(7, memoryview(buffer)[:0])
+    assert buffer.strip(b"\xa5") == b""
 
 
 def test_part_of_a_sector_and_a_weak_key_are_refused() -> None:

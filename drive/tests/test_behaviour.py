@@ -83,8 +83,8 @@ def test_a_busy_disk_warms_throttles_and_recovers() -> None:
 
 
 def test_one_specimen_takes_longer_for_everything() -> None:
-    one, other = timing(read_mib_s=10), timing(read_mib_s=10, time_factor=1.03)
-    assert other.read(0, MIB, 0.0)[0] == pytest.approx(1.03 * one.read(0, MIB, 0.0)[0])
+    nominal, slower = timing(read_mib_s=10), timing(read_mib_s=10, time_factor=1.03)
+    assert slower.read(0, MIB, 0.0)[0] == pytest.approx(1.03 * nominal.read(0, MIB, 0.0)[0])
 
 
 def test_commands_wait_for_those_before_them() -> None:

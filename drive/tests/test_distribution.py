@@ -15,12 +15,12 @@ DRIVE = Path(__file__).resolve().parents[1]
 
 def test_all_packages_are_named() -> None:
     declared = tomllib.loads((DRIVE / "pyproject.toml").read_text(encoding="utf-8"))
-    found = {
+    packages = {
         ".".join(("drive", *path.parent.relative_to(DRIVE).parts))
         for path in DRIVE.rglob("__init__.py")
         if not {"tests", "build"} & set(path.parts)
     }
-    assert set(declared["tool"]["setuptools"]["packages"]) == found
+    assert set(declared["tool"]["setuptools"]["packages"]) == packages
 
 
 @pytest.mark.slow

@@ -150,8 +150,8 @@ def test_a_power_cut_answers_nothing_and_locks(sed: Drive) -> None:
     assert in_force(sed) == []
     assert sed.io().read(256, 1).status == DNR | 0x286
     lock(sed.connect(), USER2, 1, locked=False)
-    found = sed.io().read(256, 8).data
-    assert found == new[: 4 * 4096] + old[4 * 4096 :], "the write was cut in the middle"
+    data = sed.io().read(256, 8).data
+    assert data == new[: 4 * 4096] + old[4 * 4096 :], "the write was cut in the middle"
 
 
 def test_a_power_cut_while_the_owner_changes_something_changes_nothing(
@@ -225,8 +225,8 @@ def test_a_shadow_left_on_hides_the_first_blocks(sed: Drive) -> None:
     assert sed.io().write(0, data).status == 0
     sed.fault("shadow-on")
     assert sed.ask("status")["shadowed"]
-    found = sed.io().read(0, 1)
-    assert found.status == 0 and found.data != data
+    completion = sed.io().read(0, 1)
+    assert completion.status == 0 and completion.data != data
     assert sed.io().write(0, bytes(4096)).status != 0
 
 

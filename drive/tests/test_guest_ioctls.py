@@ -157,9 +157,9 @@ def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
     assert PLAINTEXT in guest_sed.read(INSIDE)
     guest_sed.assert_denied(INSIDE, ways="w")
 
-    *_, seen = guest_sed.ioctls(lock(LOCKED, SUCCESS, USER1, USER_PIN), range_status())
-    assert (seen["range_start"], seen["range_length"]) == (RANGE_START, RANGE_BLOCKS)
-    assert (seen["RLE"], seen["WLE"], seen["l_state"]) == (1, 1, LOCKED)
+    *_, last = guest_sed.ioctls(lock(LOCKED, SUCCESS, USER1, USER_PIN), range_status())
+    assert (last["range_start"], last["range_length"]) == (RANGE_START, RANGE_BLOCKS)
+    assert (last["RLE"], last["WLE"], last["l_state"]) == (1, 1, LOCKED)
     assert flags(guest_sed) == SUPPORTED | LOCKING | ENABLED | ANY_LOCKED
     guest_sed.assert_denied(INSIDE)
     assert PLAINTEXT in guest_sed.read(OUTSIDE)
@@ -211,11 +211,11 @@ def test_reverting_the_locking_sp_may_keep_the_global_range(
 
 @pytest.mark.conformance("ioctl", "RevertSP ThisSP refused")
 def test_a_locked_global_range_is_not_kept(guest_sed: GuestSed) -> None:
-    whole = {**SET_UP_RANGE[1], "session": session(lr=0)}
+    global_range = {**SET_UP_RANGE[1], "session": session(lr=0)}
     guest_sed.ioctls(
         TAKE_OWNERSHIP,
         ACTIVATE,
-        ("LR_SETUP", whole, SUCCESS),
+        ("LR_SETUP", global_range, SUCCESS),
         lock(LOCKED, lr=0),
         ("REVERT_LSP", {"key": key(), "options": 1}, FAIL),
     )
@@ -267,13 +267,13 @@ def test_byte_tables_give_back_what_was_written(guest_sed: GuestSed) -> None:
         place = {"key": key(), "table_uid": table, "offset": 700}
         write = {**place, "data": contents.hex(), "flags": TABLE_WRITE}
         read = {**place, "data": "00" * len(contents), "flags": TABLE_READ}
-        *_, seen = guest_sed.ioctls(
+        *_, last = guest_sed.ioctls(
             ("GENERIC_TABLE_RW", {**write, "key": key("a wrong pin")}, NOT_AUTHORIZED),
             ("GENERIC_TABLE_RW", write, SUCCESS),
             ("GENERIC_TABLE_RW", {**read, "key": key("a wrong pin")}, NOT_AUTHORIZED),
             ("GENERIC_TABLE_RW", read, SUCCESS),
         )
-        assert seen["data"] == contents.hex()
+        assert last["data"] == contents.hex()
         beyond = {**write, "offset": 1 << 40}
         assert guest_sed.ioctl("GENERIC_TABLE_RW", beyond)["errno"] == errno.ENOSPC
 

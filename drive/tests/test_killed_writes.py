@@ -209,13 +209,13 @@ def test_a_kill_at_every_step_leaves_the_old_or_the_new_state(
 
 def check_locked_and_erased(drive: Drive, old: DriveState) -> None:
     """Check that what locks at power-on is locked, and no old key opens what has a new one."""
-    now = drive.state()
-    for row in now.ranges:
+    state = drive.state()
+    for row in state.ranges:
         assert not (row.read_lock_enabled and row.readable)
         assert not (row.write_lock_enabled and row.writable)
-    if now.locking_active:
-        assert drive.io().read(now.ranges[1].start, 1).status == DENIED
-    before, after = all_keys(old), all_keys(now)
+    if state.locking_active:
+        assert drive.io().read(state.ranges[1].start, 1).status == DENIED
+    before, after = all_keys(old), all_keys(state)
     gone = [key for index, key in before.items() if after[index] != key]
     assert opened(drive.path("disk.img"), gone, MARKS, 4096) == []
     for key in gone:

@@ -34,27 +34,27 @@ def write_bytes(session: OpalSession, table: bytes, where: int, data: bytes) -> 
 
 
 def read_bytes(session: OpalSession, table: bytes, first: int, last: int) -> bytes:
-    found = session.call(table, uids.GET, [Named(1, first), Named(2, last)])[0]
-    assert isinstance(found, bytes)
-    return found
+    value = session.call(table, uids.GET, [Named(1, first), Named(2, last)])[0]
+    assert isinstance(value, bytes)
+    return value
 
 
 @pytest.mark.conformance("initiator", "Set MBR", "Get MBR", "Set MBRControl", "Get MBRControl")
 def test_the_shadow_hides_the_first_blocks_until_it_is_done(sed: Drive, owned: Initiator) -> None:
     queue = sed.io()
-    own = b"the disk's own first block".ljust(4096)
-    assert queue.write(0, own).status == 0
+    first_block = b"the disk's own first block".ljust(4096)
+    assert queue.write(0, first_block).status == 0
     with admin(owned) as session:
         assert session.get(uids.MBR_CONTROL) == {0: uids.MBR_CONTROL, 1: 0, 2: 0, 3: [0]}
         for where in range(0, 4096, 1024):
             write_bytes(session, uids.MBR, where, IMAGE[where : where + 1024])
         assert read_bytes(session, uids.MBR, 0, 1023) == IMAGE[:1024]
-        assert queue.read(0, 1).data == own, "a table alone hides nothing"
+        assert queue.read(0, 1).data == first_block, "a table alone hides nothing"
         session.set(uids.MBR_CONTROL, {1: 1})
         assert queue.read(0, 1).data == IMAGE and queue.read(1, 2).data == bytes(8192)
-        assert queue.write(0, own).status == DENIED
+        assert queue.write(0, first_block).status == DENIED
         session.set(uids.MBR_CONTROL, {2: 1})
-        assert queue.read(0, 1).data == own and queue.write(0, own).status == 0
+        assert queue.read(0, 1).data == first_block and queue.write(0, first_block).status == 0
 
 
 def test_losing_power_brings_the_shadow_back_and_a_restart_keeps_it(

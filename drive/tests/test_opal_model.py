@@ -220,8 +220,8 @@ class Drive(RuleBasedStateMachine):
     def set_pin(self, name: str) -> None:
         self.pin_number += 1
         pin = f"pin {self.pin_number}".encode()
-        here = self.in_locking_sp == (name != "SID")
-        allowed = here and (name in self.who or self.is_admin())
+        is_same_sp = self.in_locking_sp == (name != "SID")
+        allowed = is_same_sp and (name in self.who or self.is_admin())
         status = self.set(uids.c_pin(NAMES[name]), {3: pin})
         assert status == (Status.SUCCESS if allowed else Status.NOT_AUTHORIZED)
         if allowed:
@@ -245,15 +245,15 @@ class Drive(RuleBasedStateMachine):
         self.model.ranges[number].granted = True
 
     @precondition(lambda self: self.session is not None and self.in_locking_sp)
-    @rule(number=st.sampled_from((1, 2)), there=st.booleans(), enabled=st.booleans())
-    def set_up_range(self, number: int, there: bool, enabled: bool) -> None:
-        start, length = EXTENTS[number] if there else (0, 0)
+    @rule(number=st.sampled_from((1, 2)), in_locking=st.booleans(), enabled=st.booleans())
+    def set_up_range(self, number: int, in_locking: bool, enabled: bool) -> None:
+        start, length = EXTENTS[number] if in_locking else (0, 0)
         values: dict[int, object] = {3: start, 4: length, 5: int(enabled), 6: int(enabled)}
         status = self.set(uids.LOCKING_ROWS[number], values)
         assert status == (Status.SUCCESS if self.is_admin() else Status.NOT_AUTHORIZED)
         if self.is_admin():
             row = self.model.ranges[number]
-            row.set_up, row.enabled = there, enabled
+            row.set_up, row.enabled = in_locking, enabled
 
     @precondition(lambda self: self.session is not None and self.in_locking_sp)
     @rule(number=st.sampled_from((1, 2)), read=st.booleans(), write=st.booleans())
@@ -300,11 +300,11 @@ class Drive(RuleBasedStateMachine):
             self.end()
 
     @precondition(lambda self: self.session is not None and not self.in_locking_sp)
-    @rule(whole=st.booleans(), really=SELDOM)
-    def revert(self, whole: bool, really: bool) -> None:
+    @rule(full=st.booleans(), really=SELDOM)
+    def revert(self, full: bool, really: bool) -> None:
         if not really:
             return
-        status = self.call(uids.ADMIN_SP if whole else uids.LOCKING_SP, uids.REVERT)
+        status = self.call(uids.ADMIN_SP if full else uids.LOCKING_SP, uids.REVERT)
         assert status == (Status.FAIL if self.saved is not None else Status.SUCCESS)
         if status != Status.SUCCESS:
             return
@@ -312,7 +312,7 @@ class Drive(RuleBasedStateMachine):
             self.model.forget_locking(False)
             for name in LOCKING_NAMES:
                 self.tries.pop(name, None)
-        if whole:
+        if full:
             self.model.sid = self.msid
             self.tries.clear()
             self.end()

@@ -25,9 +25,9 @@ ACE_SET_RULE, ACE_GET_ALL = uids.ace(0x38001), uids.ace(0x38000)
 
 
 def rows(session: OpalSession, table: schema.Table) -> list[bytes]:
-    found = session.call(table.uid, uids.NEXT)[0]
-    assert isinstance(found, list)
-    return [row for row in found if isinstance(row, bytes)]
+    uids_listed = session.call(table.uid, uids.NEXT)[0]
+    assert isinstance(uids_listed, list)
+    return [row for row in uids_listed if isinstance(row, bytes)]
 
 
 def read_everything(session: OpalSession, tables: tuple[schema.Table, ...], sp: bytes) -> None:
@@ -83,8 +83,8 @@ def test_the_access_control_lists_say_what_holds(owned: Initiator) -> None:
             refusal = refused(session.call, uids.ACCESS_CONTROL, uids.GET_ACL, row, method)
             assert refusal == Status.INVALID_PARAMETER
     with OpalSession(owned, uids.ADMIN_SP) as session:
-        found = session.call(uids.ACCESS_CONTROL, uids.GET_ACL, uids.ADMIN_SP, uids.REVERT)[0]
-        assert found == [uids.ace(0x30002), uids.ACE_ADMIN, uids.ace(0x1FFE0)]
+        aces = session.call(uids.ACCESS_CONTROL, uids.GET_ACL, uids.ADMIN_SP, uids.REVERT)[0]
+        assert aces == [uids.ace(0x30002), uids.ACE_ADMIN, uids.ace(0x1FFE0)]
 
 
 def test_descriptors_tell_byte_tables_from_object_tables(owned: Initiator) -> None:

@@ -89,15 +89,15 @@ def test_two_hosts_never_get_each_other_s_answers(sed: Drive) -> None:
     take_ownership(first, OWNER)
     factory = msid(second)
     for turn in range(20):
-        one, other = (first, second) if turn % 2 else (second, first)
-        with OpalSession(one, uids.ADMIN_SP) as session:
+        writer, reader = (first, second) if turn % 2 else (second, first)
+        with OpalSession(writer, uids.ADMIN_SP) as session:
             get = encode_call(uids.C_PIN_MSID, uids.GET, [[Named(3, 3), Named(4, 3)]])
             packet = pack(Message(session.tper_number, session.host_number, get))
-            assert one.security_send(1, COM_ID, packet).status == 0
+            assert writer.security_send(1, COM_ID, packet).status == 0
             with pytest.raises(RefusedError, match="NO_SESSIONS_AVAILABLE"):
-                OpalSession(other, uids.ADMIN_SP)
-            assert factory not in other.security_receive(1, COM_ID).data
-            assert factory in one.security_receive(1, COM_ID).data
+                OpalSession(reader, uids.ADMIN_SP)
+            assert factory not in reader.security_receive(1, COM_ID).data
+            assert factory in writer.security_receive(1, COM_ID).data
     OpalSession(first, uids.LOCKING_SP, ADMIN1, OWNER)
     with pytest.raises(RefusedError, match="NO_SESSIONS_AVAILABLE"):
         OpalSession(second, uids.ADMIN_SP)

@@ -32,7 +32,7 @@ DATA = b"data of the range".ljust(4096)
 SLOW = pytest.mark.slow
 
 
-def own(drive: Drive) -> Initiator:
+def take_over(drive: Drive) -> Initiator:
     host = drive.connect()
     take_ownership(host, OWNER)
     set_up_range(host, OWNER, 1, (256, 256), USER2)
@@ -42,7 +42,7 @@ def own(drive: Drive) -> Initiator:
 
 @pytest.fixture
 def owned(sed: Drive) -> Initiator:
-    return own(sed)
+    return take_over(sed)
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Size:
     state_bytes: int
 
     @staticmethod
-    def of(drive: Drive) -> Size:
+    def of_drive(drive: Drive) -> Size:
         with contextlib.suppress(PermissionError):  # only root may look, for it is not dumpable
             descriptors = len(list(Path(f"/proc/{drive.pid}/fd").iterdir()))
             return Size._with(drive, descriptors)
@@ -131,9 +131,9 @@ def test_locking_and_unlocking_makes_nothing_grow(
 
     queue = sed.io()
     run(80)
-    before = Size.of(sed)
+    before = Size.of_drive(sed)
     run(cycles)
-    after = Size.of(sed)
+    after = Size.of_drive(sed)
     assert after.memory_kib - before.memory_kib < 4 << 10
     assert (after.threads, after.descriptors, after.files, after.state_bytes) == (
         before.threads, before.descriptors, before.files, before.state_bytes,
@@ -143,7 +143,7 @@ def test_locking_and_unlocking_makes_nothing_grow(
 
 def test_no_pin_is_found_where_others_may_look(make_drive: Callable[..., Drive]) -> None:
     sed = make_drive(opal=True, own_interpreter=True)
-    owned = own(sed)
+    owned = take_over(sed)
     factory, wrong = msid(owned), b"a wrong pin of somebody"
     for pin in (wrong, USER2):
         with contextlib.suppress(RefusedError):
@@ -164,9 +164,9 @@ def test_no_pin_is_found_where_others_may_look(make_drive: Callable[..., Drive])
     with contextlib.suppress(PermissionError):  # then nobody but root can read it
         places["environment"] = (process / "environ").read_bytes()
     assert b"NOT_AUTHORIZED" in places["log"], "refusals are logged"
-    for place, found in places.items():
+    for place, content in places.items():
         for pin in (OWNER, USER2, wrong, PSID):
-            assert pin not in found, place
-            assert pin.hex().encode() not in found.lower(), place
+            assert pin not in content, place
+            assert pin.hex().encode() not in content.lower(), place
         if place != "state":  # any host may read the MSID
-            assert factory not in found, place
+            assert factory not in content, place

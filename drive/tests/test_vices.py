@@ -38,8 +38,8 @@ def test_what_is_no_vice_is_refused(parameters: dict[str, Any]) -> None:
 
 
 def test_flags_and_numbers_are_read() -> None:
-    found = vices.parse({"no_session": 1, "discard_ms": 5, "multipath": 0})
-    assert found.describe() == {"no_session": True, "discard_ms": 5}
+    parsed = vices.parse({"no_session": 1, "discard_ms": 5, "multipath": 0})
+    assert parsed.describe() == {"no_session": True, "discard_ms": 5}
     with pytest.raises(ViceError, match="at most 20 bytes"):
         vices.parse({"serial_hex": "ff" * 21})
 
@@ -107,13 +107,13 @@ def test_a_discard_is_refused_or_ignored(plain: Drive) -> None:
         status = queue.run(0x09, 1, trim, cdw11=4).status
         return status, queue.read(9, 1).data != data
 
-    for named, seen in (
+    for named, expected in (
         ({"discard_refused": 1}, (0x4006, False)),
         ({"discard_ignored": 1}, (0, False)),
         ({}, (0, True)),
     ):
         plain.ask("vices", **named)
-        assert discarded() == seen
+        assert discarded() == expected
 
 
 def test_identify_says_what_is_declared(plain: Drive) -> None:

@@ -75,7 +75,7 @@ class Machine(Protocol):
         """
 
     def set_network(self, running: Mapping[str, Any], network: Network, /, *, up: bool) -> None:
-        """Plug the guest's network in or pull it; its drives have a wire of their own."""
+        """Plug the guest's network in or pull it; its drives have another wire."""
 
     def provenance(self) -> dict[str, Any]:
         """Return what a reader of results must know of it."""

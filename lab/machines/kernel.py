@@ -72,7 +72,7 @@ class Kernel:
 def location(directory: Path, wanted: str | None = None) -> Kernel:
     """Where the kernel of the present configuration is, or would be, in this cache.
 
-    `wanted` is `full` or `first`, by default what LAB_KERNEL says; a full one serves for both.
+    `wanted` is `full` or `first`, by default LAB_KERNEL; a full one serves for both.
     """
     full = _location(directory / "kernels", (CONFIG, MORE_CONFIG))
     wanted = wanted or os.environ.get("LAB_KERNEL") or "full"
@@ -117,7 +117,7 @@ class Build:
         self._configs, self._say, self._log, self._stop = configs, say, log, stop
 
     def make(self, work: Path, target: Path) -> None:
-        """Fill `target` with `linux` and `modules`, of the first suite whose kernel can be built."""
+        """Fill `target` with `linux` and `modules`, of the first suite with a buildable kernel."""
         for suite in SUITES:
             place = work / suite
             place.mkdir()
@@ -139,7 +139,7 @@ class Build:
         cache.run(command, self._log, on_line, stop=self._stop)
 
     def fetch(self, work: Path, suite: str) -> str:
-        """Debian's source package by apt, from lists of its own; returns its name and version."""
+        """Fetch Debian's source package by apt, from separate lists; returns name and version."""
         self._say(f"kernel: the source of {suite} (about 160 MB)")
         apt = Apt(work, [suite], self.run)
         # PACKAGE itself is empty and depends on the one with the version.
@@ -192,11 +192,11 @@ class Build:
         def on_line(line: str) -> None:
             nonlocal reported, done
             done += COMPILED.match(line) is not None
-            now = time.monotonic()
-            if now - reported >= PROGRESS_S:
+            now_s = time.monotonic()
+            if now_s - reported >= PROGRESS_S:
                 share = min(99, round(100 * done / STEPS[len(self._configs)]))
-                self._say(f"kernel: about {share} % compiled ({now - started:.0f} s)")
-                reported = now
+                self._say(f"kernel: about {share} % compiled ({now_s - started:.0f} s)")
+                reported = now_s
 
         make = ["make", "-C", str(tree), "ARCH=um", f"-j{jobs}"]
         self.run([*make, "linux", "modules"], on_line)

@@ -220,10 +220,10 @@ class Qemu:
 
 def program(name: str = "qemu-system-x86_64") -> str:
     """Path of a QEMU program. Raises LabError if it is missing."""
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise LabError(f"the program {name} is missing: run `make packages`")
-    return found
+    return path
 
 
 def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> list[str]:

@@ -95,14 +95,14 @@ class Uml:
         overlay = guest.folder / OVERLAY
         overlay.unlink(missing_ok=True)
         # A blank or a comma in a path would end a word of the kernel's: it is given links.
-        own, root = guest.sockets / "folder", guest.sockets / "root"
-        for link, place in ((own, guest.folder), (root, guest.image.root)):
+        folder_link, root = guest.sockets / "folder", guest.sockets / "root"
+        for link, place in ((folder_link, guest.folder), (root, guest.image.root)):
             link.unlink(missing_ok=True)
             link.symlink_to(place)
         command = [str(built.program), f"mem={MEMORY_MIB}M", f"umid={guest.sockets.name}"]
-        command += [f"uml_dir={guest.sockets}", f"ubd0={own / OVERLAY},{root}"]
+        command += [f"uml_dir={guest.sockets}", f"ubd0={folder_link / OVERLAY},{root}"]
         command += [f"host_page={guest.host_page}"]
-        command += [f"hostfs={own / HOST_FOLDER}", *MACHINE_WORDS, *KERNEL_WORDS.split()]
+        command += [f"hostfs={folder_link / HOST_FOLDER}", *MACHINE_WORDS, *KERNEL_WORDS.split()]
         for number, wire in enumerate(WIRES):
             # Its own address each, and always the same: the other side remembers it over a restart.
             address = f"mac=02:fd:e0:00:00:0{number + 1}"

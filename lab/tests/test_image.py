@@ -66,13 +66,13 @@ def test_hash_changes_with_the_recipe(inputs: Path) -> None:
 
 def test_a_file_cannot_pass_for_two(tmp_path: Path) -> None:
     """Its content may look like another file's head: lengths are hashed too."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
-    (one / "a").write_bytes(b"x")
-    (one / "b").write_bytes(b"y")
-    (two / "a").write_bytes(b"xb\x000y")
-    assert _hash(one) != _hash(two)
+    single, split = tmp_path / "one", tmp_path / "two"
+    single.mkdir()
+    split.mkdir()
+    (single / "a").write_bytes(b"x")
+    (single / "b").write_bytes(b"y")
+    (split / "a").write_bytes(b"xb\x000y")
+    assert _hash(single) != _hash(split)
 
 
 def test_recipe_names_no_path_of_this_machine_and_no_mirror() -> None:
@@ -172,11 +172,11 @@ def test_what_is_cached_is_used_only_as_it_was_built(
             (target / name).write_bytes(name.encode())
 
     monkeypatch.setattr(image, "build", build)
-    found = image.ensure(_silent, tmp_path)
-    assert found.directory.stat().st_mode & 0o077 == 0
+    built = image.ensure(_silent, tmp_path)
+    assert built.directory.stat().st_mode & 0o077 == 0
     monkeypatch.setattr(image, "build", lambda *_: pytest.fail("it is built once"))
     for name in ("root.img", "modules/one.ko"):
-        path = found.directory / name
+        path = built.directory / name
         before, content = path.stat(), path.read_bytes()
         path.write_bytes(content.swapcase())  # as long, and with its old time
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -184,22 +184,22 @@ def test_what_is_cached_is_used_only_as_it_was_built(
             image.ensure(_silent, tmp_path)
         path.write_bytes(content)
         image.ensure(_silent, tmp_path)
-    (found.directory / "more").touch()
+    (built.directory / "more").touch()
     with pytest.raises(LabError, match="more is not what was built"):
         image.ensure(_silent, tmp_path)
-    (found.directory / "more").unlink()
-    found.directory.chmod(0o777)
+    (built.directory / "more").unlink()
+    built.directory.chmod(0o777)
     with pytest.raises(LabError, match="other users can write"):
         image.ensure(_silent, tmp_path)
 
 
 def test_what_an_older_version_built_gets_its_sums(tmp_path: Path) -> None:
-    found = image.location(tmp_path)
-    found.directory.mkdir(parents=True)
-    found.root.write_bytes(b"root")
-    (found.directory / "build.json").write_text("{}", encoding="utf-8")
+    built = image.location(tmp_path)
+    built.directory.mkdir(parents=True)
+    built.root.write_bytes(b"root")
+    (built.directory / "build.json").write_text("{}", encoding="utf-8")
     image.ensure(_silent, tmp_path)
-    found.root.write_bytes(b"evil")
+    built.root.write_bytes(b"evil")
     with pytest.raises(LabError, match=r"root\.img is not what was built"):
         image.ensure(_silent, tmp_path)
 

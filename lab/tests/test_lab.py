@@ -275,6 +275,6 @@ def test_secrets_are_for_their_owner_alone(lab: LabHandle) -> None:
     assert {Path(f).stat().st_mode & 0o077 for f in secret_files} == {0}
     secrets = json.loads(Path(lab.state["secrets"]).read_text()).values()
     ps = ["ps", "-wweo", "args"]
-    seen = subprocess.run(ps, capture_output=True, text=True, check=True).stdout
-    assert lab.state["guest"]["command"][-1] in seen
-    assert not [secret for secret in secrets if secret in seen]
+    processes = subprocess.run(ps, capture_output=True, text=True, check=True).stdout
+    assert lab.state["guest"]["command"][-1] in processes
+    assert not [secret for secret in secrets if secret in processes]

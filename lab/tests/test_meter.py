@@ -267,8 +267,8 @@ def test_cpu_time_is_that_of_the_threads(lab: Lab) -> None:
     while len(lab.truth()) < 4:
         time.sleep(0.02)
     before_end = cpu_s()
-    seen = len(lab.truth())
-    while len(lab.truth()) == seen:  # so that the meter has looked since
+    lines = len(lab.truth())
+    while len(lab.truth()) == lines:  # so that the meter has looked since
         time.sleep(0.02)
     meter.terminate()
     ended(meter)
@@ -285,16 +285,16 @@ def test_the_meter_outlives_a_power_cut_and_shows_none(lab: Lab) -> None:
     while len(lab.truth()) < 2:
         time.sleep(0.02)
     lab.cut()
-    seen = len(lab.truth())
-    while len(lab.truth()) < seen + 3:
+    lines = len(lab.truth())
+    while len(lab.truth()) < lines + 3:
         time.sleep(0.02)
     before, after = lab.truth()[-2:]
     assert before["system_j"] == after["system_j"]
     assert before["drive_j"] == after["drive_j"]
     lab.switch_on()
     idle_w = PowerModel.load().system_idle_w
-    seen = len(lab.truth())
-    while len(lab.truth()) < seen + 4:
+    lines = len(lab.truth())
+    while len(lab.truth()) < lines + 4:
         time.sleep(0.02)
     before, after = lab.truth()[-2:]
     awake_s = (after["t_mono_ns"] - before["t_mono_ns"]) / 1e9
@@ -309,8 +309,8 @@ def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) ->
     meter, recorder = lab.start_meter(), lab.start_recorder()
 
     def state() -> tuple[Any, Any]:
-        found = lab.recorded()
-        return found["state"], found["records"]
+        recording = lab.recorded()
+        return recording["state"], recording["records"]
 
     while state()[0] != "recording":
         time.sleep(0.02)
@@ -318,8 +318,8 @@ def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) ->
     while state()[0] != "lost":
         time.sleep(0.02)
     assert not (lab.directory / "meter").is_symlink()
-    seen = len(lab.truth())
-    while len(lab.truth()) < seen + 2:
+    lines = len(lab.truth())
+    while len(lab.truth()) < lines + 2:
         time.sleep(0.02)
     meter.send_signal(signal.SIGUSR2)
     records = state()[1]

@@ -62,8 +62,10 @@ def test_energy_does_not_depend_on_how_time_is_cut(steps: list[tuple[int, int]])
 
 def test_restarted_counter_counts_from_zero() -> None:
     then = Activity(100, (DriveActivity(bytes_read=1000, bytes_written=50), DriveActivity(5)))
-    now = Activity(150, (DriveActivity(30, 50, bytes_crypt=4), DriveActivity(7)))
-    assert now.since(then) == Activity(50, (DriveActivity(30, 0, bytes_crypt=4), DriveActivity(2)))
+    restarted = Activity(150, (DriveActivity(30, 50, bytes_crypt=4), DriveActivity(7)))
+    assert restarted.since(then) == Activity(
+        50, (DriveActivity(30, 0, bytes_crypt=4), DriveActivity(2))
+    )
 
 
 def test_every_coefficient_has_a_unit_and_a_source() -> None:

@@ -45,7 +45,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def test_a_process_is_alive_until_it_ends_even_as_a_zombie() -> None:
     child = subprocess.Popen(SLEEPER)
-    known = Process.of("sleeper", child.pid)
+    known = Process.from_pid("sleeper", child.pid)
     assert known.alive()
     child.kill()
     _until(lambda: not known.alive())  # nobody has waited for it: it is a zombie now
@@ -55,18 +55,18 @@ def test_a_process_is_alive_until_it_ends_even_as_a_zombie() -> None:
 
 
 def test_the_same_number_with_another_start_or_boot_is_somebody_else() -> None:
-    here = Process.of("tests", os.getpid())
-    assert here.alive()
-    assert here.start_ticks > 0
-    assert not replace(here, start_ticks=here.start_ticks + 1).alive()
-    assert not replace(here, boot_id="another").alive()
+    process = Process.from_pid("tests", os.getpid())
+    assert process.alive()
+    assert process.start_ticks > 0
+    assert not replace(process, start_ticks=process.start_ticks + 1).alive()
+    assert not replace(process, boot_id="another").alive()
 
 
 def test_a_name_with_brackets_and_blanks_is_read(tmp_path: Path) -> None:
     program = tmp_path / "a) b (c"
     program.symlink_to(sys.executable)
     child = subprocess.Popen([program, *SLEEPER[1:]])
-    known = Process.of("odd", child.pid)
+    known = Process.from_pid("odd", child.pid)
     assert known.alive()
     child.kill()
     _until(lambda: not known.alive())
@@ -76,7 +76,7 @@ def test_a_name_with_brackets_and_blanks_is_read(tmp_path: Path) -> None:
 def test_down_leaves_a_stranger_with_our_number_alone(layout: Layout) -> None:
     stranger = subprocess.Popen(SLEEPER)
     try:
-        known = Process.of("qemu", stranger.pid)
+        known = Process.from_pid("qemu", stranger.pid)
         stale = replace(known, start_ticks=known.start_ticks - 1)
         write_started(layout, Started(None, (stale,)))
         assert lifecycle.down(layout) == []

@@ -102,7 +102,7 @@ def _figure(name: str, value: float, unit: str, limit: float | None) -> Figure:
 
 def figures(samples: Samples) -> list[Figure]:
     """Speeds with their targets, ratios to the plain drive, CPU seconds per GB read."""
-    found = []
+    results = []
     for (disk, load), taken in samples.items():
         limit: float | None = None
         if disk in BASES and load.name == "read 1 MiB":
@@ -111,14 +111,14 @@ def figures(samples: Samples) -> list[Figure]:
             limit = DEEP_LIMIT_PER_S
         unit = "MB/s" if load.size_bytes == MIB else "1/s"
         speed = median(_speed(sample, load) for sample in taken)
-        found.append(_figure(f"{disk}: {load.name}", speed, unit, limit))
+        results.append(_figure(f"{disk}: {load.name}", speed, unit, limit))
     for base, words in BASES.items():
-        found += _ratios(samples, base, words)
+        results += _ratios(samples, base, words)
     for (disk, load), taken in samples.items():
         for who, value in zip(("server", "host"), _cpu(taken, load), strict=True):
             name = f"{disk}: {load.name}, CPU of {who}"
-            found.append(Figure(name, rounded(value), _cpu_unit(load)[1]))
-    return found
+            results.append(Figure(name, rounded(value), _cpu_unit(load)[1]))
+    return results
 
 
 def _ratios(samples: Samples, base: str, words: str) -> Iterator[Figure]:
@@ -129,7 +129,7 @@ def _ratios(samples: Samples, base: str, words: str) -> Iterator[Figure]:
         if base == OPAL_OFF and disk not in RATIO_LIMITS:
             continue
         pairs = zip(taken, samples[base, load], strict=True)
-        ratio = median(_speed(one, load) / _speed(other, load) for one, other in pairs)
+        ratio = median(_speed(first, load) / _speed(second, load) for first, second in pairs)
         limit = None if load.writes else RATIO_LIMITS.get(disk)
         yield _figure(f"{disk}: {load.name}, {words}", ratio, "ratio", limit)
 
@@ -146,7 +146,7 @@ def speed_table(samples: Samples) -> str:
     for disk in disks:
         pairs = (_cpu(samples[disk, load], load) for load in LOADS)
         lines.append(
-            f"{disk:28}" + "".join(f"{f'{one:.3g} + {two:.3g}':>17}" for one, two in pairs)
+            f"{disk:28}" + "".join(f"{f'{read:.3g} + {write:.3g}':>17}" for read, write in pairs)
         )
     return "\n".join(lines)
 
@@ -155,11 +155,11 @@ def _cpu_unit(load: Load) -> tuple[float, str]:
     return (1e9 / MIB, "s/GB") if load.size_bytes == MIB else (1e6, "µs each")
 
 
-def _cpu(found: list[Sample], load: Load) -> tuple[float, float]:
+def _cpu(samples: list[Sample], load: Load) -> tuple[float, float]:
     """CPU time of the server and of the host, per GB of large requests or per small one."""
-    scale = _cpu_unit(load)[0] / sum(sample.requests for sample in found)
-    server_s = sum(sample.server_cpu_s for sample in found)
-    return server_s * scale, sum(sample.host_cpu_s for sample in found) * scale
+    scale = _cpu_unit(load)[0] / sum(sample.requests for sample in samples)
+    server_s = sum(sample.server_cpu_s for sample in samples)
+    return server_s * scale, sum(sample.host_cpu_s for sample in samples) * scale
 
 
 def _server_cpu_s(disk: Disk) -> float:

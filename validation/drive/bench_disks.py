@@ -132,7 +132,7 @@ class NbdDisk:
 
 
 class NvmeDisk:
-    """One I/O queue of a virtual drive, on a controller of its own."""
+    """One I/O queue of a virtual drive, on a separate controller."""
 
     def __init__(self, port: int, pid: int, block_bytes: int) -> None:
         self.pid = pid

@@ -43,7 +43,7 @@ class Rules:
     `discard_first`: every entry discards the whole extent, else mkfs discards where the stack lets
     it through (not dm-crypt). `await_temperature`: a run waits for its disk to be as warm as at
     first. `void_throttled`: a throttled run does not count and is repeated. `one_disk`: all stacks
-    on one disk, else the self-encrypting one has a disk of its own. `settle_s`: before every run.
+    on one disk, else the self-encrypting one has a separate disk. `settle_s`: before every run.
     """
 
     discard_first: bool = True
@@ -91,8 +91,8 @@ class Suite:
                 joules, now_s = self._measure(disks[role], role, run["workload"], now_s)
                 if joules is not None:
                     log = math.log(joules) + effect + entry + float(scatter.normal(0, RUN_SD))
-                    found = self.joules.setdefault(name, {}).setdefault(block, [])
-                    found.append(math.exp(log))
+                    joules_of_block = self.joules.setdefault(name, {}).setdefault(block, [])
+                    joules_of_block.append(math.exp(log))
                     break
 
     def _measure(
@@ -114,7 +114,7 @@ class Suite:
 
     def comparisons(self) -> dict[str, Comparison]:
         """Each stack against the plain one, over all workloads, judged as one family."""
-        whole = {
+        joules = {
             name: {
                 block: math.exp(float(np.mean(np.log(values))))
                 for block, values in blocks.items()
@@ -122,16 +122,18 @@ class Suite:
             }
             for name, blocks in self.joules.items()
         }
-        found = {}
+        results = {}
         for name in list(ENTRY_S)[1:]:
-            both = sorted(whole[BASE].keys() & whole[name].keys())
-            one = compare([whole[BASE][b] for b in both], [whole[name][b] for b in both], MARGIN)
-            if one is not None:
-                found[name] = one
-        return dict(zip(found, judged(list(found.values())), strict=True))
+            both = sorted(joules[BASE].keys() & joules[name].keys())
+            comparison = compare(
+                [joules[BASE][b] for b in both], [joules[name][b] for b in both], MARGIN
+            )
+            if comparison is not None:
+                results[name] = comparison
+        return dict(zip(results, judged(list(results.values())), strict=True))
 
     def _enter(self, name: str, disk: Timing, now_s: float) -> float:
-        """Discards as the rules say, then mkfs's own writes."""
+        """Discard by the rules, then write as mkfs does."""
         self.place_mib = 0
         if self.rules.discard_first or not name.startswith("dmcrypt"):
             disk.deallocate(0, EXTENT_MIB * _MIB)

@@ -31,8 +31,8 @@ def measure(quick: bool = False) -> list[Figure]:
         for number, tree in enumerate(trees):
             root = Path(folder) / str(number)
             root.mkdir()
-            found = energies(tree, suite, root)
-            right += all(whole(found, part) == j for part, j in expected(tree).items())
+            joules = energies(tree, suite, root)
+            right += all(sum_part(joules, part) == j for part, j in expected(tree).items())
     count = len(trees)
     return [Figure(f"trees summed right, of {count}", right, "", float(count), right == count)]
 
@@ -74,9 +74,9 @@ def expected(tree: Tree) -> dict[str, float | None]:
     }
 
 
-def whole(found: Mapping[str, float], part: str) -> float | None:
+def sum_part(joules: Mapping[str, float], part: str) -> float | None:
     """Return the sum of a part, which with one socket is the zone itself."""
-    return found.get(part, found.get({"package": "package-0"}.get(part, part)))
+    return joules.get(part, joules.get({"package": "package-0"}.get(part, part)))
 
 
 def _used_j(tree: Tree) -> dict[str, float]:

@@ -43,8 +43,8 @@ def measure(quick: bool = False) -> list[Figure]:
                 Figure("throttled runs that counted: before", counted, ""),
                 at_most("throttled runs that counted: now", none, "", 0),
             ]
-    found = _found(models["all"], suites)
-    return [*figures, at_least("true 3 % found with all of them, 10 blocks", found, "%", 80.0)]
+    power = _detected_percent(models["all"], suites)
+    return [*figures, at_least("true 3 % found with all of them, 10 blocks", power, "%", 80.0)]
 
 
 def _differing(model: DiskModel, rules: Rules, suites: int) -> tuple[float, float, int]:
@@ -58,21 +58,23 @@ def _differing(model: DiskModel, rules: Rules, suites: int) -> tuple[float, floa
         suite = Suite(rules, model, SEED + number)
         suite.run()
         counted += suite.counted
-        for name, one in suite.comparisons().items():
-            ratios.setdefault(name, []).append(one.ratio)
-            differ += one.verdict == "differs" or one.both
+        for name, comparison in suite.comparisons().items():
+            ratios.setdefault(name, []).append(comparison.ratio)
+            differ += comparison.verdict == "differs" or comparison.both
     # Where every run was void there is no verdict, so none is false.
     made = max(1, sum(len(some) for some in ratios.values()))
     worst = max((abs(100 * (sum(s) / len(s) - 1)) for s in ratios.values()), default=0.0)
     return 100 * differ / made, worst, counted
 
 
-def _found(model: DiskModel, suites: int) -> float:
+def _detected_percent(model: DiskModel, suites: int) -> float:
     """Share of suites in which both dm-crypt stacks are judged to differ, in %."""
-    found = 0
+    detected = 0
     for number in range(suites):
         suite = Suite(Rules(), model, SEED + number, ratio=EFFECT)
         suite.run()
         verdicts = suite.comparisons()
-        found += all(verdicts[n].verdict == "differs" for n in verdicts if n.startswith("dmcrypt"))
-    return 100 * found / suites
+        detected += all(
+            verdicts[n].verdict == "differs" for n in verdicts if n.startswith("dmcrypt")
+        )
+    return 100 * detected / suites

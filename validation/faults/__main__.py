@@ -1,4 +1,4 @@
-"""`python -m validation.faults [--quick] [PART…]`: every fault for real, in a lab of its own.
+"""`python -m validation.faults [--quick] [PART…]`: every fault for real, in a separate lab.
 
 Each part leaves its outcome, its suite and its log in build/faults/<part>; the table and
 build/bench/faults.json are made of all outcomes that are there, so parts can be done one by one.
@@ -79,14 +79,14 @@ def _try_all(scene: Scene, chosen: Sequence[Fault], seed: int, quick: bool) -> N
 def _tabled(scene: Scene, overnight: Path | None, load_1_min: float) -> int:
     known = read_outcomes(scene.folder)
     outcomes = [known[name] for name in (*NAMES, "overnight") if name in known]
-    found = results.rows(outcomes, overnight)
+    rows = results.rows(outcomes, overnight)
     machines = sorted({outcome.machine for outcome in outcomes})
-    text = f"{table(found)}\n\n{results.matrix(outcomes)}"
+    text = f"{table(rows)}\n\n{results.matrix(outcomes)}"
     (scene.folder / "table.txt").write_text(text + "\n", encoding="utf-8")
     print(text)
-    bench.write(results.BENCH, found, ", ".join(machines), load_1_min)
+    bench.write(results.BENCH, rows, ", ".join(machines), load_1_min)
     print(f"\n{results.BENCH}")
-    return int(missed(found))
+    return int(missed(rows))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

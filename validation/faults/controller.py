@@ -14,7 +14,7 @@ from validation.scene import Scene
 
 
 class Controller:
-    """`python -m controller run|resume` in a process group of its own, its output in a log."""
+    """`python -m controller run|resume` in a new process group, its output in a log."""
 
     def __init__(self, scene: Scene, suite_dir: Path, log: Path) -> None:
         self._scene = scene
@@ -67,7 +67,7 @@ class Controller:
 
     def recorders(self) -> set[int]:
         """Return the process ids of the recorders that write for this suite."""
-        found = set()
+        pids = set()
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 argv = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -76,8 +76,8 @@ class Controller:
                 continue
             ours = "instrumentation.recorder" in argv and str(self._suite_dir) in " ".join(argv)
             if ours and state not in "ZX":
-                found.add(int(folder.name))
-        return found
+                pids.add(int(folder.name))
+        return pids
 
     def end(self) -> None:
         """Kill what is left of it: itself, its group, its recorders."""

@@ -23,7 +23,7 @@ RESUMED = AT_WORK | {"suite-finished"}  # it may have come to its end before
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """Yield a file system of its own in memory; only root may mount one. Raises LabError.
+    """Yield a new file system in memory; only root may mount one. Raises LabError.
 
     Its suites are copied to `folder`/suites in the end.
     """

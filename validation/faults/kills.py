@@ -54,7 +54,7 @@ def kill_agent(trial: Trial, name: str) -> None:
 
 
 def until(trial: Trial, state: str) -> Line:
-    """Return the next line of this state, made to come where it does not come by itself."""
+    """Return the next line of this state, provoked where it would not come."""
     trial.mark()
     if state == "waiting":
         hold(trial, HOLD_S)
@@ -146,7 +146,7 @@ def _until_all(trial: Trial, orders: list[tuple[str, str]]) -> None:
 def _resumed(trial: Trial, kills: list[dict[str, Any]]) -> list[float]:
     """Return the target's seconds from each kill to the next line of work, unless killed again."""
     lines = [line.entry for line in trial.observer.lines()]
-    found = []
+    seconds = []
     ends = [kill["t_mono_ns"] for kill in kills[1:]] + [float("inf")]
     for kill, end_ns in zip(kills, ends, strict=True):
         at_work = [
@@ -158,8 +158,8 @@ def _resumed(trial: Trial, kills: list[dict[str, Any]]) -> list[float]:
         ]
         # What follows the suite's end is a repetition that the controller asks for, when it does.
         if at_work and kill["state"] != "suite-finished":
-            found.append((min(at_work) - kill["t_mono_ns"]) / 1e9)
-    return found
+            seconds.append((min(at_work) - kill["t_mono_ns"]) / 1e9)
+    return seconds
 
 
 def _at_each_state(kill: Callable[[Trial], bool], trial: Trial, outcome: Outcome) -> None:

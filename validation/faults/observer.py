@@ -27,7 +27,7 @@ class Line:
 
 
 class Observer:
-    """Follows one suite's journal over SSH from a thread of its own, through every cut.
+    """Follows one suite's journal over SSH from a thread, through every cut.
 
     It shares nothing with the product but the format of a line. Its lines are also written to the
     file `kept`.

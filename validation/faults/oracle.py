@@ -29,7 +29,7 @@ _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)
 class Judgement:
     """What was found; a sentence for each thing that does not hold."""
 
-    seen: int
+    observed: int
     runs: int
     finished: int
     lost: list[str] = field(default_factory=list)
@@ -39,15 +39,15 @@ class Judgement:
     problems: list[str] = field(default_factory=list)
 
 
-def lost(seen: Sequence[Entry], final: Sequence[Entry]) -> list[str]:
+def lost(observed: Sequence[Entry], final: Sequence[Entry]) -> list[str]:
     """Return a sentence for each run that was seen to be finished and is not in the end."""
-    there = set(final)
+    kept = set(final)
     states = journal.last_states(list(final))
     sentences = []
-    for entry in seen:
+    for entry in observed:
         if entry.state != "finished":
             continue
-        if entry not in there:
+        if entry not in kept:
             sentences.append(f"the line {entry.seq} `finished` of {entry.run_id} is gone")
         elif states.get(entry.run_id) != "finished":
             sentences.append(f"{entry.run_id} was finished and is {states.get(entry.run_id)}")
@@ -78,7 +78,7 @@ def _wrong(suite_dir: Path, run_id: str, final: Sequence[Entry]) -> str:
         return f"has no run.json that can be read: {error}"
     running = [entry for entry in lines if entry.state == "running"]
     if lines[-1].facts.get("sha256") != hashlib.sha256(content).hexdigest():
-        return "has another run.json than its line says"
+        return "has another run.json than its line names"
     if run["status"] != "finished" or not (run["proof"] or {}).get("ok"):
         return "is called finished, its run.json is not, or not proven"
     if not running or {running[-1].boot_id, lines[-1].boot_id} != {run["boot_id"]}:
@@ -93,7 +93,7 @@ def text_of(page: Path) -> str:
 
 
 def judge(
-    scene: Scene, suite_dir: Path, seen: Sequence[Entry], reported: Sequence[str]
+    scene: Scene, suite_dir: Path, observed: Sequence[Entry], reported: Sequence[str]
 ) -> Judgement:
     """Check all four; `reported` are patterns, each of which the report must hold."""
     final = journal.read(suite_dir / "journal.jsonl")
@@ -109,10 +109,10 @@ def judge(
     missing = [pattern for pattern in reported if not re.search(pattern, text, re.IGNORECASE)]
     problems += [f"the report does not say {pattern!r}" for pattern in missing]
     return Judgement(
-        seen=sum(entry.state == "finished" for entry in seen),
+        observed=sum(entry.state == "finished" for entry in observed),
         runs=len(plan["runs"]),
         finished=sum(states.get(run["run_id"]) == "finished" for run in plan["runs"]),
-        lost=lost(seen, final),
+        lost=lost(observed, final),
         false=false(suite_dir, final),
         verified=done.returncode == 0,
         named=not missing and bool(text),

@@ -87,7 +87,7 @@ def night(scene: Scene, suite_dir: Path, seed: int) -> Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where nothing was lost, nothing false, `verify` passes and the report says it all."""
+    """0 where nothing was lost, nothing false, `verify` passes and the report shows it all."""
     parser = lab_parser("validation.faults.overnight", __doc__, PLACE)
     parser.add_argument("--suite", default="overnight")
     parser.add_argument("--scale", default="lab")

@@ -22,22 +22,22 @@ HEADS = ("fault", "times", "reached", "seen", "lost", "false", "resumed s", "ver
 
 def rows(outcomes: Sequence[Outcome], overnight: Path | None) -> list[Row]:
     """Return the figures of all faults, then those over all of them."""
-    found = [row for o in outcomes for row in rows_of(o.name, _figures(o))]
-    found += rows_of("all faults", _overall(outcomes))
-    return found if overnight is None else found + rows_of("overnight", _overnight(overnight))
+    figures = [row for o in outcomes for row in rows_of(o.name, _figures(o))]
+    figures += rows_of("all faults", _overall(outcomes))
+    return figures if overnight is None else figures + rows_of("overnight", _overnight(overnight))
 
 
 def _figures(outcome: Outcome) -> list[Figure]:
     name = f"{outcome.name}{', shortened' if outcome.quick else ''}"
-    found = [at_least(f"{name}: times", outcome.times, "", outcome.wanted)]
+    figures = [at_least(f"{name}: times", outcome.times, "", outcome.wanted)]
     if outcome.wanted_reached:
         reached = len(set(outcome.reached))
         wanted = outcome.wanted_reached
-        found.append(at_least(f"{name}: transitions reached", reached, "", wanted))
+        figures.append(at_least(f"{name}: transitions reached", reached, "", wanted))
     judged = outcome.judgement
     if not judged:
-        return [*found, at_most(f"{name}: came to no end", 1, "", 0)]
-    found += [
+        return [*figures, at_most(f"{name}: came to no end", 1, "", 0)]
+    figures += [
         Figure(f"{name}: finished lines seen", judged["seen"], ""),
         at_least(f"{name}: runs finished in the end", judged["finished"], "", judged["runs"]),
         at_most(f"{name}: finished runs lost", len(judged["lost"]), "", 0),
@@ -45,21 +45,21 @@ def _figures(outcome: Outcome) -> list[Figure]:
     ]
     if outcome.resumed_s:
         median = statistics.median(outcome.resumed_s)
-        found.append(Figure(f"{name}: resumed, median", round(median, 1), "s"))
+        figures.append(Figure(f"{name}: resumed, median", round(median, 1), "s"))
         longest = round(max(outcome.resumed_s), 1)
-        found.append(at_most(f"{name}: resumed, longest", longest, "s", RESUMED_S))
-    found += [
+        figures.append(at_most(f"{name}: resumed, longest", longest, "s", RESUMED_S))
+    figures += [
         at_most(f"{name}: {what}", value, unit, most) for what, value, unit, most in outcome.extra
     ]
-    found.append(at_least(f"{name}: verify passes", int(judged["verified"]), "", 1))
-    found.append(at_least(f"{name}: the report names it", int(judged["named"]), "", 1))
-    return found
+    figures.append(at_least(f"{name}: verify passes", int(judged["verified"]), "", 1))
+    figures.append(at_least(f"{name}: the report names it", int(judged["named"]), "", 1))
+    return figures
 
 
 def _overall(outcomes: Sequence[Outcome]) -> list[Figure]:
     judged = [o.judgement for o in outcomes if o.judgement]
     resumed_s = [seconds for o in outcomes for seconds in o.resumed_s]
-    found = [
+    figures = [
         Figure("faults tried", len(outcomes), ""),
         at_least("trials that came to their end", len(judged), "", len(outcomes)),
         Figure("harm done, times", sum(o.times for o in outcomes), ""),
@@ -70,21 +70,23 @@ def _overall(outcomes: Sequence[Outcome]) -> list[Figure]:
         at_least("the report names it", sum(j["named"] for j in judged), "", len(outcomes)),
     ]
     if resumed_s:
-        found.append(at_most("resumed, longest", round(max(resumed_s), 1), "s", RESUMED_S))
-    return found
+        figures.append(at_most("resumed, longest", round(max(resumed_s), 1), "s", RESUMED_S))
+    return figures
 
 
 def _overnight(suite_dir: Path) -> list[Figure]:
-    """Return what `make summary` would say first, from the suite's own timing.json."""
+    """Return what `fde summary` shows first, from the suite's own timing.json."""
     timing: Mapping[str, Any] = json.loads((suite_dir / "timing.json").read_text(encoding="utf-8"))
     share = round(float(timing["measuring_share"]), 3)
-    found = [
+    figures = [
         Figure("overnight: wall time", round(float(timing["wall_s"]) / 60, 1), "min"),
         at_least("overnight: share of it that is measuring", share, "", MEASURING_SHARE),
     ]
     if cost := _idle_cost_percent(suite_dir):
-        found.append(at_most("overnight: agent's cost in phases of rest", cost, "% CPU", IDLE_COST))
-    return found
+        figures.append(
+            at_most("overnight: agent's cost in phases of rest", cost, "% CPU", IDLE_COST)
+        )
+    return figures
 
 
 def _idle_cost_percent(suite_dir: Path) -> float:

@@ -214,16 +214,16 @@ class Trial(AbstractContextManager["Trial"]):
 
     def judge(self, reported: Sequence[str]) -> dict[str, Any]:
         """Return the oracle's judgement, which is also logged; `reported` as in `Fault`."""
-        seen = [line.entry for line in self.observer.lines()]
-        found = oracle.judge(self.scene, self.suite_dir, seen, reported)
-        for sentence in (*found.lost, *found.false, *found.problems):
+        observed = [line.entry for line in self.observer.lines()]
+        judgement = oracle.judge(self.scene, self.suite_dir, observed, reported)
+        for sentence in (*judgement.lost, *judgement.false, *judgement.problems):
             self.say(f"WRONG: {sentence}")
         self.say(
-            f"{found.finished} of {found.runs} runs finished, {found.seen} seen, "
-            f"{len(found.lost)} lost, {len(found.false)} false, "
-            f"verify {'passes' if found.verified else 'FAILS'}"
+            f"{judgement.finished} of {judgement.runs} runs finished, {judgement.observed} seen, "
+            f"{len(judgement.lost)} lost, {len(judgement.false)} false, "
+            f"verify {'passes' if judgement.verified else 'FAILS'}"
         )
-        return asdict(found)
+        return asdict(judgement)
 
     def _last_log_lines(self) -> str:
         log = self.folder / "controller.log"
@@ -232,7 +232,7 @@ class Trial(AbstractContextManager["Trial"]):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, done to a small suite of its own.
+    """One fault, injected into a small suite.
 
     `does` and `undone` are sentences on what it does and how that is taken back. `inject` acts on
     the running suite and notes in the outcome what it did; it raises LabError where that cannot be
@@ -275,8 +275,8 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
 
 def read_outcomes(folder: Path) -> dict[str, Outcome]:
     """All that were kept, by name."""
-    found = {}
+    outcomes = {}
     for path in sorted(folder.glob("*/outcome.json")):
         outcome = Outcome(**json.loads(path.read_text(encoding="utf-8")))
-        found[outcome.name] = outcome
-    return found
+        outcomes[outcome.name] = outcome
+    return outcomes

@@ -6,7 +6,9 @@ import sys
 
 from validation.bench import Bench
 
-BENCH = Bench.of("first-use", "validation.first_use", "first use, on a guest as a foreign machine")
+BENCH = Bench.from_package(
+    "first-use", "validation.first_use", "first use, on a guest as a foreign machine"
+)
 
 if __name__ == "__main__":
     sys.exit(BENCH.main())

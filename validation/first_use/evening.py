@@ -2,7 +2,7 @@
 
 Every line is typed into a shell as a user would type it, with `fde` for this checkout's command; no
 file is edited. The drive's PSID, which is asked for at a terminal, is answered there. One block at
-the lab's sizes: it shows that the steps lead to a report; how long each took is told, not judged.
+the lab's sizes: it shows that the steps lead to a report; the times are reported, not judged.
 """
 
 from __future__ import annotations
@@ -56,21 +56,25 @@ def _lines(guest: Guest) -> Iterator[str]:
 
 
 def _typed(line: str, guest: Guest, folder: Path) -> tuple[int, float]:
-    """Exit status and seconds of a line at a terminal, which shows what it says."""
+    """Return exit status and seconds of a line at a terminal, which shows its output."""
     shell = folder / "fde"
     shell.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m controller "$@"\n', encoding="utf-8")
     shell.chmod(0o755)
     exported = "export FDE_INVENTORY=mine; " if (folder / "mine").exists() else ""
-    own = [f"PYTHONPATH={REPOSITORY}", f"FDE_BUILD={folder}/build", f"PATH={folder}:/usr/bin:/bin"]
+    environment = [
+        f"PYTHONPATH={REPOSITORY}",
+        f"FDE_BUILD={folder}/build",
+        f"PATH={folder}:/usr/bin:/bin",
+    ]
     psid = Path(guest.state["drives"]["sed"]["psid_file"]).read_bytes().strip()
 
     def answer(terminal: int) -> bytes:
-        said = os.read(terminal, 65536)
-        if b"PSID from the drive" in said:
+        text = os.read(terminal, 65536)
+        if b"PSID from the drive" in text:
             os.write(terminal, psid + b"\n")
-        return said
+        return text
 
     started_s = time.monotonic()
-    shown = ["env", "-C", str(folder), "-u", "PYTHONDONTWRITEBYTECODE", *own]
+    shown = ["env", "-C", str(folder), "-u", "PYTHONDONTWRITEBYTECODE", *environment]
     status = os.waitstatus_to_exitcode(pty.spawn([*shown, "sh", "-c", exported + line], answer))
     return status, time.monotonic() - started_s

@@ -37,7 +37,7 @@ class Guest:
     state: dict[str, Any]
 
     @classmethod
-    def of(cls, folder: Path) -> Guest:
+    def from_folder(cls, folder: Path) -> Guest:
         return cls(json.loads(Layout(folder).state.read_text(encoding="utf-8")))
 
     def sh(self, script: str, data: bytes | None = None) -> str:
@@ -100,12 +100,12 @@ class Guest:
 @contextmanager
 def foreign() -> Iterator[Guest]:
     """Yield a guest of the bench's own, or the one whose folder FDE_FIRST_USE_LAB names."""
-    if given := os.environ.get("FDE_FIRST_USE_LAB"):
-        yield Guest.of(Path(given))
+    if lab_folder := os.environ.get("FDE_FIRST_USE_LAB"):
+        yield Guest.from_folder(Path(lab_folder))
         return
     layout = Layout(LAB)
     lifecycle.up(layout, lambda line: print(line, file=sys.stderr), lifecycle.LabOptions())
     try:
-        yield Guest.of(LAB)
+        yield Guest.from_folder(LAB)
     finally:
         lifecycle.down(layout)

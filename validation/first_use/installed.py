@@ -1,7 +1,7 @@
-"""`fde` installed by pip on a machine of its own: a guest, whose ordinary user may use sudo.
+"""`fde` installed by pip on a separate machine: a guest, whose ordinary user may use sudo.
 
 The guest reaches no package index: what pip would fetch is fetched here, kept in the cache, and
-sent. So no network is in the time from a clone to the first joule, and the report says so.
+sent. So no network is in the time from a clone to the first joule, and the report notes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def wheels(say: cache.Say) -> Path:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [*BUILD, *project["project"]["dependencies"]]
     lock = REPOSITORY / "requirements.lock"
-    found = cache_dir() / "wheels" / cache.content_hash([lock], REPOSITORY, f"{wanted} {PYTHON}")
+    folder = cache_dir() / "wheels" / cache.content_hash([lock], REPOSITORY, f"{wanted} {PYTHON}")
 
     def fetch(target: Path) -> None:
         with cache.work_directory("wheels", ROOM_BYTES, target) as (work, log):
@@ -57,17 +57,17 @@ def wheels(say: cache.Say) -> Path:
             options += [f"--platform={name}" for name in PLATFORMS]
             cache.run([sys.executable, "-P", "-m", "pip", "download", *options, *wanted], log)
 
-    cache.ensure(found, "wheels", ROOM_BYTES, fetch, say)
-    return found
+    cache.ensure(folder, "wheels", ROOM_BYTES, fetch, say)
+    return folder
 
 
 def _pins(lock: str) -> Iterator[str]:
     """Those for the guest's Python: pip would take markers by the Python that runs it."""
     for line in PINNED.findall(lock):
-        one = Requirement(line)
-        there = {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0"}
-        if one.marker is None or one.marker.evaluate(there):
-            yield f"{one.name}{one.specifier}"
+        requirement = Requirement(line)
+        environment = {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0"}
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            yield f"{requirement.name}{requirement.specifier}"
 
 
 def send(sh: Callable[[str, bytes], object], packages: Path) -> None:
@@ -108,12 +108,12 @@ def measure(quick: bool = False) -> list[Figure]:  # noqa: ARG001 - it is as sho
         started_s = time.monotonic()
         guest.sh(as_user(INSTALL))
         installed_s = time.monotonic() - started_s
-        said = guest.sh(as_user(f"sudo {FDE} run --runs 1 -- sleep 1"))
+        output = guest.sh(as_user(f"sudo {FDE} run --runs 1 -- sleep 1"))
         took_s = time.monotonic() - started_s
-    print(said)
+    print(output)
     return [
         at_most("clone to first joule, without the network's time", took_s / 60, "min", 5),
         Figure("of it installing", installed_s / 60, "min"),
         at_most("commands after the install", 1, "", 1),
-        at_most("first figures without a joule", int(" J" not in said), "", 0),
+        at_most("first figures without a joule", int(" J" not in output), "", 0),
     ]

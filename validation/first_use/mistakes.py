@@ -2,12 +2,12 @@
 
 Several are planted at once, where none hides another, and the doctor looks at all of them; then
 all are taken back. It has found one where a diagnosis of the mistake's code fails or warns, names
-it, and has a way out. `how` says what was planted: the thing itself, or what stands in for it (a
+it, and has a remedy. `how` is what was planted: the thing itself, or what stands in for it (a
 file over one of sysfs, a program in another's place). Needs root here, for a mount namespace.
 
     python -m validation.first_use.mistakes TARGET.json OUT
 
-is one look of the doctor at a resolved target, in a process of its own: diagnoses as JSON.
+is one look of the doctor at a resolved target, in a new process: diagnoses as JSON.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ ASSETS = "/usr/share/fde-testbed"
 class Patient:
     """The guest and target that a mistake is planted in.
 
-    `folder` is the bench's, `here` lines of shell for the controller's mount namespace, `undo` what
+    `folder` is the bench's, `shell_lines` are for the controller's mount namespace, `undo` what
     undoes it here.
     """
 
     guest: Guest
     target: dict[str, Any]
     folder: Path
-    here: list[str] = field(default_factory=list)
+    shell_lines: list[str] = field(default_factory=list)
     undo: ExitStack = field(default_factory=ExitStack)
 
     @property
     def meter(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.target["meters"][0]
-        return found
+        entry: dict[str, Any] = self.target["meters"][0]
+        return entry
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Mistake:
 def secrets(**changes: Any) -> Callable[[Patient], None]:
     def plant(patient: Patient) -> None:
         path = Path(patient.target["secrets_file"])
-        own = json.loads(path.read_text(encoding="utf-8")) | changes
-        write_json(path, own, mode=0o600)
+        changed = json.loads(path.read_text(encoding="utf-8")) | changes
+        write_json(path, changed, mode=0o600)
 
     return plant
 
@@ -147,8 +147,8 @@ def program(name: str) -> Callable[[Patient], None]:
     return plant
 
 
-def here(script: str) -> Callable[[Patient], None]:
-    return lambda patient: patient.here.append(script.format(folder=patient.folder))
+def on_controller(script: str) -> Callable[[Patient], None]:
+    return lambda patient: patient.shell_lines.append(script.format(folder=patient.folder))
 
 
 FALL_ASLEEP = (
@@ -259,7 +259,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
         ),
         Mistake(
             *("controller that falls asleep", "controller-sleep", "IdleAction", STAND_IN),
-            plant=here(FALL_ASLEEP),
+            plant=on_controller(FALL_ASLEEP),
         ),
         Mistake(
             *("wrong rate of the meter", "meter-rate", "its settings say each 10 ms"),
@@ -310,7 +310,9 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
         ),
         Mistake(
             *("full disk on the controller", "controller-room", "MiB"),
-            plant=here("mkdir -p {folder}/out; mount -t tmpfs -o size=64m out {folder}/out"),
+            plant=on_controller(
+                "mkdir -p {folder}/out; mount -t tmpfs -o size=64m out {folder}/out"
+            ),
         ),
         Mistake("no assets named", "assets", "No assets", plant=of_target("assets", {})),
     ),
@@ -377,21 +379,21 @@ def measure(quick: bool = False) -> list[Figure]:
     rounds = ROUNDS[-2:] if quick else ROUNDS
     with foreign() as guest, tempfile.TemporaryDirectory(prefix="fde-first-") as name:
         false = [
-            one
-            for one in _looked(_patient(guest, Path(name)))
-            if one["state"] in ("fail", "warn") and one["code"] != "load"
+            finding
+            for finding in _looked(_patient(guest, Path(name)))
+            if finding["state"] in ("fail", "warn") and finding["code"] != "load"
         ]
-        told = [row for mistakes in rounds for row in _round(guest, Path(name), mistakes)]
-    for row in told:
+        rows = [row for mistakes in rounds for row in _round(guest, Path(name), mistakes)]
+    for row in rows:
         print(f"{'found ' if row['found'] else 'MISSED'} {row['name']}: {row['said']}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    write_json(FOLDER / "first-use-mistakes.json", {"mistakes": told, "false_alarms": false})
-    found = sum(row["found"] for row in told)
-    real = [row for row in told if row["how"] == REAL]
+    write_json(FOLDER / "first-use-mistakes.json", {"mistakes": rows, "false_alarms": false})
+    count = sum(row["found"] for row in rows)
+    real = [row for row in rows if row["how"] == REAL]
     share = 28 / 30
     return [
-        Figure("mistakes planted", len(told), ""),
-        at_least("of them found, with a way out", found / len(told), "", round(share, 4)),
+        Figure("mistakes planted", len(rows), ""),
+        at_least("of them found, with a remedy", count / len(rows), "", round(share, 4)),
         Figure(
             "planted as themselves, found of them", sum(r["found"] for r in real), f"/{len(real)}"
         ),
@@ -425,47 +427,49 @@ def _round(guest: Guest, folder: Path, mistakes: tuple[Mistake, ...]) -> list[di
         with patient.undo:
             for mistake in mistakes:
                 mistake.plant(patient)
-            found = _looked(patient)
+            findings = _looked(patient)
     finally:
         if scripts:
             guest.sh("set +e\n" + "\n".join([*backs, BACK, "true"]))
     for name in unplanted:
         print(f"not planted, this guest does not allow it: {name}", file=sys.stderr)
-    return [_judged(mistake, found) for mistake in mistakes if mistake.name not in unplanted]
+    return [_judged(mistake, findings) for mistake in mistakes if mistake.name not in unplanted]
 
 
-def _judged(mistake: Mistake, found: list[dict[str, Any]]) -> dict[str, Any]:
-    own = [
-        one
-        for one in found
-        if one["code"] == mistake.code
-        and one["state"] in ("fail", "warn")
-        and one["way_out"]
-        and mistake.word in one["sentence"] + one["way_out"]
+def _judged(mistake: Mistake, findings: list[dict[str, Any]]) -> dict[str, Any]:
+    matching = [
+        finding
+        for finding in findings
+        if finding["code"] == mistake.code
+        and finding["state"] in ("fail", "warn")
+        and finding["way_out"]
+        and mistake.word in finding["sentence"] + finding["way_out"]
     ]
-    rest = [one for one in found if one["code"] == mistake.code]
+    rest = [finding for finding in findings if finding["code"] == mistake.code]
     return {
         "name": mistake.name,
         "how": mistake.how,
         "code": mistake.code,
-        "found": bool(own),
-        "said": " | ".join(f"{o['state']}: {o['sentence']} {o['way_out']}" for o in own or rest),
+        "found": bool(matching),
+        "said": " | ".join(
+            f"{o['state']}: {o['sentence']} {o['way_out']}" for o in matching or rest
+        ),
     }
 
 
 def _looked(patient: Patient) -> list[dict[str, Any]]:
-    """Return what the doctor says, in a mount namespace of its own."""
+    """Return the doctor's lines, in a new mount namespace."""
     write_json(patient.folder / "target.json", patient.target, mode=0o600)
-    own = "\n".join(
+    script = "\n".join(
         [
             "set -eu",
-            *patient.here,
+            *patient.shell_lines,
             f"exec {sys.executable} -m validation.first_use.mistakes "
             f"{patient.folder}/target.json {patient.folder}/out",
         ]
     )
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", own],
+        ["unshare", "--mount", "sh", "-c", script],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
@@ -474,10 +478,10 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
     )
     if done.returncode:
         raise RuntimeError(f"the doctor failed: {done.stderr[-2000:]}")
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    findings: list[dict[str, Any]] = json.loads(done.stdout)
+    return findings
 
 
 if __name__ == "__main__":
-    seen = doctor.examine(json.loads(Path(sys.argv[1]).read_text("utf-8")), Path(sys.argv[2]))
-    print(json.dumps([asdict(one) for one in doctor.diagnose(seen)]))
+    machine = doctor.examine(json.loads(Path(sys.argv[1]).read_text("utf-8")), Path(sys.argv[2]))
+    print(json.dumps([asdict(line) for line in doctor.diagnose(machine)]))

@@ -52,9 +52,9 @@ def _night(generator: np.random.Generator) -> float:
     )
     means = np.array([[power(run_s).mean() for _ in range(2)] for _ in range(blocks)])
     ratio = LogRatio.of(np.log(means[:, 1] / means[:, 0]))
-    found = detectable(Comparison(blocks, 1.0, 0.02, float(ratio.error), float(ratio.df)))
-    assert predicted is not None and found is not None
-    return predicted / (found - 1) - 1
+    change = detectable(Comparison(blocks, 1.0, 0.02, float(ratio.error), float(ratio.df)))
+    assert predicted is not None and change is not None
+    return predicted / (change - 1) - 1
 
 
 def _scatter(

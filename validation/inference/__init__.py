@@ -1,1 +1,1 @@
-"""What the analysis says, held against simulated suites whose truth is known."""
+"""The analysis's results, held against simulated suites whose truth is known."""

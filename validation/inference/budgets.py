@@ -1,6 +1,6 @@
 """How often the 95 % intervals of uncertainty budgets hold the truth, over meters that err.
 
-Each suite has a meter of its own, drawn within the limits that its budget is told: a gain that all
+Each suite has another meter, drawn within the limits that its budget has: a gain that all
 readings share, and for each configuration a deviation from the straight line, a share of the range
 and an influence of the power factor. The scatter between blocks is that of the other benchmarks
 without drift, which intervals of joules would count as scatter.
@@ -74,12 +74,12 @@ def _intervals(
     readings = [Reading(*mean, slope) for mean, slope in zip(means, (1.0, -1.0), strict=True)]
     meter = of_terms(terms, readings)
     saving = paid_back(base_j, sed_j, sed_s=seconds[:, 1].tolist(), meter=meter)
-    found = (
+    intervals = (
         joules_budget(terms, means[0], float(stats.sem(base_j)), BLOCKS - 1),
         ratio_budget(terms, ratio, [sides]),
         saving.budget,
     )
-    return [budget.interval for budget in found]
+    return [budget.interval for budget in intervals]
 
 
 def _read(

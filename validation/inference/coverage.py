@@ -46,5 +46,5 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _covered(scene: Scene, suites: int) -> float:
-    found = simulate(scene, suites, np.random.default_rng(SEED))
-    return covered(LogRatio.of(log_ratios(found.logs)).interval(0.95), math.log(RATIO))
+    simulated = simulate(scene, suites, np.random.default_rng(SEED))
+    return covered(LogRatio.of(log_ratios(simulated.logs)).interval(0.95), math.log(RATIO))

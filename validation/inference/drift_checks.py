@@ -50,13 +50,16 @@ def _moves(checks: int, sd: float, suites: int) -> list[Figure]:
         ),
     ]
     if 6 * sd > 2 * LIMIT:
-        found = share(_moved(still + drift))
-        figures.append(Figure(f"drift of six times the scatter found, {name}", found, "%"))
+        moved = share(_moved(still + drift))
+        figures.append(Figure(f"drift of six times the scatter found, {name}", moved, "%"))
     return figures
 
 
 def _moved(logs: Floats) -> Floats:
-    """By suite, as `analysis.stats.drift_check` says it; readings along the last axis but one."""
+    """Return whether each suite moved, as `analysis.stats.drift_check` finds it.
+
+    `logs` has the readings along its last axis but one.
+    """
     checks = logs.shape[-1]
     change, error = line_change(logs, np.arange(float(checks)))
     p_value = 2 * special.stdtr(checks - 2, -np.abs(change) / error)

@@ -31,15 +31,15 @@ BATCHES = 5
 def measure(quick: bool = False) -> list[Figure]:
     """Measure false positives on A/A suites, and false equivalence at the margin."""
     suites = FEW if quick else SUITES
-    figures = [figure for blocks in (3, 10) for figure in _of(blocks, suites)]
+    figures = [figure for blocks in (3, 10) for figure in _measure_size(blocks, suites)]
     figures += [_mixed(blocks, suites) for blocks in (3, 10, 20)]
     figures.append(_power(suites))
     return figures
 
 
-def _of(blocks: int, suites: int) -> list[Figure]:
+def _measure_size(blocks: int, suites: int) -> list[Figure]:
     """In `BATCHES`, so that chance moves the shares little."""
-    found = np.mean([_false(blocks, suites, SEED + 100 * k) for k in range(BATCHES)], axis=0)
+    rates = np.mean([_false(blocks, suites, SEED + 100 * k) for k in range(BATCHES)], axis=0)
     differs = f"A/A suites with a false “differs”, {blocks} blocks"
     equivalent = f"false “equivalent” with the ratio on the margin, {blocks} blocks"
     titles = (
@@ -51,7 +51,7 @@ def _of(blocks: int, suites: int) -> list[Figure]:
     )
     return [
         no_more_by_chance(title, value, BATCHES * suites, 5)
-        for title, value in zip(titles, found.tolist(), strict=True)
+        for title, value in zip(titles, rates.tolist(), strict=True)
     ]
 
 
@@ -61,7 +61,7 @@ def _false(blocks: int, suites: int, seed: int) -> list[float]:
     beyond = simulate(_scene(blocks, 1 + MARGIN), suites, np.random.default_rng(seed + 2)).logs
     a, b = (_any(tests(family(same))[1][:, 0]) for family in (family_a, family_b))
     # Contrasts between two others are left out: their true ratio is 1.
-    alone, on_margin = (found[:, 1, :AGAINST_BASE] for found in tests(family_a(beyond)))
+    alone, on_margin = (p[:, 1, :AGAINST_BASE] for p in tests(family_a(beyond)))
     others = tests(family_b(beyond))[1][:, 1]
     return [a, b, share(alone[:, 0] < LEVEL), _any(on_margin), _any(others)]
 
@@ -74,12 +74,12 @@ def _mixed(blocks: int, suites: int) -> Figure:
     """Any false verdict where one configuration is the baseline's equal, two are on the margin."""
     truth = np.array([1.0, 1 + MARGIN, 1 + MARGIN])
     scene = Scene(blocks=blocks, workloads=WORKLOADS, ratio=tuple(truth.tolist()))
-    whole = np.log([1.0, *truth])
-    same = np.array([whole[b] == whole[a] for a, b in CONTRASTS])
+    effects = np.log([1.0, *truth])
+    same = np.array([effects[b] == effects[a] for a, b in CONTRASTS])
     false = []
     for batch in range(BATCHES):
-        found = simulate(scene, suites, np.random.default_rng(SEED + 20 + batch)).logs
-        adjusted = tests(family_a(found))[1] < LEVEL
+        logs = simulate(scene, suites, np.random.default_rng(SEED + 20 + batch)).logs
+        adjusted = tests(family_a(logs))[1] < LEVEL
         wrong = np.where(same, adjusted[:, 0], adjusted[:, 1])
         false.append(share(np.any(wrong, axis=-1)))
     title = f"mixed truths, any false “differs” or “equivalent” in family a, {blocks} blocks"
@@ -89,8 +89,8 @@ def _mixed(blocks: int, suites: int) -> Figure:
 def _power(suites: int) -> Figure:
     """Return a change of 1 % beside two large ones, found in spite of them; that alone: 80 %."""
     scene = Scene(workloads=WORKLOADS, ratio=(1.01, 1.2, 1.2), entry_sd=0.0066, run_sd=0.003)
-    found = simulate(scene, suites, np.random.default_rng(SEED + 30)).logs
-    alone, adjusted = (tested[:, 0, 0] for tested in tests(family_a(found)))
+    logs = simulate(scene, suites, np.random.default_rng(SEED + 30)).logs
+    alone, adjusted = (tested[:, 0, 0] for tested in tests(family_a(logs)))
     title = "a true change of 1 % beside two of 20 % found, 10 blocks (tested alone: "
     return Figure(f"{title}{share(alone < LEVEL):.1f} %)", share(adjusted < LEVEL), "%")
 

@@ -34,7 +34,7 @@ ENOUGH, DIFFER_LIMIT = 10, 6.0
 
 @dataclass(frozen=True)
 class Lot:
-    """`count` hosts with a suite of `blocks` each; `uneven`: the last scatters five times as much."""
+    """`count` hosts with suites of `blocks`; `uneven`: the last scatters five times as much."""
 
     count: int
     blocks: int
@@ -55,10 +55,10 @@ def measure(quick: bool = False) -> list[Figure]:
     """Coverage of both means, false “differ”, false “alike”."""
     suites = FEW if quick else SUITES
     lots = [Lot(c, b, uneven) for c in COUNTS for b in BLOCKS for uneven in (False, True)]
-    return [figure for lot in lots for figure in _of(lot, suites)]
+    return [figure for lot in lots for figure in _measure_size(lot, suites)]
 
 
-def _of(lot: Lot, suites: int) -> list[Figure]:
+def _measure_size(lot: Lot, suites: int) -> list[Figure]:
     generator = np.random.default_rng(SEED + 9)
     apart = [math.log(1.05) + BETWEEN_SD * k for k in range(lot.count)]
     logs = drawn(lot, np.tile(apart, (suites, 1)), generator)
@@ -69,7 +69,7 @@ def _of(lot: Lot, suites: int) -> list[Figure]:
     edge[:, -1] = math.log1p(MARGIN)
     alike = share(hosts.p_alike(drawn(lot, edge, generator), MARGIN) < LEVEL)
     title = f"equal hosts called different, {lot.name}"
-    found = [
+    figures = [
         within(f"mean of these hosts within its 95 % interval, {lot.name}", held, "%", 94, 96),
         at_most(title, differ, "%", DIFFER_LIMIT)
         if lot.blocks >= ENOUGH
@@ -78,8 +78,8 @@ def _of(lot: Lot, suites: int) -> list[Figure]:
     ]
     if lot.count >= hosts.LEAST_HOSTS:
         title = f"mean of hosts in general within its 95 % interval, {lot.name}"
-        found.append(within(title, general(lot, suites, generator), "%", 94, 96))
-    return found
+        figures.append(within(title, general(lot, suites, generator), "%", 94, 96))
+    return figures
 
 
 def general(lot: Lot, suites: int, generator: np.random.Generator) -> float:

@@ -45,17 +45,17 @@ def _voids(scene: Scene, suites: int) -> list[Figure]:
     generator = np.random.default_rng(SEED + 40)
     logs = simulate(scene, suites, generator).logs
     logs[generator.uniform(size=logs.shape) < VOID] = np.nan
-    held, whole, lone, there = [], 0.0, 0.0, 0.0
-    for one in logs:
-        found = in_blocks(one, MARGIN)
-        if found is not None and found.comparison.low is not None:
-            held.append(found.comparison.contains(RATIO))
-        pairs = np.isfinite(one[..., :2])
-        there += np.sum(pairs)
-        whole += np.sum(np.all(pairs, axis=(0, 2))) * pairs[:, 0].size
-        others = np.sum(np.isfinite(one), axis=-1, keepdims=True) > 1
+    held, of_whole_blocks, lone, of_all_runs = [], 0.0, 0.0, 0.0
+    for suite in logs:
+        ratios = in_blocks(suite, MARGIN)
+        if ratios is not None and ratios.comparison.low is not None:
+            held.append(ratios.comparison.contains(RATIO))
+        pairs = np.isfinite(suite[..., :2])
+        of_all_runs += np.sum(pairs)
+        of_whole_blocks += np.sum(np.all(pairs, axis=(0, 2))) * pairs[:, 0].size
+        others = np.sum(np.isfinite(suite), axis=-1, keepdims=True) > 1
         lone += np.sum(pairs & others)
-    by_blocks, used = (100 * float(part) / float(there) for part in (whole, lone))
+    by_blocks, used = (100 * float(part) / float(of_all_runs) for part in (of_whole_blocks, lone))
     name = f"{scene.blocks} blocks, {scene.workloads} workloads, {scene.configurations} "
     name += f"configurations, {VOID:.0%} of runs void"
     return [

@@ -48,10 +48,10 @@ BATTERY_J = ASSUMPTIONS.battery_wh * 3600
 def measure(quick: bool = False) -> list[Figure]:
     """For few and many blocks, with drift, order and block effects; and where nothing is saved."""
     suites = FEW if quick else SUITES
-    return [figure for blocks in BLOCKS for figure in _of(blocks, suites)]
+    return [figure for blocks in BLOCKS for figure in _measure_size(blocks, suites)]
 
 
-def _of(blocks: int, suites: int) -> list[Figure]:
+def _measure_size(blocks: int, suites: int) -> list[Figure]:
     scene = Scene(blocks=blocks, ratio=RATIO, swing=0.0)
     logs = simulate(scene, suites, np.random.default_rng(SEED + 9)).logs[:, 0]
     saving_j = RUN_J * (_mean_factor(scene, 1.0) - RATIO * _mean_factor(scene, 1.0))
@@ -93,8 +93,8 @@ def _payback(logs: Floats) -> Payback:
 
 def _held(logs: Floats, truth: Mapping[str, float]) -> list[bool]:
     """Whether each interval holds its truth; what is not demonstrated states none."""
-    found = _payback(logs)
+    payback = _payback(logs)
     battery = battery_runs(BATTERY_J, estimate((RUN_J * np.exp(logs[:, 0])).tolist()))
-    saving = Span(found.saving_j.mean, found.saving_j.low, found.saving_j.high)
-    stated = (saving, found.runs, battery)
+    saving = Span(payback.saving_j.mean, payback.saving_j.low, payback.saving_j.high)
+    stated = (saving, payback.runs, battery)
     return [holds(span, true) for span, true in zip(stated, truth.values(), strict=True)]

@@ -45,7 +45,7 @@ def measure(quick: bool = False) -> list[Figure]:
 def _two_stages(suites: int, pilot: int, half_width: float, seed: int) -> tuple[float, ...]:
     """Shares in % of suites whose promise and whose stated interval held; mean number of blocks.
 
-    The second stage is a suite of its own, with drift from its start.
+    The second stage is a new suite, with drift from its start.
     """
     generator = np.random.default_rng(seed)
     firsts = log_ratios(simulate(Scene(blocks=pilot, ratio=RATIO), suites, generator).logs)
@@ -68,5 +68,5 @@ def _power(blocks: int, suites: int) -> Figure:
     if ratio is None:
         raise ValueError("nothing is detectable with so few blocks")
     simulated = simulate(replace(scene, ratio=ratio), suites, np.random.default_rng(SEED + 7))
-    found = share(LogRatio.of(log_ratios(simulated.logs)).p_value() < LEVEL)
-    return within(f"suites that find the detectable ratio, {blocks} blocks", found, "%", 78, 82)
+    power = share(LogRatio.of(log_ratios(simulated.logs)).p_value() < LEVEL)
+    return within(f"suites that find the detectable ratio, {blocks} blocks", power, "%", 78, 82)

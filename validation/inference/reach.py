@@ -114,18 +114,18 @@ def _judged(logs: np.ndarray, truth: np.ndarray, any_look: bool) -> list[tuple[s
     )
     family = judge(suite, table)
     place = {name: number for number, name in enumerate(CONFIGURATIONS)}
-    found: list[tuple[str, float]] = [
+    words: list[tuple[str, float]] = [
         (
-            one.comparison.verdict,
-            float(np.mean(truth[:, place[one.other]] - truth[:, place[one.base]])),
+            contrast.comparison.verdict,
+            float(np.mean(truth[:, place[contrast.other]] - truth[:, place[contrast.base]])),
         )
-        for one in family.contrasts
-        if one.comparison is not None
+        for contrast in family.contrasts
+        if contrast.comparison is not None
     ]
     for (workload, name, *_), c in family.versus.items():
         row = truth[WORKLOADS.index(workload)]
-        found.append((c.verdict, float(row[place[name]] - row[0])))
-    return found
+        words.append((c.verdict, float(row[place[name]] - row[0])))
+    return words
 
 
 def _false(draw: Draw, suites: int, blocks: int, any_look: bool) -> float:
@@ -145,13 +145,13 @@ def _false(draw: Draw, suites: int, blocks: int, any_look: bool) -> float:
 
 def _power(suites: int) -> float:
     """Of a change of 3 % of one configuration in every workload, all rows and contrasts of it."""
-    found = []
+    detections = []
     for number in range(suites):
         logs, truth = _kind(np.random.default_rng(SEED + number), 10)
         logs[..., 2] += math.log(1.03)
         truth[:, 2] += math.log(1.03)
-        found += [word == "differs" for word, true in _judged(logs, truth, False) if true > 0]
-    return share(np.array(found))
+        detections += [word == "differs" for word, true in _judged(logs, truth, False) if true > 0]
+    return share(np.array(detections))
 
 
 def _saves(suites: int) -> float:
@@ -180,9 +180,9 @@ def _alarm(night_sd: float, seed: int) -> bool:
         rows = []
         for workload in WORKLOADS[:2]:
             for name in CONFIGURATIONS[:2]:
-                own = common + generator.normal(0, night_sd / 3)
+                effects = common + generator.normal(0, night_sd / 3)
                 for block in range(10):
-                    joules = 1000 * math.exp(own + generator.normal(0, 0.005))
+                    joules = 1000 * math.exp(effects + generator.normal(0, 0.005))
                     what = {"workload": workload, "configuration": name, "block": block}
                     rows.append({**what, "energy_j": joules})
         plan = {"suite_id": f"n{night}", "created_wall": f"2026-01-{night + 1:02d}T00:00:00"}

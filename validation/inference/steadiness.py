@@ -28,10 +28,10 @@ CARRY = 0.005  # of the joules, after one of the configurations
 def measure(quick: bool = False) -> list[Figure]:
     """For few and many blocks."""
     suites = FEW if quick else SUITES
-    return [figure for blocks in BLOCKS for figure in _of(blocks, suites)]
+    return [figure for blocks in BLOCKS for figure in _measure_size(blocks, suites)]
 
 
-def _of(blocks: int, suites: int) -> list[Figure]:
+def _measure_size(blocks: int, suites: int) -> list[Figure]:
     scene = Scene(blocks=blocks, swing=0.0, ratio=1.05)
     layout = layout_of(scene)
     generator = np.random.default_rng(SEED + 8)

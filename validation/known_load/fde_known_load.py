@@ -48,8 +48,8 @@ class KnownLoad(Plain):
     def attach(
         self, place: Place, configuration: Configuration, secrets: Secrets
     ) -> dict[str, Any]:
-        found = super().attach(place, configuration, secrets)
+        attached = super().attach(place, configuration, secrets)
         share = 1 - 1 / (1 + float(configuration.settings["slowdown"]))
         unit = ["systemd-run", "--quiet", "--collect", sys.executable, "-S", "-c", LOAD]
         run([*unit, f"/dev/mapper/{MAPPING}", f"{share}"])
-        return found
+        return attached

@@ -117,16 +117,16 @@ def loaded_s(loads: Floats, start: Floats, end: Floats) -> Floats:
     return total
 
 
-def stamps_s(found: Session) -> Floats:
+def stamps_s(simulated: Session) -> Floats:
     """End of the windows as the analysis makes them, from numbered arrivals."""
-    count = len(found.end_s)
+    count = len(simulated.end_s)
     table = pl.DataFrame(
         {
             "epoch": np.ones(count, np.int32),
-            "t_mono_ns": ns(found.arrival_s),
+            "t_mono_ns": ns(simulated.arrival_s),
             "t_device_us": pl.Series([None] * count, dtype=pl.Int64),
-            "window_s": np.full(count, found.scene.period_s),
-            "power_w_system": found.power_w,
+            "window_s": np.full(count, simulated.scene.period_s),
+            "power_w_system": simulated.power_w,
         }
     )
     samples = of_table(table)
@@ -134,36 +134,36 @@ def stamps_s(found: Session) -> Floats:
     return np.concatenate([part.end_ns for part in passing]) / 1e9
 
 
-def link(found: Session, generator: np.random.Generator, wrong_s: float = 0.0) -> TargetClock:
+def link(simulated: Session, generator: np.random.Generator, wrong_s: float = 0.0) -> TargetClock:
     """Return a clock link of bursts of eight round trips every 30 s over a local network."""
     lines = []
-    for burst in np.arange(0.0, found.end_s[-1] + 30, 30.0):
+    for burst in np.arange(0.0, simulated.end_s[-1] + 30, 30.0):
         for send in burst + np.arange(8) * 0.01:
-            there, back = 150e-6 + generator.exponential(150e-6, 2)
-            target = found.target_s(np.array([send + there]))[0] + wrong_s
-            stamps = ns(np.array([send, target, send + there + back])).tolist()
+            forth_s, back_s = 150e-6 + generator.exponential(150e-6, 2)
+            target = simulated.target_s(np.array([send + forth_s]))[0] + wrong_s
+            stamps = ns(np.array([send, target, send + forth_s + back_s])).tolist()
             names = ("t_send_ns", "t_target_ns", "t_receive_ns")
             lines.append({**dict(zip(names, stamps, strict=True)), "boot_id": BOOT})
     return TargetClock.fit(lines)
 
 
-def watermarks(found: Session, clock: TargetClock | None = None) -> list[Watermark]:
+def watermarks(simulated: Session, clock: TargetClock | None = None) -> list[Watermark]:
     """Return the edges by the target's clock, or where the clock link puts them."""
     marks = []
-    for edges in found.edges_s:
-        times = ns(found.target_s(edges)).tolist()
+    for edges in simulated.edges_s:
+        times = ns(simulated.target_s(edges)).tolist()
         if clock is not None:
             times = [clock.models[BOOT].to_controller_ns(t) for t in times]
-        period_s = found.scene.period_s
+        period_s = simulated.scene.period_s
         levels = tuple(1 - n % 2 for n in range(len(times)))
         marks.append(Watermark(tuple(times), levels, chip_s(period_s), pad_s(period_s)))
     return marks
 
 
-def fitted(found: Session, ends_s: Floats, marks: list[Watermark]) -> Fit:
+def fitted(simulated: Session, ends_s: Floats, marks: list[Watermark]) -> Fit:
     """Return the fit of both watermarks in readings with these stamps."""
-    width_s = np.full(len(ends_s), found.scene.period_s)
-    return fit(Readings(ns(ends_s), width_s, found.power_w), marks)
+    width_s = np.full(len(ends_s), simulated.scene.period_s)
+    return fit(Readings(ns(ends_s), width_s, simulated.power_w), marks)
 
 
 def ns(t_s: Floats) -> Ints:
@@ -179,32 +179,32 @@ class Errors(NamedTuple):
     skew_bound_ppm: list[float]
 
 
-def _lag_s(found: Session, ends_s: Floats, k: int) -> float:
+def _lag_s(simulated: Session, ends_s: Floats, k: int) -> float:
     """How late the stamps are around a watermark, in true time."""
-    near = np.abs(found.end_s - found.edges_s[k].mean()) < 30
-    return float(np.mean((ends_s - found.end_s)[near]))
+    near = np.abs(simulated.end_s - simulated.edges_s[k].mean()) < 30
+    return float(np.mean((ends_s - simulated.end_s)[near]))
 
 
-def _note(errors: Errors, found: Session, ends_s: Floats, result: Fit) -> None:
+def _note(errors: Errors, simulated: Session, ends_s: Floats, result: Fit) -> None:
     """Add what a fit against the target's own clock got wrong."""
-    for k, edges in enumerate(found.edges_s):
+    for k, edges in enumerate(simulated.edges_s):
         middle = np.array([(edges[0] + edges[-1]) / 2])
-        true_s = _lag_s(found, ends_s, k) - float((found.target_s(middle) - middle)[0])
+        true_s = _lag_s(simulated, ends_s, k) - float((simulated.target_s(middle) - middle)[0])
         errors.offset_ms.append(abs(result.offset_ms[k] - true_s * 1e3))
         errors.offset_bound_ms.append(result.bound_ms[k])
-    errors.skew_ppm.append(abs((result.skew_ppm or 0.0) + found.skew * 1e6))
+    errors.skew_ppm.append(abs((result.skew_ppm or 0.0) + simulated.skew * 1e6))
     errors.skew_bound_ppm.append(result.skew_bound_ppm or 0.0)
 
 
-def _note_link(errors: Errors, found: Session, ends_s: Floats, clock: TargetClock) -> None:
+def _note_link(errors: Errors, simulated: Session, ends_s: Floats, clock: TargetClock) -> None:
     """Add what stamps and clock link alone get wrong."""
     model = clock.models[BOOT]
-    for k, edges in enumerate(found.edges_s):
-        target = ns(found.target_s(edges))
+    for k, edges in enumerate(simulated.edges_s):
+        target = ns(simulated.target_s(edges))
         placed = [model.to_controller_ns(int(t)) / 1e9 for t in target]
-        error_s = _lag_s(found, ends_s, k) - float(np.mean(placed - edges))
+        error_s = _lag_s(simulated, ends_s, k) - float(np.mean(placed - edges))
         errors.offset_ms.append(abs(error_s) * 1e3)
-    errors.skew_ppm.append(abs(model.skew_ppm - found.skew * 1e6))
+    errors.skew_ppm.append(abs(model.skew_ppm - simulated.skew * 1e6))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ class Tally:
     from_rest: list[bool] = field(default_factory=list)
 
     @classmethod
-    def of(cls, scene: Scene, trials: int) -> Tally:
+    def from_trials(cls, scene: Scene, trials: int) -> Tally:
         """So many sessions, the same ones each time."""
         tally = cls(scene)
         for trial in range(trials):
@@ -230,17 +230,17 @@ class Tally:
 
     def add(self, generator: np.random.Generator) -> None:
         """One session, its like with a wrong clock link, and one whose target rested."""
-        found = session(self.scene, generator)
-        clock, wrong = link(found, generator), link(found, generator, WRONG_LINK_S)
-        ends_s = stamps_s(found)
-        for errors, stamps in ((self.watermark, ends_s), (self.arrivals, found.arrival_s)):
-            result = fitted(found, stamps, watermarks(found))
+        simulated = session(self.scene, generator)
+        clock, wrong = link(simulated, generator), link(simulated, generator, WRONG_LINK_S)
+        ends_s = stamps_s(simulated)
+        for errors, stamps in ((self.watermark, ends_s), (self.arrivals, simulated.arrival_s)):
+            result = fitted(simulated, stamps, watermarks(simulated))
             self.refused.append(bool(result.problem))
             if not result.problem:
-                _note(errors, found, stamps, result)
-        _note_link(self.link, found, ends_s, clock)
-        self.verdicts.append(_verdict(found, ends_s, clock))
-        self.verdicts_wrong_link.append(_verdict(found, ends_s, wrong))
+                _note(errors, simulated, stamps, result)
+        _note_link(self.link, simulated, ends_s, clock)
+        self.verdicts.append(_verdict(simulated, ends_s, clock))
+        self.verdicts_wrong_link.append(_verdict(simulated, ends_s, wrong))
         idle = session(self.scene, generator, swing_w=0.0)
         self.from_rest.append(not fitted(idle, idle.arrival_s, watermarks(idle)).problem)
 
@@ -280,14 +280,14 @@ def _share(flags: list[bool]) -> float:
     return sum(flags) / len(flags)
 
 
-def _verdict(found: Session, ends_s: Floats, clock: TargetClock) -> str:
-    marks = watermarks(found, clock)
+def _verdict(simulated: Session, ends_s: Floats, clock: TargetClock) -> str:
+    marks = watermarks(simulated, clock)
     allowed = []
-    for edges in found.edges_s:
-        t_ns = int(ns(found.target_s(edges))[0])
+    for edges in simulated.edges_s:
+        t_ns = int(ns(simulated.target_s(edges))[0])
         bound_ms = (clock.bound_ns(BOOT, t_ns) or 0) / 1e6
         allowed.append((-bound_ms, LIMIT_S * 1e3 + bound_ms))
-    return agreement(fitted(found, ends_s, marks), allowed)[0]
+    return agreement(fitted(simulated, ends_s, marks), allowed)[0]
 
 
 def _p95(errors: list[float]) -> float:
@@ -303,7 +303,7 @@ def measure(quick: bool = False) -> list[Figure]:
     figures = []
     for scene in SCENES:
         print(f"alignment: {scene.name}", file=sys.stderr, flush=True)
-        figures += Tally.of(scene, QUICK_TRIALS if quick else TRIALS).figures()
+        figures += Tally.from_trials(scene, QUICK_TRIALS if quick else TRIALS).figures()
     return figures
 
 
@@ -311,19 +311,19 @@ def plot(path: Path) -> None:
     """Plot the readings of a watermark, and the load averaged over the fitted window."""
     picture = Picture(figsize=(9, 6), layout="constrained")
     for axes, scene in zip(picture.subplots(len(SCENES), 1), SCENES, strict=True):
-        found = session(scene, np.random.default_rng(1))
-        ends_s = stamps_s(found)
-        result = fitted(found, ends_s, watermarks(found))
-        edges = found.edges_s[0]
+        simulated = session(scene, np.random.default_rng(1))
+        ends_s = stamps_s(simulated)
+        result = fitted(simulated, ends_s, watermarks(simulated))
+        edges = simulated.edges_s[0]
         offset_s = result.offset_ms[0] / 1e3
         window_s = result.window_s or scene.period_s
-        at_s = found.target_s(edges) + offset_s + (scene.period_s - window_s) / 2
+        at_s = simulated.target_s(edges) + offset_s + (scene.period_s - window_s) / 2
         fine_s = np.linspace(at_s[0] - 3 * scene.period_s, at_s[-1] + 4 * scene.period_s, 4000)
         mean = loaded_s(at_s.reshape(-1, 2), fine_s - window_s, fine_s) / window_s
         near = (ends_s > fine_s[0]) & (ends_s < fine_s[-1])
-        low = float(np.quantile(found.power_w[near], 0.1))
+        low = float(np.quantile(simulated.power_w[near], 0.1))
         axes.plot(fine_s, low + (result.swing_w or 0) * mean, color="#888", label="load, averaged")
-        axes.plot(ends_s[near], found.power_w[near], ".", color="#06c", label="readings")
+        axes.plot(ends_s[near], simulated.power_w[near], ".", color="#06c", label="readings")
         axes.set_title(
             f"{scene.name}: window {window_s:.3f} s, main / side lobe {result.quality:.1f}",
             loc="left",

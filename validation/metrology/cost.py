@@ -2,7 +2,7 @@
 
 A tree on tmpfs replaces sysfs: the reading itself is then cheaper than on hardware, where the
 kernel asks the processor (about a microsecond more a counter). The sampler, its marks and their
-parsing are the agent's own, in a process of their own.
+parsing are the agent's, in a separate process.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def measure(quick: bool = False) -> list[Figure]:
         ("1 kHz", ", processors busy"): (fast_busy, 2.0),
     }
     figures = []
-    for (rate, beside), (found, target) in runs.items():
+    for (rate, beside), (share, target) in runs.items():
         what = f"{rate} RAPL + marks on tmpfs for sysfs{beside}"
-        figures.append(at_most(what, _middle(found, "share"), "% core", target))
+        figures.append(at_most(what, _middle(share, "share"), "% core", target))
         waking = f"  of it, waking up at {rate} alone{beside}"
-        figures.append(Figure(waking, _middle(found, "waking_share"), "% core"))
+        figures.append(Figure(waking, _middle(share, "waking_share"), "% core"))
         late = f"  lateness p99 at {rate}{beside}"
-        figures.append(Figure(late, _middle(found, "late_p99_ms"), "ms"))
+        figures.append(Figure(late, _middle(share, "late_p99_ms"), "ms"))
     return figures
 
 
@@ -75,8 +75,8 @@ def _run(root: Path, rate_hz: float, seconds: float) -> dict[str, float]:
         capture_output=True,
         check=True,
     )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
 
 
 def _middle(runs: list[dict[str, float]], key: str) -> float:
@@ -114,7 +114,7 @@ def _wake(rate_hz: float, seconds: float) -> None:
 
 
 def sample_alone(root: Path, rate_hz: float, seconds: float) -> None:
-    """In a process of its own: print the shares of one core and the sampler's lateness as JSON.
+    """Print, in a separate process, the shares of one core and the sampler's lateness as JSON.
 
     Three stretches of equal length: rest, waking up at the rate without reading, and the agent's
     sampler with a mark every five seconds. The first is subtracted from the other two.

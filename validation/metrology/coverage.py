@@ -58,7 +58,7 @@ def _distances(
     generator = np.random.default_rng(SEED)
     kinds = [(meter, kind) for meter in INSTRUMENTS for kind in KINDS]
     accuracy = {"relative_limit": relative, "absolute_limit_w": absolute_w}
-    found = []
+    distances = []
     for number in range(count):
         meter, (_, seconds, periods, _) = kinds[number % len(kinds)]
         calibration = TRUE
@@ -66,15 +66,15 @@ def _distances(
             gain = 1 + generator.uniform(-relative, relative)
             calibration = Calibration(gain, generator.uniform(-absolute_w, absolute_w))
         length_s = float(generator.uniform(*limits_s(meter, seconds, periods)))
-        one = one_trial(generator, meter, length_s, calibration=calibration)
-        energy = one.found
+        trial = one_trial(generator, meter, length_s, calibration=calibration)
+        energy = trial.energy
         limits = None if energy.energy_j is None else TypeB.of(accuracy, energy.energy_j, length_s)
         if limits is None or energy.energy_j is None or energy.statistical_j is None:
-            found.append(math.inf)
+            distances.append(math.inf)
             continue
         half_j = limits.half_width_95_j(energy.statistical_j)
-        found.append(abs(energy.energy_j - one.truth_j) / half_j)
-    return np.array(found)
+        distances.append(abs(energy.energy_j - trial.truth_j) / half_j)
+    return np.array(distances)
 
 
 def plot(path: Path) -> None:

@@ -50,7 +50,7 @@ Joules = NDArray[np.float64]
 def driver_of(kind: str) -> Meter:
     """Return a fresh driver that is set to its simulator."""
     simulator = simulators.load(kind)()
-    channels = {own: f"ch_{n}" for n, own in enumerate(simulator.channels)}
+    channels = {channel: f"ch_{n}" for n, channel in enumerate(simulator.channels)}
     return registry.load(kind)(channels, simulator.settings)
 
 
@@ -98,21 +98,21 @@ class OneMeterFault(FaultyMeter):
         return super().advance(energy_j)
 
 
-def _noticed(found: Decoded, clean: Decoded, struck_ns: int, record_s: float) -> bool:
+def _noticed(decoded: Decoded, clean: Decoded, struck_ns: int, record_s: float) -> bool:
     """Return whether the fault was noticed, as the module's docstring defines it.
 
     The recorder notices a stream that ends with the fault: it opens the port again.
     """
     late_ns = (LATE_RECORDS * record_s + LATE_S) * 1e9
     early_ns = 2 * record_s * 1e9
-    flagged = found.samples.filter(pl.col("flags").str.contains("gap|restart"))["t_mono_ns"]
-    reported_ns = [fault.t_mono_ns for fault in found.faults] + flagged.to_list()
+    flagged = decoded.samples.filter(pl.col("flags").str.contains("gap|restart"))["t_mono_ns"]
+    reported_ns = [fault.t_mono_ns for fault in decoded.faults] + flagged.to_list()
     if any(-early_ns <= t_ns - struck_ns <= late_ns for t_ns in reported_ns):
         return True
     columns = ("t_device_us", "window_s", "flags", "^power_w_.*$")
-    if found.samples.select(columns).equals(clean.samples.select(columns)):
+    if decoded.samples.select(columns).equals(clean.samples.select(columns)):
         return True
-    after = found.samples.filter(pl.col("t_mono_ns") > struck_ns + early_ns)
+    after = decoded.samples.filter(pl.col("t_mono_ns") > struck_ns + early_ns)
     return after.is_empty()
 
 
@@ -149,20 +149,20 @@ def notice(kind: str, trials: int) -> Noticed:
                 struck_ns = round(at * record_s * 1e9)
                 meter = OneMeterFault(kind, trial, fault, at)
                 frames = _frames(kind, meter, energy_j, together)
-            found = decode_frames(driver_of(kind), frames)
+            decoded = decode_frames(driver_of(kind), frames)
             clean = decode_frames(driver_of(kind), unharmed)
-            if not _noticed(found, clean, struck_ns, record_s):
+            if not _noticed(decoded, clean, struck_ns, record_s):
                 missed[fault] += 1
-                worst_limits = max(worst_limits, _error_limits(kind, found, clean))
+                worst_limits = max(worst_limits, _error_limits(kind, decoded, clean))
     return Noticed(kind, trials * len(missed), missed, worst_limits)
 
 
-def _error_limits(kind: str, found: Decoded, clean: Decoded) -> float:
+def _error_limits(kind: str, decoded: Decoded, clean: Decoded) -> float:
     """Largest error of a record, in the maker's limits of error; infinite where one is missing."""
-    if found.samples.height != clean.samples.height:
+    if decoded.samples.height != clean.samples.height:
         return float("inf")
     accuracy = driver_of(kind).accuracy
-    read, true = (side.samples.select("^power_w_.*$").to_numpy() for side in (found, clean))
+    read, true = (side.samples.select("^power_w_.*$").to_numpy() for side in (decoded, clean))
     limit = accuracy.relative_limit * np.abs(true) + accuracy.absolute_limit_w
     return float(np.max(np.abs(read - true) / limit))
 
@@ -203,16 +203,16 @@ class HitOrNot:
     """A wire that keeps of each piece whether it came as it was sent."""
 
     wire: FaultyWire
-    whole: list[bool] = field(default_factory=list)
+    intact: list[bool] = field(default_factory=list)
 
     def carry(self, piece: bytes) -> bytes:
         """Return what arrives."""
         if not piece:
             return b""
-        calm = len(self.whole) < CALM_PIECES
+        calm = len(self.intact) < CALM_PIECES
         arrived = piece if calm else self.wire.carry(piece)
         if arrived:  # a piece of one byte that was dropped is no piece
-            self.whole.append(arrived == piece)
+            self.intact.append(arrived == piece)
         return arrived
 
 
@@ -295,8 +295,8 @@ def survive(kind: str, corrupted: int, run_records: int = RUN_RECORDS) -> Surviv
             crashes += 1
             print(f"{kind}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
-        hits += len(wire.whole) - sum(wire.whole)
-        for run in _lost_runs(frames, wire.whole, listened.gave, readings):
+        hits += len(wire.intact) - sum(wire.intact)
+        for run in _lost_runs(frames, wire.intact, listened.gave, readings):
             lost += run
             worst = max(worst, run)
     return Survived(kind, hits, crashes, worst, lost, time.monotonic() - start_s)
@@ -321,23 +321,23 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _noticed_figures(noticed: list[Noticed]) -> Iterator[Figure]:
-    trials = sum(one.trials for one in noticed)
-    missed = sum(sum(one.missed.values()) for one in noticed)
+    trials = sum(result.trials for result in noticed)
+    missed = sum(sum(result.missed.values()) for result in noticed)
     yield Figure("injected faults", trials, "")
     yield at_least("injected faults noticed", 100 * (1 - missed / trials), "%", 100.0)
-    for one in noticed:
-        share = 100 * (1 - sum(one.missed.values()) / one.trials)
-        worst = max(one.missed, key=lambda fault: one.missed[fault])
-        which = f", worst {worst}" if one.missed[worst] else ""
-        yield at_least(f"injected faults noticed, {one.kind}{which}", share, "%", 100.0)
-        if one.worst_limits:
-            name = f"largest error that passed, in stated limits, {one.kind}"
-            yield at_most(name, one.worst_limits, "", 1.0)
+    for result in noticed:
+        share = 100 * (1 - sum(result.missed.values()) / result.trials)
+        worst = max(result.missed, key=lambda fault: result.missed[fault])
+        which = f", worst {worst}" if result.missed[worst] else ""
+        yield at_least(f"injected faults noticed, {result.kind}{which}", share, "%", 100.0)
+        if result.worst_limits:
+            name = f"largest error that passed, in stated limits, {result.kind}"
+            yield at_most(name, result.worst_limits, "", 1.0)
 
 
 def _survived_figures(survived: list[Survived], corrupted: int) -> Iterator[Figure]:
-    for one in survived:
-        yield at_least(f"corrupted records, {one.kind}", one.corrupted, "", corrupted)
-        yield at_most(f"crashes by them, {one.kind}", one.crashes, "", 0)
-        name = f"whole records lost in a row behind one, {one.kind}"
-        yield at_most(name, one.lost_in_a_row, "", 1)
+    for result in survived:
+        yield at_least(f"corrupted records, {result.kind}", result.corrupted, "", corrupted)
+        yield at_most(f"crashes by them, {result.kind}", result.crashes, "", 0)
+        name = f"whole records lost in a row behind one, {result.kind}"
+        yield at_most(name, result.lost_in_a_row, "", 1)

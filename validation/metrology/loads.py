@@ -1,7 +1,7 @@
 """Loads whose energy is known by formula, and the readings that a meter would give of them.
 
 The power is a sum of steps and of ramps that begin at known instants, so its integral is exact; a
-meter sees the mean over each window of its own skewed clock, rounded to its last digit, and its
+meter sees the mean over each window of its skewed clock, rounded to its last digit, and its
 records come late by some milliseconds or not at all.
 """
 
@@ -130,7 +130,7 @@ def records(
 ) -> pl.DataFrame:
     """Return what was kept of the meter's stream up to `AROUND` records after the phase.
 
-    The meter's clock takes (1 + `skew`) s for one of its own seconds.
+    The meter's clock takes (1 + `skew`) s for each of its seconds.
     """
     until_s = load.end_s + AROUND * meter.period_s
     width_s = meter.period_s * (1 + skew)
@@ -172,19 +172,19 @@ class Trial:
     """One phase: what it took, and what the code under test makes of the meter's records."""
 
     truth_j: float
-    found: Energy
+    energy: Energy
 
     @property
     def error_percent(self) -> float:
         """The size of the error; 100 where there is no figure."""
         return 100 * (
-            1.0 if self.found.energy_j is None else abs(self.found.energy_j / self.truth_j - 1)
+            1.0 if self.energy.energy_j is None else abs(self.energy.energy_j / self.truth_j - 1)
         )
 
     @property
     def held(self) -> bool:
         """Whether the 95 % interval, its statistical part alone, holds the truth."""
-        energy_j, sigma_j = self.found.energy_j, self.found.statistical_j
+        energy_j, sigma_j = self.energy.energy_j, self.energy.statistical_j
         if energy_j is None or sigma_j is None:
             return False
         return abs(energy_j - self.truth_j) <= NORMAL_95 * sigma_j

@@ -45,7 +45,7 @@ class Signal:
     power_w: Floats
 
     @classmethod
-    def of(cls, parts: list[tuple[Floats, Floats]]) -> Signal:
+    def from_parts(cls, parts: list[tuple[Floats, Floats]]) -> Signal:
         """Return the sum of several courses of power: instants and the power from each on."""
         jumps = [(at, np.diff(power, prepend=0.0)) for at, power in parts]
         at_s = np.concatenate([at for at, _ in jumps])
@@ -104,7 +104,7 @@ def scene(generator: np.random.Generator, meter: Instrument, phase_s: float) -> 
         _work(generator, swing_w, begun_s, over_s),
         _work(generator, swing_w, end_s + pad_s if pad_s else over_s, until_s),
     ]
-    return Scene(Signal.of(parts), start_s, end_s, before_s, pad_s, until_s)
+    return Scene(Signal.from_parts(parts), start_s, end_s, before_s, pad_s, until_s)
 
 
 def _work(
@@ -125,7 +125,7 @@ def _work(
     walk_s = np.arange(start_s, end_s, max(0.02, (end_s - start_s) / 2_000))
     creep_w = swing_w * generator.uniform(0, 0.05) / np.sqrt(len(walk_s))
     walk_w = np.cumsum(generator.normal(0, creep_w, len(walk_s)))
-    both = Signal.of([(at_s, level_w), (walk_s, walk_w)])
+    both = Signal.from_parts([(at_s, level_w), (walk_s, walk_w)])
     return np.append(both.at_s, end_s), np.append(both.power_w, 0.0)
 
 
@@ -190,7 +190,7 @@ def trial(
     calibration: Calibration = TRUE,
 ) -> Trial:
     """One phase through alignment and integration, with the rests that the agent makes."""
-    one = scene(generator, meter, phase_s)
-    table = records(one, meter, generator, calibration)
-    phase, rests = (one.start_s, one.end_s), (one.rest_before_s, one.rest_after_s)
-    return Trial(one.phase_j, integrated(table, meter, generator, phase, rests))
+    load = scene(generator, meter, phase_s)
+    table = records(load, meter, generator, calibration)
+    phase, rests = (load.start_s, load.end_s), (load.rest_before_s, load.rest_after_s)
+    return Trial(load.phase_j, integrated(table, meter, generator, phase, rests))

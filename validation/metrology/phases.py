@@ -88,7 +88,7 @@ def _errors(
     generator = np.random.default_rng(seed)
     limits = limits_s(meter, seconds, periods)
     trials = (one_trial(generator, meter, float(generator.uniform(*limits))) for _ in range(count))
-    return np.array([one.error_percent for one in trials])
+    return np.array([trial.error_percent for trial in trials])
 
 
 def _unaccounted_uj(seed: int) -> float:
@@ -104,13 +104,13 @@ def _unaccounted_uj(seed: int) -> float:
     rest_ns = round(meter.rest_s * 1e9)
     ends = {Edge(times[0]), Edge(times[-1])}
     inner = {Edge(t, SIDES[int(generator.integers(3))], rest_ns, 300_000) for t in times[1:-1]}
-    cut, whole = (
+    cut, uncut = (
         Metered.of(table, meter.timing, DELAY_S[1], ["system"], chosen)
         for chosen in (inner | ends, ends)
     )
     parts = [cut.energy("system", [(a, b)]).energy_j or 0.0 for a, b in pairwise(times)]
-    one = whole.energy("system", [(times[0], times[-1])]).energy_j or 0.0
-    return abs(sum(parts) - one) * 1e6
+    total_j = uncut.energy("system", [(times[0], times[-1])]).energy_j or 0.0
+    return abs(sum(parts) - total_j) * 1e6
 
 
 def _unaccounted_with_gaps_uj(seed: int) -> float:
@@ -133,10 +133,10 @@ def _unaccounted_with_gaps_uj(seed: int) -> float:
     times = [round(t * 1e9) for t in (load.start_s, *cuts, load.end_s - near_s, load.end_s)]
     rest_ns = round(meter.rest_s * 1e9)
     edges = {Edge(t, SIDES[int(generator.integers(3))], rest_ns, 300_000) for t in times}
-    found = Metered.of(table, meter.timing, DELAY_S[1], ["system"], edges)
+    metered = Metered.of(table, meter.timing, DELAY_S[1], ["system"], edges)
     *between, tail = pairwise(times)
     whole_j, *parts = (
-        found.energy("system", stretches).energy_j
+        metered.energy("system", stretches).energy_j
         for stretches in ([(times[0], times[-1])], between[::2], between[1::2], [tail])
     )
     known_j = [part for part in parts if part is not None]

@@ -23,16 +23,16 @@ def measure(quick: bool = False) -> list[Figure]:
     figures = []
     for meter in INSTRUMENTS:
         for ppm in OFF_PPM:
-            trials = found(meter, ppm, count)
+            trials = run_trials(meter, ppm, count)
             where = f"{meter.name}, clock off by {ppm} ppm"
-            p95 = float(np.quantile([one.error_percent for one in trials], 0.95))
+            p95 = float(np.quantile([trial.error_percent for trial in trials], 0.95))
             figures.append(at_most(f"{where}: error p95", p95, "%", TARGET_PERCENT))
-            share = 100 * float(np.mean([one.held for one in trials]))
+            share = 100 * float(np.mean([trial.held for trial in trials]))
             figures.append(at_least(f"{where}: truth held", share, "%", LEAST_HELD_PERCENT))
     return figures
 
 
-def found(meter: Instrument, ppm: float, count: int) -> list[Trial]:
+def run_trials(meter: Instrument, ppm: float, count: int) -> list[Trial]:
     """So many phases, the meter's clock off to either side by turns."""
     generator = np.random.default_rng(SEED)
     _, seconds, periods, _ = KINDS[0]

@@ -89,9 +89,9 @@ def measure(quick: bool = False) -> list[Figure]:
     offsets = (0.0,) if quick else tuple(np.arange(0, 1, 0.1))
     figures, all_held = [], []
     for window_s in WINDOWS_S:
-        trials = [one for offset in offsets for one in found(window_s, float(offset))]
-        held = [one.held for one in trials]
-        p95 = float(np.quantile([one.error_percent for one in trials], 0.95))
+        trials = [trial for offset in offsets for trial in run_trials(window_s, float(offset))]
+        held = [trial.held for trial in trials]
+        p95 = float(np.quantile([trial.error_percent for trial in trials], 0.95))
         name = f"a real load of 10 s and more beside rests, windows of {window_s:g} s"
         figures.append(Figure(f"{name}: truth held", 100 * float(np.mean(held)), "%"))
         figures.append(Figure(f"{name}: error p95", p95, "%"))
@@ -101,18 +101,22 @@ def measure(quick: bool = False) -> list[Figure]:
     return figures
 
 
-def found(window_s: float, offset: float) -> Iterator[Trial]:
+def run_trials(window_s: float, offset: float) -> Iterator[Trial]:
     """Each long load."""
-    whole = trace()
-    ends = [whole.read_ns[0], *(t for load in whole.loads_ns for t in load), whole.read_ns[-1]]
+    recorded = trace()
+    ends = [
+        recorded.read_ns[0],
+        *(t for load in recorded.loads_ns for t in load),
+        recorded.read_ns[-1],
+    ]
     rests_ns = [int(b - a) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     edges: set[Edge] = set()
-    for (begin, end), (before, after) in zip(whole.loads_ns, pairwise(rests_ns), strict=True):
+    for (begin, end), (before, after) in zip(recorded.loads_ns, pairwise(rests_ns), strict=True):
         edges.add(Edge(begin, "before", before, BOUND_NS))
         edges.add(Edge(end, "after", after, BOUND_NS))
     metered = Metered.of(
-        of_table(whole.meter(window_s, offset)), "device", DELAY_S, ["system"], edges
+        of_table(recorded.meter(window_s, offset)), "device", DELAY_S, ["system"], edges
     )
-    for begin, end in whole.loads_ns:
+    for begin, end in recorded.loads_ns:
         if end - begin >= LONG_S * 1e9:
-            yield Trial(whole.truth_j(begin, end), metered.energy("system", [(begin, end)]))
+            yield Trial(recorded.truth_j(begin, end), metered.energy("system", [(begin, end)]))

@@ -125,12 +125,12 @@ def delays_s(directory: Path, cycles: int) -> tuple[list[float], int]:
         raise LabError(f"The recorder ended: {err.strip()}")
     came_ns = decode(stream.parent).samples["t_mono_ns"].to_numpy()
     ends_ns = [*plugs.plugged_ns[1:], monotonic_ns()]
-    found = []
+    delays = []
     for plugged_ns, end_ns in zip(plugs.plugged_ns, ends_ns, strict=True):
         at = int(np.searchsorted(came_ns, plugged_ns))
         in_time = at < len(came_ns) and came_ns[at] < end_ns
-        found.append((int(came_ns[at]) - plugged_ns) / 1e9 if in_time else float("inf"))
-    return found, len(plugs.numbers)
+        delays.append((int(came_ns[at]) - plugged_ns) / 1e9 if in_time else float("inf"))
+    return delays, len(plugs.numbers)
 
 
 def measure(quick: bool = False) -> list[Figure]:

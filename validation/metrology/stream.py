@@ -96,14 +96,14 @@ def kept_numbers(stream: Path) -> NDArray[np.int64]:
     for frame in frames:
         if frame.sent and frame.data == b"S":
             data = b"".join(frame.data for frame in frames if not frame.sent)
-    whole = np.frombuffer(data, np.uint8)[: len(data) // FRAME_BYTES * FRAME_BYTES]
-    rows = whole.reshape(-1, FRAME_BYTES)
+    content = np.frombuffer(data, np.uint8)[: len(data) // FRAME_BYTES * FRAME_BYTES]
+    rows = content.reshape(-1, FRAME_BYTES)
     at = 2 + 2 * NUMBERED
     return (rows[:, at].astype(np.int64) & 0xF) << 6 | rows[:, at + 1]
 
 
-def _wait_for(what: str, there: Callable[[], bool], limit_s: float) -> None:
-    if not wait_for(there, limit_s):
+def _wait_for(what: str, condition: Callable[[], bool], limit_s: float) -> None:
+    if not wait_for(condition, limit_s):
         raise LabError(f"{what} did not come within {limit_s:.0f} s: is the machine overloaded?")
 
 
@@ -166,7 +166,7 @@ def measure(quick: bool = False) -> list[Figure]:
     for fault in decoder.faults:
         print(f"stream: {fault.kind}: {fault.detail}", file=sys.stderr)
     lost = int(sent["frames"]) - len(numbers)
-    seen, faults = "faults that the driver saw", len(decoder.faults)
+    title, faults = "faults that the driver saw", len(decoder.faults)
     rate = sent["frames"] / sent["took_s"] * FRAME_BYTES / 1000
     return [
         Figure("frames sent", sent["frames"], ""),
@@ -176,7 +176,7 @@ def measure(quick: bool = False) -> list[Figure]:
         at_most("frames out of order", out_of_step, "", 0),
         Figure("times that the sender was late and continued later", sent["put_off"], ""),
         # A sender that pauses stops the meter's clock, which a driver must take for a loss.
-        Figure(seen, faults, "") if sent["put_off"] else at_most(seen, faults, "", 0),
+        Figure(title, faults, "") if sent["put_off"] else at_most(title, faults, "", 0),
         Figure("records of 1 ms decoded", decoder.records, ""),
         at_most("recorder's share of one core", 100 * share, "%", 15),
         Figure("sender late, at most", 1000 * sent["late_s"], "ms"),

@@ -61,9 +61,9 @@ def make(folder: Path, frames: int, edges_us: NDArray[np.int64]) -> NDArray[np.f
             watts = np.repeat(levels, 500, axis=0)[:count] + chance.random((count, 4))
             energy_j = done_j + np.cumsum(watts / FRAMES_HZ, axis=0)
             ends_us = (first + np.arange(count + 1)) * 1_000_000 // FRAMES_HZ
-            here = edges_us[(edges_us >= ends_us[0]) & (edges_us < ends_us[-1])]
+            covered = edges_us[(edges_us >= ends_us[0]) & (edges_us < ends_us[-1])]
             known_j = np.vstack([done_j, energy_j])
-            parts_j.append(np.stack([np.interp(here, ends_us, j) for j in known_j.T], axis=1))
+            parts_j.append(np.stack([np.interp(covered, ends_us, j) for j in known_j.T], axis=1))
             done_j = energy_j[-1]
             yield energy_j
 

@@ -1,4 +1,4 @@
-"""Readings that stick, records that come twice, and counters that begin again: whether it is said.
+"""Whether readings that stick, records that come twice and counters that restart are flagged.
 
 Stuck: 5 s of one value within a phase of 30 to 120 s. Twice: one record of a meter that numbers
 none; one record in a thousand is lost. Begun again: a RAPL counter, sampled as the agent
@@ -42,16 +42,20 @@ def measure(quick: bool = False) -> list[Figure]:
     figures = []
     for meter in INSTRUMENTS:
         generator = np.random.default_rng(SEED)
-        figures += _told(f"stuck for {STUCK_S:g} s", meter, generator, count, (STUCK_FLAG, _stuck))
+        figures += _count_flagged(
+            f"stuck for {STUCK_S:g} s", meter, generator, count, (STUCK_FLAG, _stuck)
+        )
         if meter.timing == "index":
-            figures += _told("record twice", meter, generator, count, (DUPLICATE_FLAG, _twice))
-    found, alarms, seen = _begun_again(np.random.default_rng(SEED), 10 * count)
-    return figures + _figures("RAPL counter begun again within a phase", found, alarms / seen)
+            figures += _count_flagged(
+                "record twice", meter, generator, count, (DUPLICATE_FLAG, _twice)
+            )
+    detected, alarms, records = _begun_again(np.random.default_rng(SEED), 10 * count)
+    return figures + _figures("RAPL counter begun again within a phase", detected, alarms / records)
 
 
-def _figures(what: str, found: float, alarms: float) -> list[Figure]:
+def _figures(what: str, detected: float, alarms: float) -> list[Figure]:
     return [
-        at_least(f"{what}: found", found, "share", LEAST_FOUND),
+        at_least(f"{what}: found", detected, "share", LEAST_FOUND),
         at_most(f"{what}: false alarms per record", alarms, "share", MOST_ALARMS),
     ]
 
@@ -60,7 +64,7 @@ Phase = tuple[float, float]  # its start and end in s
 Upset = Callable[[pl.DataFrame, Phase, np.random.Generator], pl.DataFrame]
 
 
-def _told(
+def _count_flagged(
     what: str,
     meter: Instrument,
     generator: np.random.Generator,
@@ -69,14 +73,14 @@ def _told(
 ) -> list[Figure]:
     """How often the flag is there after the upset of a recording, and before it."""
     flag, damage = upset
-    found = alarms = seen = 0
+    detected = alarms = records = 0
     for _ in range(count):
         table, phase_s = _recording(meter, generator)
         broken = damage(table, phase_s, generator)
-        found += flag in _flags(broken, meter, generator, phase_s)
+        detected += flag in _flags(broken, meter, generator, phase_s)
         alarms += flag in _flags(table, meter, generator, phase_s)
-        seen += len(table)
-    return _figures(f"{what}, {meter.name}", found / count, alarms / seen)
+        records += len(table)
+    return _figures(f"{what}, {meter.name}", detected / count, alarms / records)
 
 
 def _stuck(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) -> pl.DataFrame:
@@ -113,7 +117,7 @@ def _flags(
 
 
 def _begun_again(generator: np.random.Generator, count: int) -> tuple[float, int, int]:
-    found = alarms = seen = 0
+    detected = alarms = records = 0
     for _ in range(count):
         samples = np.arange(0.0, generator.uniform(30, 600), SAMPLE_S)
         power_w = generator.uniform(5, 200) * generator.uniform(0.5, 1.5, len(samples))
@@ -122,13 +126,13 @@ def _begun_again(generator: np.random.Generator, count: int) -> tuple[float, int
         again = count_uj.copy()
         place = int(generator.integers(1, len(samples)))
         again[place:] -= again[place - 1]
-        found += _said(samples, again % RANGE_UJ)
-        alarms += _said(samples, count_uj % RANGE_UJ)
-        seen += len(samples)
-    return found / count, alarms, seen
+        detected += _is_flagged(samples, again % RANGE_UJ)
+        alarms += _is_flagged(samples, count_uj % RANGE_UJ)
+        records += len(samples)
+    return detected / count, alarms, records
 
 
-def _said(samples_s: np.ndarray, count_uj: np.ndarray) -> bool:
+def _is_flagged(samples_s: np.ndarray, count_uj: np.ndarray) -> bool:
     """Whether a phase's figure is withheld or flagged, by what the agent writes."""
     readings = [
         Reading(round(t * 1e9), round(t * 1e9) + 2_000, int(uj))

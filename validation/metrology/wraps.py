@@ -101,12 +101,12 @@ def _singles(traces: Traces) -> Iterator[tuple[bool, bool, float]]:
     used = traces.counts[:, -1] - traces.counts[:, 0]
     rows = zip(_readings(traces), traces.ranges_uj().tolist(), traces.unit_nj.tolist(), strict=True)
     for (series, range_uj, unit), true in zip(rows, used.tolist(), strict=True):
-        found = total(series, range_uj)
-        if found.energy_uj is None:
+        counted = total(series, range_uj)
+        if counted.energy_uj is None:
             yield False, True, 0.0
             continue
-        right = found.kind == "corrected" and round(found.energy_uj * 1000 / unit) == true
-        yield right, DOUBLE_WRAP in found.flags, abs(found.energy_uj - true * unit / 1000)
+        right = counted.kind == "corrected" and round(counted.energy_uj * 1000 / unit) == true
+        yield right, DOUBLE_WRAP in counted.flags, abs(counted.energy_uj - true * unit / 1000)
 
 
 def _doubles(traces: Traces) -> Iterator[tuple[bool, bool, bool]]:
@@ -117,10 +117,10 @@ def _doubles(traces: Traces) -> Iterator[tuple[bool, bool, bool]]:
     rows = zip(_readings(traces), traces.ranges_uj().tolist(), traces.bound_w.tolist(), strict=True)
     truth = zip(used.tolist(), traces.unit_nj.tolist(), possible.tolist(), strict=True)
     for ((start, end), range_uj, bound_w), (true, unit, can) in zip(rows, truth, strict=True):
-        found = difference(start, end, range_uj, bound_w)
-        energy_uj = found.energy_uj
+        corrected = difference(start, end, range_uj, bound_w)
+        energy_uj = corrected.energy_uj
         right = energy_uj is not None and round(energy_uj * 1000 / unit) == true
-        yield can, DOUBLE_WRAP in found.flags, right
+        yield can, DOUBLE_WRAP in corrected.flags, right
 
 
 def _readings(traces: Traces) -> Iterator[list[Reading]]:

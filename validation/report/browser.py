@@ -68,7 +68,7 @@ new Promise((resolve) => {
 
 @dataclass
 class Tab:
-    """A page of Chromium, spoken to by its DevTools protocol."""
+    """A page of Chromium, controlled by its DevTools protocol."""
 
     socket: Connection
     asked: int = 0
@@ -89,12 +89,12 @@ class Tab:
 
     def evaluate(self, script: str) -> Any:
         """Return the value of an expression, awaited. Raises RuntimeError where it throws."""
-        found = self.call(
+        answer = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
-        if "exceptionDetails" in found:
-            raise RuntimeError(str(found["exceptionDetails"])[:1000])
-        return found["result"].get("value")
+        if "exceptionDetails" in answer:
+            raise RuntimeError(str(answer["exceptionDetails"])[:1000])
+        return answer["result"].get("value")
 
     def open(self, page: Path | str, width: int, height: int, dark: bool = False) -> None:
         """Load a file or an address at this size; returns when it has loaded."""
@@ -141,14 +141,14 @@ def chromium() -> Iterator[Tab]:
 
 def _address(profile: Path, process: subprocess.Popen[bytes]) -> str:
     """Of its only page; the port is chosen by the system."""
-    told = profile / "DevToolsActivePort"
-    while not told.exists() or "\n" not in told.read_text():
+    port_file = profile / "DevToolsActivePort"
+    while not port_file.exists() or "\n" not in port_file.read_text():
         if process.poll() is not None:
             raise RuntimeError(f"chromium ended with {process.returncode}.")
         time.sleep(0.05)
-    port = int(told.read_text().splitlines()[0])
+    port = int(port_file.read_text().splitlines()[0])
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
-        pages = [one for one in json.load(answer) if one["type"] == "page"]
+        pages = [page for page in json.load(answer) if page["type"] == "page"]
     return str(pages[0]["webSocketDebuggerUrl"])
 
 
@@ -173,12 +173,12 @@ def axe() -> str:
 def findings(tab: Tab) -> list[str]:
     """Return what axe-core finds to be serious or critical in what the tab shows, a line each."""
     tab.evaluate(axe())
-    found = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    result = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     return [
-        f"{one['impact']}: {one['id']}: {one['help']}: {node['html']}"[:SHOWN]
-        for one in found["violations"]
-        if one["impact"] in SERIOUS
-        for node in one["nodes"]
+        f"{violation['impact']}: {violation['id']}: {violation['help']}: {node['html']}"[:SHOWN]
+        for violation in result["violations"]
+        if violation["impact"] in SERIOUS
+        for node in violation["nodes"]
     ]
 
 
@@ -190,29 +190,29 @@ def measure(quick: bool = False) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder, chromium() as tab:
         suite = Path(folder) / "suite"
         write_suite(suite, Options(blocks=2, interval_ms=100) if quick else Options())
-        found = of_page(tab, build(suite).page, quick)
+        figures = of_page(tab, build(suite).page, quick)
         if not quick:  # it makes the examples' reports anew
             site = gallery.build(ROOT / "data" / "examples", Path(folder) / "site")
-            found += of_page(tab, Path(site.index), use=FILTERED, what="the gallery")
-        return found
+            figures += of_page(tab, Path(site.index), use=FILTERED, what="the gallery")
+        return figures
 
 
 def of_page(
     tab: Tab, page: Path, quick: bool = False, use: str = OPENED, what: str = "the report"
 ) -> list[Figure]:
     """Return the figures of one page, looked at before and after the script `use`."""
-    found: list[str] = []
+    violations: list[str] = []
     painted_s = 0.0
     for width, height in list(WIDTHS.values())[: 1 if quick else None]:
         for dark in (False, True)[: 1 if quick else None]:
             tab.open(page, width, height, dark)
             painted_s = max(painted_s, float(tab.evaluate(PAINTED)) / 1000)
-            found += findings(tab)
+            violations += findings(tab)
             tab.evaluate(use)
-            found += findings(tab)
-    for line in dict.fromkeys(found):
+            violations += findings(tab)
+    for line in dict.fromkeys(violations):
         print(line)
     return [
-        at_most(f"serious and critical findings of axe-core in {what}", len(found), "", 0),
+        at_most(f"serious and critical findings of axe-core in {what}", len(violations), "", 0),
         at_most(f"to the first paint of {what}", painted_s, "s", MOST_ANSWER_S),
     ]

@@ -1,7 +1,7 @@
 """How long the report of a suite of the paper's size takes, and how large the page is.
 
 The suite is the one of `make synthetic`, with all the blocks of the paper. Measured as in
-validation.inference.scale: `fde report` as a process of its own, with the byte code of all modules
+validation.inference.scale: `fde report` as a separate process, with the byte code of all modules
 kept from a first report, as pip leaves it where it installs.
 """
 

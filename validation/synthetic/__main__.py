@@ -1,4 +1,4 @@
-"""`python -m validation.synthetic DIR`: write the synthetic paper suite into DIR, say where."""
+"""`python -m validation.synthetic DIR`: write the synthetic paper suite into DIR, print where."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Power:
         rests_s: tuple[float, float],
         tail: tuple[float, Sequence[float]],
     ) -> Marks:
-        """Add a run: phases (name, seconds, W) with rests around each, and the tail (seconds, W)."""
+        """Add a run: phases (name, seconds, W) with rests around each, and a tail (seconds, W)."""
         before_s, between_s = rests_s
         self.add(before_s, rest_w)
         marks: Marks = []
@@ -98,8 +98,8 @@ BURST = 5  # round trips one after another
 class Done:
     """A finished run; `work` by phase.
 
-    `more` stands in run.json as it is. `busy` is the part of all CPUs that the phases keep busy;
-    None says nothing of it.
+    `more` is copied into run.json. `busy` is the part of all CPUs that the phases keep busy;
+    None leaves it out.
     """
 
     run: Mapping[str, Any]
@@ -145,9 +145,11 @@ class Record:
         """Return the same at many instants."""
         readings = []
         for instant, used_j in zip(t_s.tolist(), self.power.all_at(zone, t_s), strict=True):
-            now = self.clocks.target_ns(instant)
+            target_ns = self.clocks.target_ns(instant)
             uj = (self.counter_start_uj + round(float(used_j) * 1e6)) % (RANGE_UJ + 1)
-            readings.append({"t_before_ns": now - 500, "t_after_ns": now + 500, "energy_uj": uj})
+            readings.append(
+                {"t_before_ns": target_ns - 500, "t_after_ns": target_ns + 500, "energy_uj": uj}
+            )
         return readings
 
     def write(
@@ -269,13 +271,13 @@ def clock_lines(
     lines = []
     for t_s in np.linspace(0.5, total_s - 0.5, bursts):
         for i in range(BURST):
-            there, back = generator.uniform(2e-4, 6e-4, 2)
+            forth_s, back_s = generator.uniform(2e-4, 6e-4, 2)
             sent = t_s + 0.01 * i
             lines.append(
                 {
                     "t_send_ns": round(sent * 1e9),
-                    "t_target_ns": clocks.target_ns(sent + there),
-                    "t_receive_ns": round((sent + there + back) * 1e9),
+                    "t_target_ns": clocks.target_ns(sent + forth_s),
+                    "t_receive_ns": round((sent + forth_s + back_s) * 1e9),
                     "boot_id": BOOT,
                 }
             )

@@ -102,12 +102,12 @@ def _phases(plan: Mapping[str, Any], size: Size) -> dict[str, list[tuple[str, fl
     counts = {name: 1 + number % 5 for number, name in enumerate(names)}
     each_s = size.hours * 3600 / len(plan["runs"])
     dearer = sum(DEARER[: size.configurations]) / size.configurations
-    found = {}
+    phases = {}
     for name, count in counts.items():
         left_s = each_s - SETTLE_S - TAIL_S - count * PAUSE_S
         length_s = max(left_s / count / dearer, 0.2)
-        found[name] = [(f"phase-{number}", length_s) for number in range(count)]
-    return found
+        phases[name] = [(f"phase-{number}", length_s) for number in range(count)]
+    return phases
 
 
 def _enact(

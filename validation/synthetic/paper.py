@@ -151,14 +151,14 @@ Printed = Mapping[tuple[str, str, str], tuple[float, float, bool]]
 
 def _printed(path: Path) -> Printed:
     """Mean, relative standard deviation of a run and doubt by (entry, configuration, quantity)."""
-    found = {}
+    printed = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if row["half_width_95"]:
                 mean, half = float(row["value"]), float(row["half_width_95"])
                 key = row["entry"], row["configuration"], row["quantity"]
-                found[key] = mean, _sd(half, PRINTED_RUNS) / mean, row["doubtful"] == "yes"
-    return found
+                printed[key] = mean, _sd(half, PRINTED_RUNS) / mean, row["doubtful"] == "yes"
+    return printed
 
 
 def _sd(half_width: float, runs: int) -> float:

@@ -1,6 +1,6 @@
 """A suite with the workloads of all five papers, whose figures follow from made-up speeds.
 
-For tests of what the report says of them: entries with names of their own, repeats within a block,
+For tests of the report: entries with other names, repeats within a block,
 extra blocks, declared comparisons, a skipped workload, a part left out. Nothing in it is a finding.
 """
 
@@ -137,12 +137,12 @@ def _patterns() -> Phases:
 
 
 def _steps() -> Phases:
-    found = {
+    steps = {
         f"{way}.{size}B": {"bytes": size * 40.0, "operations": 40.0}
         for size in STEPS
         for way in ("write", "read")
     }
-    return {**found, "access.read": {"operations": 1000.0}, "burst.read": {"bytes": 60.0 * MIB}}
+    return {**steps, "access.read": {"operations": 1000.0}, "burst.read": {"bytes": 60.0 * MIB}}
 
 
 def _of_cipher(cipher: str) -> dict[str, float]:
@@ -150,13 +150,13 @@ def _of_cipher(cipher: str) -> dict[str, float]:
 
 
 def _kernel() -> Phases:
-    found = {
+    seconds = {
         f"{cipher}-xts-256.{way}": _of_cipher(cipher)
         for cipher in ("aes", "serpent", "twofish")
         for way in ("encrypt", "decrypt")
     }
     both = {"bytes": 160.0 * MIB * PHASE_S, "operations": 10.0}
-    return {**found, **{f"aes-twofish-xts-256.{way}": both for way in ("encrypt", "decrypt")}}
+    return {**seconds, **{f"aes-twofish-xts-256.{way}": both for way in ("encrypt", "decrypt")}}
 
 
 def _derivations() -> Phases:
@@ -170,7 +170,7 @@ def _derivations() -> Phases:
 
 def _files() -> Phases:
     ciphers = {"aes-128-cbc": "aes", "des-cbc": "des", "blowfish-128-cbc": "blowfish"}
-    whole = {
+    totals = {
         f"{name}.{way}.{kind}.{size}B": _of_cipher(cipher)
         for (name, cipher), way, kind, size in product(
             ciphers.items(), ("encrypt", "decrypt"), ("text", "image"), FILE_BYTES
@@ -180,7 +180,7 @@ def _files() -> Phases:
         f"rsa-2048-{how}.{way}.text.{size}B": _of_cipher("aes" if how == "wrap" else "rsa")
         for how, way, size in product(("wrap", "oaep"), ("encrypt", "decrypt"), FILE_BYTES)
     }
-    return {**whole, **wrapped}
+    return {**totals, **wrapped}
 
 
 CIPHERS = {"aes-128": "aes", "des": "des", "3des": "3des", "blowfish-448": "blowfish"}

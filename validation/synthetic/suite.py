@@ -195,30 +195,30 @@ def shuffled(
 
 def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan with what all synthetic plans have in common, and with its sum."""
-    whole = {
+    completed = {
         "format": "fde-plan/3",
         "host": "synthetic",
         "created_wall": CREATED_WALL,
         "assumptions": ASSUMPTIONS,
         **plan,
     }
-    return {**whole, "sha256": canonical_sha256(whole)}
+    return {**completed, "sha256": canonical_sha256(completed)}
 
 
 def _with_drift_checks(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
     """Return the drift check before and after all runs, and at even distances among them."""
     places = [round(k * len(runs) / (DRIFT_CHECKS - 1)) for k in range(DRIFT_CHECKS)]
-    whole: list[Mapping[str, Any]] = list(runs)
+    checked: list[Mapping[str, Any]] = list(runs)
     for place in reversed(places):
         block = runs[min(place, len(runs) - 1)]["block"]
-        whole.insert(place, {"configuration": on, "workload": DRIFT_CHECK, "block": block})
+        checked.insert(place, {"configuration": on, "workload": DRIFT_CHECK, "block": block})
     return [
         {
             **run,
             "index": index,
             "run_id": f"{index:04d}-b{run['block']:02d}-{run['configuration']}-{run['workload']}",
         }
-        for index, run in enumerate(whole)
+        for index, run in enumerate(checked)
     ]
 
 
@@ -331,7 +331,7 @@ MACHINES = (
 def write_group(root: Path, dearer: Mapping[str, float], options: Options | None = None) -> Path:
     """Suites of hosts below `root`, and the group's folder, which is returned.
 
-    `dearer` says by host how many times as much time encryption in software adds there.
+    `dearer` is by host how many times as much time encryption in software adds there.
     """
     o = options or Options()
     ids = []
@@ -346,10 +346,10 @@ def write_group(root: Path, dearer: Mapping[str, float], options: Options | None
             "disks": {role: {"model": f"{disk} {role}"} for role in ("plain", "sed")},
         }
         suite_id = f"synthetic-{host}-20260101T000000Z"
-        own = replace(
+        member = replace(
             o, host=host, group=GROUP, slower=slower, seed=o.seed + number, machine=machine
         )
-        write_suite(root / suite_id, own)
+        write_suite(root / suite_id, member)
         ids.append(suite_id)
     folder = root / GROUP
     folder.mkdir()

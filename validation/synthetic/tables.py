@@ -55,10 +55,10 @@ def energy_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """
     table = []
     for row in rows:
-        whole = {"run_id": run_id_of(row), **DEFAULTS, **row}
-        energy_j = whole["energy_j"]
-        whole["power_w"] = None if energy_j is None else float(energy_j / whole["duration_s"])
-        table.append(whole)
+        values = {"run_id": run_id_of(row), **DEFAULTS, **row}
+        energy_j = values["energy_j"]
+        values["power_w"] = None if energy_j is None else float(energy_j / values["duration_s"])
+        table.append(values)
     return pl.DataFrame(table, schema=dict(ENERGY_SCHEMA))
 
 

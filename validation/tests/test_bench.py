@@ -54,8 +54,8 @@ def test_only_the_parts_that_ran_are_replaced(tmp_path: Path) -> None:
 
 
 def test_parts_are_the_modules_that_measure() -> None:
-    found = Bench.of("x", "validation.fairness", "nothing")
-    assert found.parts == ("sockets", "verdicts")
+    bench_of_package = Bench.from_package("x", "validation.fairness", "nothing")
+    assert bench_of_package.parts == ("sockets", "verdicts")
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

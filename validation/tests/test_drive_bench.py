@@ -36,29 +36,29 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
         (OPAL_512, READ): rounds(400, 900, 2000),
         (OPAL_512, DEEP): rounds(9000, 9000, 20000),
     }
-    found = {figure.figure: vars(figure) for figure in figures(samples)}
-    speed = found[f"{PLAIN}: read 1 MiB"]
+    by_name = {figure.figure: vars(figure) for figure in figures(samples)}
+    speed = by_name[f"{PLAIN}: read 1 MiB"]
     assert (speed["value"], speed["unit"], speed["meets"]) == (
         round(4000 * MIB / 1e6, 1),
         "MB/s",
         True,
     )
     for disk, ratio, limit, meets in ((OPAL_4096, 0.8, 0.80, True), (OPAL_512, 0.45, 0.50, False)):
-        row = found[f"{disk}: read 1 MiB, of the plain drive"]
+        row = by_name[f"{disk}: read 1 MiB, of the plain drive"]
         assert (row["value"], row["target"], row["meets"]) == (ratio, limit, meets)
-    literal = found[f"{OPAL_512}: read 1 MiB, of Opal with locking off"]
+    literal = by_name[f"{OPAL_512}: read 1 MiB, of Opal with locking off"]
     assert (literal["value"], literal["target"], literal["meets"]) == (0.9, 0.5, True)
-    assert f"{PLAIN}: read 1 MiB, of Opal with locking off" not in found
-    deep = found[f"{OPAL_512}: read 4 KiB x32"]
+    assert f"{PLAIN}: read 1 MiB, of Opal with locking off" not in by_name
+    deep = by_name[f"{OPAL_512}: read 4 KiB x32"]
     assert (deep["value"], deep["unit"], deep["target"], deep["meets"]) == (
         18000,
         "1/s",
         20000,
         False,
     )
-    cpu = found[f"{PLAIN}: read 1 MiB, CPU of server"]
+    cpu = by_name[f"{PLAIN}: read 1 MiB, CPU of server"]
     assert (cpu["value"], cpu["unit"]) == (round(0.3 / (7000 * MIB / 1e9), 3), "s/GB")
-    cpu = found[f"{OPAL_512}: read 4 KiB x32, CPU of host"]
+    cpu = by_name[f"{OPAL_512}: read 4 KiB x32, CPU of host"]
     assert (cpu["value"], cpu["unit"]) == (round(0.6 / 38000 * 1e6, 1), "µs each")
 
 

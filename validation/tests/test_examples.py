@@ -99,7 +99,7 @@ def test_installed_they_are_found_planned_and_sent_to_the_target(
         assert not [name for name in tar.getnames() if "fde_meter_tally.py" in name]
         tar.extractall(tmp_path, filter="data")
     home = tmp_path / "opt" / "fde-testbed"
-    there = subprocess.run(
+    listing = subprocess.run(
         [sys.executable, "-S", "-c", ON_TARGET],
         env={"PYTHONPATH": f"{home}:{home / 'lib'}"},
         cwd=tmp_path,
@@ -107,7 +107,7 @@ def test_installed_they_are_found_planned_and_sent_to_the_target(
         text=True,
         check=False,
     )
-    assert there.stdout == "dm-crypt null\n", there.stderr
+    assert listing.stdout == "dm-crypt null\n", listing.stderr
 
 
 @pytest.mark.parametrize(("package", "kind"), [(METER, "tally"), (STORAGE, "dmcrypt_null")])
@@ -154,7 +154,7 @@ def test_the_storage_kind_is_proven_on_a_guest(lab: Any, site: Path) -> None:
         lab.send(path, f"{CODE}/lib")
     target.agent("teardown")
     target.agent("prepare")
-    proofs = {one["configuration"]: one["proof"] for one in target.said("storage prove")}
+    proofs = {answer["configuration"]: answer["proof"] for answer in target.said("storage prove")}
     assert {name: proof["mismatches"] for name, proof in proofs.items()} == {
         "null": [],
         "no-queues": [],

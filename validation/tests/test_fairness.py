@@ -32,7 +32,9 @@ def suite(model: str, rules: Rules, ratio: float = 1.0) -> Suite:
 
 
 def differing(made: Suite) -> set[str]:
-    return {name for name, one in made.comparisons().items() if one.verdict == "differs"}
+    return {
+        name for name, comparison in made.comparisons().items() if comparison.verdict == "differs"
+    }
 
 
 def test_every_configuration_runs_everything_once_a_block() -> None:
@@ -96,7 +98,7 @@ def test_all_sockets_are_one_sum_in_which_nothing_counts_twice(
     idle_suite: records.Suite, tmp_path: Path, name: str
 ) -> None:
     tree = TREES[name]
-    found = sockets.energies(tree, idle_suite, tmp_path)
-    summed = {part: sockets.whole(found, part) for part in ("package", "dram")}
+    joules = sockets.energies(tree, idle_suite, tmp_path)
+    summed = {part: sockets.sum_part(joules, part) for part in ("package", "dram")}
     assert summed == sockets.expected(tree)
-    assert set(tree.names) <= found.keys()
+    assert set(tree.names) <= joules.keys()

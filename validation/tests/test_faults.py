@@ -130,8 +130,8 @@ def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
         journal.write_text("".join(text) + text[0][:20])
 
     threading.Thread(target=write).start()
-    found = observer.wait(lambda e: e.entry.state == "finished", start=0, limit_s=60, what="end")
-    assert found.entry == states[2]
+    line = observer.wait(lambda e: e.entry.state == "finished", start=0, limit_s=60, what="end")
+    assert line.entry == states[2]
     journal.write_text(text[0])  # a torn line is cut off, and more than that
     time.sleep(0.3)
     journal.write_text(text[0] + text[1])
@@ -167,25 +167,25 @@ def killed(suite: Path, orders: list[list[str]]) -> list[tuple[int, str]]:
     (suite / "orders").write_text(json.dumps(orders))
     words = [str(kills.KILLED_AGENT), str(suite / "orders"), str(suite / "record"), "run"]
     argv = [sys.executable, "-c", AGENT, *words, "--suite-dir", str(suite)]
-    found: list[tuple[int, str]] = []
-    while not found or found[-1][0]:
+    entries: list[tuple[int, str]] = []
+    while not entries or entries[-1][0]:
         done = subprocess.run(argv, cwd=REPOSITORY, check=False)
-        found.append((done.returncode, (suite / "journal.jsonl").read_text()))
-        assert len(found) < 9
-    return found
+        entries.append((done.returncode, (suite / "journal.jsonl").read_text()))
+        assert len(entries) < 9
+    return entries
 
 
 @pytest.mark.parametrize(
     ("moment", "whole", "torn"), [("before", 1, 0), ("half", 1, 1), ("after", 2, 0)]
 )
 def test_the_agent_dies_before_within_or_after_a_line(
-    tmp_path: Path, moment: str, whole: int, torn: int
+    tmp_path: Path, moment: str, complete: int, torn: int
 ) -> None:
     (died, text), (ended, _) = killed(tmp_path, [["running", moment]])
     assert (died, ended) == (-signal.SIGKILL, 0)
     lines = text.splitlines(keepends=True)
-    assert sum(line.endswith("\n") for line in lines) == whole
-    assert len(lines) == whole + torn
+    assert sum(line.endswith("\n") for line in lines) == complete
+    assert len(lines) == complete + torn
     kill = json.loads((tmp_path / "record").read_text())
     assert (kill["state"], kill["moment"], kill["seq"]) == ("running", moment, 1)
 
@@ -236,7 +236,7 @@ def test_every_fault_of_the_night_has_a_name_and_a_way_back() -> None:
 
 
 def test_a_night_has_its_harm_in_every_quarter_by_its_seed() -> None:
-    found = overnight.moments(7, 96)
-    assert found == overnight.moments(7, 96) != overnight.moments(8, 96)
-    assert [24 * q < count <= 24 * (q + 1) for q, (count, _) in enumerate(found)] == [True] * 4
-    assert sorted(what for _, what in found) == [overnight.UNPLUG, *[overnight.CUT] * 3]
+    moments = overnight.moments(7, 96)
+    assert moments == overnight.moments(7, 96) != overnight.moments(8, 96)
+    assert [24 * q < count <= 24 * (q + 1) for q, (count, _) in enumerate(moments)] == [True] * 4
+    assert sorted(what for _, what in moments) == [overnight.UNPLUG, *[overnight.CUT] * 3]

@@ -11,8 +11,8 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 def test_no_imports_are_circular() -> None:
-    found = {figure.figure: figure.value for figure in house.measure(quick=True)}
-    assert found["modules in circles of imports"] == 0
+    figures = {figure.figure: figure.value for figure in house.measure(quick=True)}
+    assert figures["modules in circles of imports"] == 0
 
 
 def test_the_page_on_the_house_names_what_is_there() -> None:

@@ -49,8 +49,8 @@ def test_simulated_suites_are_as_asked() -> None:
 
 def test_the_array_form_of_a_comparison_is_the_single_one() -> None:
     logs = simulate(Scene(blocks=5, workloads=2, ratio=1.02), 4, np.random.default_rng(3)).logs
-    found = LogRatio.of(log_ratios(logs))
-    low, high = found.interval(0.95)
+    ratios = LogRatio.of(log_ratios(logs))
+    low, high = ratios.interval(0.95)
     for number, of_suite in enumerate(logs):
         means = np.exp(of_suite.mean(axis=0))
         alone = compare(means[:, 0].tolist(), means[:, 1].tolist(), 0.02)
@@ -122,8 +122,10 @@ def test_steadiness_holds_the_truth() -> None:
     assert all(91.5 < value < 98.5 for value in slopes)
     carried = {name: f for name, f in figures.items() if "carry-over" in name}
     assert all(f.meets for f in carried.values() if f.target)
-    found, left = (f.value for n, f in carried.items() if n.endswith("10 blocks") and not f.target)
-    assert found > 70
+    detected, left = (
+        f.value for n, f in carried.items() if n.endswith("10 blocks") and not f.target
+    )
+    assert detected > 70
     assert left == pytest.approx(-0.5 / 4, abs=0.03)  # of 4 configurations
 
 
@@ -134,8 +136,8 @@ def test_the_drift_check_cries_no_more_than_it_may_and_finds_what_is_there() -> 
     assert all(figure.meets for figure in false)
     old = "the same by the first and the last check alone, 5 checks, scatter 0.5%"
     assert figures[old].value > 40
-    found = [f.value for name, f in figures.items() if "found" in name]
-    assert all(value > 40 for value in found)
+    detected = [f.value for name, f in figures.items() if "found" in name]
+    assert all(value > 40 for value in detected)
 
 
 def test_misfortunes_leave_intervals_and_verdicts_what_they_say() -> None:

@@ -25,7 +25,7 @@ path.write_text(json.dumps({**json.loads(path.read_text()), "sed_psid": sys.stdi
 
 
 @pytest.fixture
-def own(lab_directory: Path, lab_handle: Callable[..., Any]) -> Iterator[Any]:
+def machine(lab_directory: Path, lab_handle: Callable[..., Any]) -> Iterator[Any]:
     """Yield a guest with `fde` installed for its user; no meter."""
     try:
         packages = installed.wheels(print)
@@ -43,18 +43,18 @@ def own(lab_directory: Path, lab_handle: Callable[..., Any]) -> Iterator[Any]:
         lifecycle.down(layout)
 
 
-def test_from_pip_to_a_report_and_back(own: Any) -> None:
+def test_from_pip_to_a_report_and_back(machine: Any) -> None:
     def typed(line: str) -> str:
         line = f'export FDE_INVENTORY=mine PATH="$HOME/env/bin:$PATH"\n{line}'
-        said: str = own.ssh(installed.as_user(line)).stdout
-        return said
+        output: str = machine.ssh(installed.as_user(line)).stdout
+        return output
 
-    plain, sed = (own.state["drives"][role]["serial"] for role in ("plain", "sed"))
-    psid = Path(own.state["drives"]["sed"]["psid_file"]).read_bytes()
+    plain, sed = (machine.state["drives"][role]["serial"] for role in ("plain", "sed"))
+    psid = Path(machine.state["drives"]["sed"]["psid_file"]).read_bytes()
     typed(f"fde init mine --local --plain {plain} --sed {sed} --give-up {sed} --modelled --yes")
-    own.ssh(installed.as_user(f"python3 -c '{PSID}'"), stdin=psid)
-    told = json.loads(typed("fde doctor --json"))
-    assert told["ok"], told
+    machine.ssh(installed.as_user(f"python3 -c '{PSID}'"), stdin=psid)
+    lines = json.loads(typed("fde doctor --json"))
+    assert lines["ok"], lines
     typed(f"fde provision --confirm '{plain} {sed}'")
     proven = json.loads(typed("fde prove plain opal dmcrypt-aes256 --json"))
     assert proven["ok"]
@@ -75,5 +75,7 @@ def test_from_pip_to_a_report_and_back(own: Any) -> None:
     assert "RAPL counts processor and memory alone" in page
     assert json.loads(typed("fde verify --json"))["ok"]
     typed("fde teardown")
-    owned = own.ssh("cryptsetup status luks 2>/dev/null; lsblk --noheadings --output TYPE").stdout
+    owned = machine.ssh(
+        "cryptsetup status luks 2>/dev/null; lsblk --noheadings --output TYPE"
+    ).stdout
     assert "part" not in owned and "crypt" not in owned

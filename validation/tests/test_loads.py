@@ -54,8 +54,8 @@ def test_readings_are_means_of_the_load_late_and_some_missing(meter: Instrument)
 
 def test_a_calibration_that_is_off_shows_in_the_energy() -> None:
     generator = np.random.default_rng(3)
-    one = trial(generator, INSTRUMENTS[1], 20.0, calibration=Calibration(1.05))
-    assert one.found.energy_j == pytest.approx(1.05 * one.truth_j, rel=0.003)
+    result = trial(generator, INSTRUMENTS[1], 20.0, calibration=Calibration(1.05))
+    assert result.energy.energy_j == pytest.approx(1.05 * result.truth_j, rel=0.003)
 
 
 @pytest.mark.parametrize("measure", [phases.measure, coverage.measure])
@@ -78,17 +78,17 @@ def test_the_interval_of_coverage_can_be_drawn(
 def test_the_other_family_adds_up_and_alternates_between_its_rests() -> None:
     """The integral against sums over millionths of a second; no work where the agent rests."""
     generator = np.random.default_rng(5)
-    one = loads_independent.scene(generator, INSTRUMENTS[0], 5.0)
-    t = np.linspace(one.start_s, one.end_s, 2_000_001)
-    power = np.diff(one.signal.energy_j(t)) / np.diff(t)
-    index = np.searchsorted(one.signal.at_s, (t[1:] + t[:-1]) / 2, side="right") - 1
-    direct = one.signal.power_w[index]
-    assert float((direct * np.diff(t)).sum()) == pytest.approx(one.phase_j, rel=1e-5)
+    load = loads_independent.scene(generator, INSTRUMENTS[0], 5.0)
+    t = np.linspace(load.start_s, load.end_s, 2_000_001)
+    power = np.diff(load.signal.energy_j(t)) / np.diff(t)
+    index = np.searchsorted(load.signal.at_s, (t[1:] + t[:-1]) / 2, side="right") - 1
+    direct = load.signal.power_w[index]
+    assert float((direct * np.diff(t)).sum()) == pytest.approx(load.phase_j, rel=1e-5)
     assert np.ptp(power) > 3
-    assert one.rest_before_s >= 4 and one.rest_after_s == 4
+    assert load.rest_before_s >= 4 and load.rest_after_s == 4
     for begin, end in (
-        (one.start_s - one.rest_before_s, one.start_s),
-        (one.end_s + 0.03, one.end_s + 4),
+        (load.start_s - load.rest_before_s, load.start_s),
+        (load.end_s + 0.03, load.end_s + 4),
     ):
-        rest_j = np.diff(one.signal.energy_j(np.array([begin, end])))[0]
-        assert rest_j / (end - begin) < one.phase_j / 5.0 - 1
+        rest_j = np.diff(load.signal.energy_j(np.array([begin, end])))[0]
+        assert rest_j / (end - begin) < load.phase_j / 5.0 - 1

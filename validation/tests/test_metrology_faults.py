@@ -74,10 +74,10 @@ def use(driver: type[Meter], monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_driver_that_says_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     use(Deaf, monkeypatch)
-    found = faults.notice("smartpower3", 4)
-    assert found.missed["lose"] == found.missed["corrupt"] == 4
-    assert found.missed["stall"] == 0  # harmless: every line came
-    assert found.worst_limits == float("inf")
+    noticed = faults.notice("smartpower3", 4)
+    assert noticed.missed["lose"] == noticed.missed["corrupt"] == 4
+    assert noticed.missed["stall"] == 0  # harmless: every line came
+    assert noticed.worst_limits == float("inf")
     faults.clean_frames.cache_clear()
 
 

@@ -122,24 +122,28 @@ def _address(command: subprocess.Popen[bytes], place: Path) -> str | None:
 def until(look: Callable[[], T | None], seconds: float) -> T:
     """Return what `look` finds, as soon as it is something."""
     end = time.monotonic() + seconds
-    while not (found := look()):
+    while not (value := look()):
         assert time.monotonic() < end, f"nothing within {seconds:g} s"
         time.sleep(0.1)
-    return found
+    return value
 
 
 def payback(tab: Tab) -> Payback | None:
     """None until both the slider and its text are there."""
     shown = tab.evaluate(SLIDER)
-    found = re.findall(r"instead of (.+?): .*\(([\d,]+) runs\)", shown["text"]) if shown else []
-    runs = {name: float(count.replace(",", "")) for name, count in found}
+    matches = re.findall(r"instead of (.+?): .*\(([\d,]+) runs\)", shown["text"]) if shown else []
+    runs = {name: float(count.replace(",", "")) for name, count in matches}
     return Payback(shown["price"], runs, shown["x"], shown["y"]) if runs else None
 
 
 def moved(tab: Tab, before: Payback) -> Payback | None:
     """None until the text follows the slider."""
-    now = payback(tab)
-    return now if now and now.price != before.price and now.runs != before.runs else None
+    current = payback(tab)
+    return (
+        current
+        if current and current.price != before.price and current.runs != before.runs
+        else None
+    )
 
 
 def drag(tab: Tab, start: Payback, pixels: int) -> None:
@@ -188,8 +192,8 @@ def test_it_runs_in_jupyterlab_and_a_slider_moves_the_payback(tmp_path: Path) ->
         cells = [cell for cell in tab.evaluate(CELLS) if cell["source"].strip()]
         assert [cell["errors"] for cell in cells if cell["errors"]] == []
         assert all(cell["count"] for cell in cells) and len(cells) >= 25
-        said = re.findall(r"(\d+) of (\d+) figures differ", "".join(c["text"] for c in cells))
-        assert said and all(int(differ) == 0 for differ, _ in said)
+        counts = re.findall(r"(\d+) of (\d+) figures differ", "".join(c["text"] for c in cells))
+        assert counts and all(int(differ) == 0 for differ, _ in counts)
 
         before = until(lambda: payback(tab), SHOW_S)
         drag(tab, before, 60)

@@ -28,8 +28,8 @@ def suite(root: Path, name: str, *runs: dict[str, Any]) -> Ran:
     return Ran(name, root, 60.0, "")
 
 
-def counted(one: Ran) -> dict[str, tuple[float, bool | None]]:
-    return {found.figure: (found.value, found.meets) for found in papers.counts(one)}
+def counted(suite_run: Ran) -> dict[str, tuple[float, bool | None]]:
+    return {figure.figure: (figure.value, figure.meets) for figure in papers.counts(suite_run)}
 
 
 def run(status: str, **more: object) -> dict[str, Any]:
@@ -46,14 +46,16 @@ def test_a_run_that_did_not_finish_misses_the_target_and_a_skipped_one_does_not(
 
 
 def test_an_earlier_try_counts_for_nothing(tmp_path: Path) -> None:
-    one = suite(tmp_path, "paper", run("finished"), run("finished", suffix=".void-1"))
-    assert counted(one)["paper: runs finished"] == (1, True)
+    suite_run = suite(tmp_path, "paper", run("finished"), run("finished", suffix=".void-1"))
+    assert counted(suite_run)["paper: runs finished"] == (1, True)
 
 
 def test_what_was_left_out_counts_once_however_often_it_was(tmp_path: Path) -> None:
     out = [{"what": "streebog", "reason": "none"}]
-    one = suite(tmp_path, "paper", run("finished", left_out=out), run("finished", left_out=out))
-    assert counted(one)["paper: parts left out, with a reason"][0] == 1
+    suite_run = suite(
+        tmp_path, "paper", run("finished", left_out=out), run("finished", left_out=out)
+    )
+    assert counted(suite_run)["paper: parts left out, with a reason"][0] == 1
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ SMALL = {"small_files": 4, "small_mib": 1, "large_mib": 16}
 
 @pytest.fixture
 def native(tmp_path: Path) -> Native:
-    here = Native(tmp_path, zones_tree(tmp_path / "zones"), 10.0)
-    here.drops = False  # the page cache belongs to other tests too
-    return here
+    instance = Native(tmp_path, zones_tree(tmp_path / "zones"), 10.0)
+    instance.drops = False  # the page cache belongs to other tests too
+    return instance
 
 
 def entry(name: str, **parameters: Any) -> dict[str, Any]:
@@ -45,18 +45,18 @@ def test_each_phase_of_a_small_run_has_a_share_that_is_neither_none_nor_all(
 
 
 def test_a_workload_that_cannot_run_here_is_named_with_its_reason(native: Native) -> None:
-    (found,) = papers_native.entry_figures(native, entry("kernel_tree"), {}, 100.0)
-    assert found.figure.startswith("kernel_tree: cannot run here: kernel_tree needs the asset")
-    assert found.meets is None
+    (figure,) = papers_native.entry_figures(native, entry("kernel_tree"), {}, 100.0)
+    assert figure.figure.startswith("kernel_tree: cannot run here: kernel_tree needs the asset")
+    assert figure.meets is None
 
 
 def test_a_workload_that_fails_misses_the_target(native: Native, tmp_path: Path) -> None:
     broken = tmp_path / "broken.tar"
     broken.write_text("no archive")
     assets = {"kernel_grep": broken}
-    (found,) = papers_native.entry_figures(native, entry("kernel_grep"), assets, 100.0)
-    assert found.figure.startswith("kernel_grep: failed: tar failed")
-    assert found.meets is False
+    (figure,) = papers_native.entry_figures(native, entry("kernel_grep"), assets, 100.0)
+    assert figure.figure.startswith("kernel_grep: failed: tar failed")
+    assert figure.meets is False
 
 
 def test_a_run_leaves_nothing_behind(native: Native, tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_assets_come_out_of_an_image_and_what_it_lacks_is_none(tmp_path: Path) -
     out.mkdir()
     make = ["mkfs.ext4", "-q", "-d", str(tmp_path / "tree"), str(root), "8M"]
     subprocess.run(make, check=True)
-    found = image.extracted(root, papers_native.SOURCE, out)
-    assert found is not None
-    assert found.read_text() == "source"
+    copy = image.extracted(root, papers_native.SOURCE, out)
+    assert copy is not None
+    assert copy.read_text() == "source"
     assert image.extracted(root, papers_native.CLIP, out) is None
 
 
@@ -118,11 +118,11 @@ def test_without_an_image_an_archive_of_this_environment_will_do(
     small = Path(json.__file__).parent  # of the library: all of it takes long to pack
     monkeypatch.setattr("sysconfig.get_path", {"stdlib": small}.get)
     monkeypatch.setattr(papers_native, "LIBRARIES", ("stdlib",))
-    found = papers_native.provide(tmp_path)
-    assert "there is no image" in found.source
-    assert "clip" not in found.paths
+    provided = papers_native.provide(tmp_path)
+    assert "there is no image" in provided.source
+    assert "clip" not in provided.paths
     for name in ("kernel_tree", "kernel_grep"):
-        assert registry.load(name).requires(registry.complete(name, {}), found.paths) == []
+        assert registry.load(name).requires(registry.complete(name, {}), provided.paths) == []
 
 
 def test_a_program_that_runs_on_counts_and_still_does_once_it_has_ended() -> None:

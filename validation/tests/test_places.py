@@ -77,7 +77,7 @@ def test_an_unknown_suite_or_workload_is_reported(tmp_path: Path) -> None:
     messages = list(faults(tmp_path))
     assert "fujimoto, Figure 1: paper has no workload file_io" in messages
     assert "verma, Table II: there is no suite cipher-modes" in messages
-    assert not any("workload sql" in one for one in messages)
+    assert not any("workload sql" in message for message in messages)
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -88,10 +88,10 @@ def _fde(site: Path, place: Path, *arguments: str | Path) -> dict[str, Any]:
     path = os.pathsep.join([str(place), str(site)])
     environment = {**os.environ, "PYTHONPATH": path, "FDE_BUILD": str(place / "build")}
     program: list[str | Path] = [sys.executable, site / "bin" / "fde"]
-    found: dict[str, Any] = json.loads(
+    document: dict[str, Any] = json.loads(
         _done(*program, *arguments, "--json", cwd=place, env=environment)
     )
-    return found
+    return document
 
 
 def test_the_wheel_has_one_package_and_nothing_of_tests(built: tuple[Path, Path]) -> None:
@@ -124,8 +124,8 @@ def test_an_inventory_of_a_users_own_is_in_neither(built: tuple[Path, Path]) -> 
 def test_it_knows_its_version_whatever_is_beside_it(site: Path, beside: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     environment = {**os.environ, "PYTHONPATH": f"{beside}{os.pathsep}{site}"}
-    said = _done(sys.executable, site / "bin" / "fde", "--version", cwd=beside, env=environment)
-    assert said == f"fde {project['version']}\n"
+    output = _done(sys.executable, site / "bin" / "fde", "--version", cwd=beside, env=environment)
+    assert output == f"fde {project['version']}\n"
 
 
 def test_the_notebook_opens_on_an_example(site: Path, beside: Path) -> None:
@@ -136,8 +136,8 @@ def test_the_notebook_opens_on_an_example(site: Path, beside: Path) -> None:
 
 def test_an_inventory_is_resolved(site: Path, beside: Path) -> None:
     """Ansible's processes run modules of ours."""
-    found = _fde(site, beside, "plan", "--suite", "smoke", "-i", _inventory(beside))
-    plan = json.loads(Path(beside, found["folder"], "plan.json").read_text(encoding="utf-8"))
+    answer = _fde(site, beside, "plan", "--suite", "smoke", "-i", _inventory(beside))
+    plan = json.loads(Path(beside, answer["folder"], "plan.json").read_text(encoding="utf-8"))
     assert plan["suite"] == "smoke"
 
 
@@ -155,8 +155,8 @@ def _inventory(place: Path) -> Path:
 
 def test_the_library_is_found_beside_modules_of_the_same_names(site: Path, beside: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{beside}{os.pathsep}{site}"}
-    said = _done(sys.executable, "-c", LIBRARY, EXAMPLE, cwd=beside, env=environment)
-    assert said == "modelled\n"
+    output = _done(sys.executable, "-c", LIBRARY, EXAMPLE, cwd=beside, env=environment)
+    assert output == "modelled\n"
 
 
 def test_the_gallery_shows_the_examples(site: Path, tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_it_verifies_an_example_in_an_empty_environment(
 ) -> None:
     """Wheel and sdist with the lowest and the newest versions that are allowed."""
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
-    found = [str(path) for path in pyenv.glob(f"versions/{python}.*/bin")]
-    environment = {**os.environ, "PATH": os.pathsep.join([os.environ["PATH"], *found])}
+    interpreters = [str(path) for path in pyenv.glob(f"versions/{python}.*/bin")]
+    environment = {**os.environ, "PATH": os.pathsep.join([os.environ["PATH"], *interpreters])}
     if why := _registry():
         pytest.skip(f"no packages can be fetched: {why}")
     if _run("uv", "python", "find", "--no-python-downloads", python, env=environment).returncode:
@@ -196,11 +196,11 @@ def test_it_verifies_an_example_in_an_empty_environment(
     _done("uv", "pip", "install", *to, "--resolution", resolution, "-r", project)
     for package in built:
         _done("uv", "pip", "install", *to, "--no-deps", "--reinstall", package)
-        said = _done(tmp_path / "env" / "bin" / "fde", "--version", cwd=tmp_path)
+        output = _done(tmp_path / "env" / "bin" / "fde", "--version", cwd=tmp_path)
         with zipfile.ZipFile(built[1]) as wheel:
             name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
             metadata = email.message_from_bytes(wheel.read(name))
-        assert said == f"fde {metadata['Version']}\n"
+        assert output == f"fde {metadata['Version']}\n"
     checked = json.loads(
         _done(tmp_path / "env" / "bin" / "fde", "verify", EXAMPLE, "--json", cwd=tmp_path)
     )

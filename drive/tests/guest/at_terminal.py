@@ -21,15 +21,15 @@ def converse(command: list[str], answers: list[list[str]]) -> dict[str, object]:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(command[0], command)
-    waiting, output, seen = list(answers), "", 0
+    waiting, output, read_up_to = list(answers), "", 0
     while select.select([terminal], [], [], _PATIENCE_S)[0]:
         try:
             chunk = os.read(terminal, 4096)
         except OSError:  # the program has closed the terminal
             break
         output += chunk.decode(errors="replace")
-        if waiting and (place := output.find(waiting[0][0], seen)) >= 0:
-            seen = place + len(waiting[0][0])
+        if waiting and (place := output.find(waiting[0][0], read_up_to)) >= 0:
+            read_up_to = place + len(waiting[0][0])
             os.write(terminal, waiting.pop(0)[1].encode() + b"\n")
     else:
         os.kill(pid, 9)

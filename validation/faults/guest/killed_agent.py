@@ -62,7 +62,7 @@ def _half(path: Path, entry: journals.Entry) -> None:
 def main() -> int:
     arguments = sys.argv[3:]
     path = Path(arguments[arguments.index("--suite-dir") + 1]) / "journal.jsonl"
-    whole = journals.Journal.append
+    real_append = journals.Journal.append
 
     def append(self, state, run_id="", *more, **named):  # type: ignore[no-untyped-def]
         moment = _next(state, run_id)
@@ -73,7 +73,7 @@ def main() -> int:
         if moment == "half":
             _half(path, entry)
             _die(entry, moment)
-        written = whole(self, state, run_id, *more, **named)
+        written = real_append(self, state, run_id, *more, **named)
         if moment:
             _die(written, moment)
         return written

@@ -4,7 +4,7 @@
 
 The fsync comes between reading and printing: a line that was only in memory could be undone by a
 power cut through no fault of the agent. A journal that became shorter (a torn line was
-cut off) is printed from its beginning again. An empty line every few seconds tells a dead link.
+cut off) is printed from its beginning again. An empty line every few seconds reveals a dead link.
 """
 
 import os
@@ -30,11 +30,11 @@ def main() -> None:
             size = os.fstat(fd).st_size
             at = 0 if size < at else at
             data = os.pread(fd, size - at, at)
-            whole = data[: data.rfind(b"\n") + 1]
-            if whole:
+            lines = data[: data.rfind(b"\n") + 1]
+            if lines:
                 os.fsync(fd)
-                os.write(1, whole)
-                at += len(whole)
+                os.write(1, lines)
+                at += len(lines)
         finally:
             os.close(fd)
         time.sleep(PAUSE_S)
