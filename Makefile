@@ -317,7 +317,7 @@ bench-first-use: packages venv image ## mistakes that the doctor finds on a gues
 
 .PHONY: bench-drive
 bench-drive: venv-dev ## speed of the virtual drive: tables, and build/bench/drive.json
-	@$(PY) -m validation.drive.bench
+	@$(PY) -m validation drive $(PARTS)
 
 .PHONY: clean
 clean: lab-down ## remove what was built here; suites and the image cache stay

@@ -39,8 +39,14 @@ def build(options: argparse.Namespace) -> Subsystem:
             stats = Stats(Path(unnamed.name))
     if options.opal:
         StateFile(options.state).load()  # nothing is made beside a file that is another's
-        _lock_state(options.state)
-        _check_pair(options)
+        # The state file is replaced with each change, so a file beside it is locked.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        _lock(os.open(beside(options.state, "lock"), flags, 0o600), options.state)
+        if options.state.exists() and not options.backing.exists():
+            raise UsageError(
+                f"{options.state} is there but {options.backing} is not; bring the image back, or "
+                "remove the state as well to begin with a new drive"
+            )
         for path in (options.state, options.psid_file):
             sweep_leftovers(path)
     fd = open_backing(options.backing, options.size_bytes)
@@ -86,20 +92,6 @@ def _lock(fd: int, path: Path) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise MediaError(f"{path} is in use by another drive; stop that one first") from error
-
-
-def _lock_state(path: Path) -> None:
-    """Lock a file beside the state file, which is replaced with each change."""
-    fd = os.open(beside(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    _lock(fd, path)
-
-
-def _check_pair(options: argparse.Namespace) -> None:
-    if options.state.exists() and not options.backing.exists():
-        raise UsageError(
-            f"{options.state} is there but {options.backing} is not; bring the image back, or "
-            "remove the state as well to begin with a new drive"
-        )
 
 
 def _opal_state(

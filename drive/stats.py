@@ -39,7 +39,8 @@ class Stats:
         fd = open_own(path, "--stats")
         try:
             content = os.pread(fd, _FILE_BYTES + 1, 0)
-            if content and (len(content) != _FILE_BYTES or _mark(content) != _MARK):
+            mark = int.from_bytes(content[-8:], "little")
+            if content and (len(content) != _FILE_BYTES or mark != _MARK):
                 raise ForeignFileError(
                     f"{path} does not hold a drive's counters; name another file with --stats"
                 )
@@ -60,10 +61,6 @@ class Stats:
         """All counters by name."""
         with self._lock:
             return dict(zip(FIELDS, self._cells, strict=False))
-
-
-def _mark(data: bytes) -> int:
-    return int.from_bytes(data[-8:], "little")
 
 
 def read(path: Path) -> dict[str, int]:

@@ -108,9 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     up.add_argument("--apparmor", action="store_true", help="confine the guest's programs by it")
     down = commands.add_parser("down", help="stop them, and labs in directories below")
-    status = commands.add_parser(
-        "status", help="show what runs; exit 1 if the lab is not up"
-    )
+    status = commands.add_parser("status", help="show what runs; exit 1 if the lab is not up")
     shell = commands.add_parser("ssh", help="run a command in the guest, or a shell")
     events = [commands.add_parser(name, help=what) for name, (what, _) in EVENTS.items()]
     for command in (up, down, status, shell, *events):

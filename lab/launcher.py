@@ -27,14 +27,6 @@ def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
     return met
 
 
-def _require_private(folder: Path) -> None:
-    """LabError where what a lab has left behind is another user's by now, or gone."""
-    try:
-        private.require(folder)
-    except AgentError as error:
-        raise LabError(f"The lab's sockets: {error} Then: make lab-down, make lab.") from None
-
-
 class Launcher:
     """Starts processes for one lab; `sockets` is a directory for Unix sockets, made with it.
 
@@ -49,7 +41,12 @@ class Launcher:
         self.processor = processor
         if going_on is not None and going_on.sockets:
             self.sockets, self._started = Path(going_on.sockets), going_on
-            _require_private(self.sockets)
+            try:
+                private.require(self.sockets)
+            except AgentError as error:  # another user's by now, or gone
+                raise LabError(
+                    f"The lab's sockets: {error} Then: make lab-down, make lab."
+                ) from None
             return
         with deferred_interrupts():
             # Not in the lab's directory: the path of a Unix socket must fit into 108 bytes.
@@ -100,9 +97,5 @@ def tail(path: Path, lines: int = 15) -> str:
     if not path.exists():
         return ""
     text = path.read_bytes()[-65536:].decode("utf-8", "replace")
-    clean = (_printable(line) for line in text.replace("\r", "\n").split("\n"))
-    return "\n".join([line for line in clean if line.strip()][-lines:])
-
-
-def _printable(line: str) -> str:
-    return "".join(c for c in line if c.isprintable() or c == "\t").rstrip()
+    printable = "".join(c for c in text.replace("\r", "\n") if c.isprintable() or c in "\t\n")
+    return "\n".join([line.rstrip() for line in printable.split("\n") if line.strip()][-lines:])

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,9 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     started = time.monotonic()
     try:
         with term_interrupts():
-            with _processor(machine) as processor:
+            lock = cache_dir() / "processor.lock"
+            alone = processors.chosen(lock) if machine.on_one_processor else nullcontext()
+            with alone as processor:
                 launcher = Launcher(layout, processor=processor)
                 state, process = _start(launcher, options, guest_image, machine, say)
             ssh.wait_for_guest(layout, state, process.alive, say)
@@ -98,13 +100,6 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
         raise
     say(f"lab: up in {boot_s:.0f} s ({machine.name})")
     return True
-
-
-def _processor(machine: Machine) -> AbstractContextManager[int | None]:
-    """Return the one that the machine's guest has, while it is started."""
-    if not machine.on_one_processor:
-        return contextlib.nullcontext()
-    return processors.chosen(cache_dir() / "processor.lock")
 
 
 def _start(

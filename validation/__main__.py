@@ -13,6 +13,7 @@ BENCHMARKS = {
     "metrology": ("metrology", "none: simulated meters on this machine"),
     "inference": ("analysis", "none: simulated suites on this machine"),
     "report": ("report", "none: synthetic suites and a browser on this machine"),
+    "drive": ("drive", "none: drive and host on loopback"),
     "fairness": ("fairness", "none: simulated suites on modelled disks"),
 }
 

@@ -47,7 +47,11 @@ def choose(wanted: str, guest_image: Image, say: Say) -> Machine:
     for name in names:
         reason = MACHINES[name].why_not(guest_image, say)
         if reason is None:
-            rejected = "; ".join(f"not {name}: {_one_line(why)}" for name, why in reasons)
+            # Without the end of a build's log, whose place the first line names.
+            short = [
+                (n, why.partition("\n")[0].removesuffix("; its last lines:")) for n, why in reasons
+            ]
+            rejected = "; ".join(f"not {n}: {why}" for n, why in short)
             say(f"lab: the guest runs on {name}{f' ({rejected})' if rejected else ''}")
             return MACHINES[name]
         reasons.append((name, reason))
@@ -55,11 +59,6 @@ def choose(wanted: str, guest_image: Image, say: Say) -> Machine:
         "no machine can run the lab's guest here: "
         + "; ".join(f"{name}: {reason}" for name, reason in reasons)
     )
-
-
-def _one_line(reason: str) -> str:
-    """Without the end of a build's log, whose place the first line names."""
-    return reason.partition("\n")[0].removesuffix("; its last lines:")
 
 
 def require(name: str) -> Machine:

@@ -2,18 +2,16 @@
 
 Drive and host share the machine, so each figure is of both together. Every load lasts a fixed time;
 all disks take turns at it, several rounds long, and the median counts. A ratio is the median of the
-rounds' ratios. Prints tables and writes build/bench/drive.json.
+rounds' ratios. `python -m validation drive` writes build/bench/drive.json.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import os
 import random
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -23,8 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from drive.aes_xts import AesXts, CryptoError
-from validation import bench, processes
+from drive.aes_xts import AesXts
+from validation import processes
 from validation.bench import Figure, at_least, at_most
 from validation.drive.bench_disks import (
     BenchError,
@@ -279,8 +277,14 @@ def measure_parts(file: Disk) -> dict[str, float]:
     return parts
 
 
-def measure(folder: Path, rounds: int, duration_s: float) -> list[Figure]:
-    """All figures; prints the speeds on the way."""
+def measure(quick: bool) -> list[Figure]:
+    """Measure all figures, and print the speeds on the way."""
+    rounds, duration_s = (1, 0.1) if quick else (5, 0.5)
+    with tempfile.TemporaryDirectory(prefix="drive-bench-") as folder:
+        return _measure_in(Path(folder), rounds, duration_s)
+
+
+def _measure_in(folder: Path, rounds: int, duration_s: float) -> list[Figure]:
     samples: dict[tuple[str, Load], list[Sample]] = {}
     with contextlib.ExitStack() as stack:
         disks, missing = open_disks(folder, stack)
@@ -298,34 +302,3 @@ def measure(folder: Path, rounds: int, duration_s: float) -> list[Figure]:
     what = f"peak memory, 1 TiB Opal disk, {QUEUES} queues"
     memory = at_most(what, rounded(measure_memory(folder)), "MB", MEMORY_LIMIT_MB)
     return [*figures(samples), *alone, memory]
-
-
-def main() -> int:
-    """Measures, prints, writes; the exit status does not judge the figures."""
-    parser = argparse.ArgumentParser(prog="python -m validation.drive.bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each load, disk and round")
-    parser.add_argument("--folder", type=Path, help="for the media; default a temporary folder")
-    options = parser.parse_args()
-    load_average = os.getloadavg()[0]
-    if load_average > 0.5:
-        print(f"the machine is busy (load average {load_average:.1f}): expect noise")
-    try:
-        with tempfile.TemporaryDirectory(prefix="drive-bench-", dir=options.folder) as folder:
-            rows = bench.rows_of("drive", measure(Path(folder), options.rounds, options.seconds))
-    except (BenchError, CryptoError, OSError) as error:
-        print(f"fde: {error}", file=sys.stderr)
-        return 1
-    # The speeds alone are in the first table.
-    speeds = ("MB/s", "1/s")
-    is_shown = [r["unit"] not in speeds and ", CPU of " not in r["figure"] for r in rows]
-    shown = [row for row, other in zip(rows, is_shown, strict=True) if other or row["target"]]
-    print(f"\n{bench.table(shown)}")
-    path = bench.FOLDER / "drive.json"
-    bench.write(path, rows, "none: drive and host on loopback", load_average)
-    print(path)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
-from analysis.published.reference import citations, published
 from validation.paper_places import PAGE, page, places
 
 SUITES = Path(__file__).parents[2] / "workloads" / "suites"
-PAPERS = Path(__file__).parents[3] / "shared" / "papers"
-CAPTION = re.compile(r"^(?:fig(?:ure)?\.?|table|rys\.) ?([0-9]+|[IVX]+)[.:]", re.I | re.M)
 
 
 def faults(suites: Path) -> Iterator[str]:
@@ -34,38 +28,6 @@ def names(suite: str, workload: str) -> bool:
     return any(
         key in ("name:", "workload:") and value == workload for key, value in pairwise(words)
     )
-
-
-def test_every_entry_of_the_reference_tables_has_its_place() -> None:
-    printed = {(p.paper, p.place, p.entry) for p in published()}
-    listed = Counter((p.paper, p.place, entry) for p in places() for entry in p.entries)
-    assert printed == set(listed)
-    assert max(listed.values()) == 1
-
-
-def test_a_place_is_ours_or_says_why_not() -> None:
-    for place in places():
-        assert place.what
-        if place.ours:
-            assert place.workload
-            assert place.shown
-        else:
-            assert place.why
-            assert not place.workload
-            assert not place.shown
-
-
-@pytest.mark.parametrize("citation", citations(), ids=lambda citation: citation.paper)
-def test_every_caption_of_the_papers_is_there(citation) -> None:  # type: ignore[no-untyped-def]
-    path = PAPERS / citation.copy
-    if not path.is_file():
-        pytest.skip(f"the text of the paper is not there: {path.name} beside this checkout")
-    numbers = set(CAPTION.findall(path.read_text(encoding="utf-8")))
-    listed = {
-        word for p in places(citation.paper) for word in re.findall(r"[0-9]+|[IVX]+", p.place)
-    }
-    assert numbers
-    assert numbers <= listed
 
 
 def test_what_is_ours_is_in_a_suite() -> None:
