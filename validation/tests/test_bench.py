@@ -71,4 +71,4 @@ def test_the_command_runs_one_part_of_a_benchmark_and_names_those_there_are(
     assert main(["fairness", "--quick", "sockets"]) == 0
     assert "-- sockets" in capsys.readouterr().out
     assert main(["fairnes"]) == 2
-    assert "python -m validation {metrology,inference,report,drive,fairness}" in capsys.readouterr().err
+    assert "{metrology,inference,report,drive,fairness}" in capsys.readouterr().err
