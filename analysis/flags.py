@@ -65,6 +65,10 @@ FLAGS = {
         "watts; the intervals are wider for it",
         True,
     ),
+    "coarse-readings": Flag(
+        "the meter's readings around its ends leave more than 4 % of the joules open, which the "
+        "scatter of runs need not show: let the command last longer, or rest longer"
+    ),
     "counter-contradicted": Flag(
         "the meter's own energy counter contradicts its power by more than both may err; it fills "
         "no gap, and one of the two is wrong",

@@ -26,6 +26,9 @@ COUNTER_FLAG = "counter-contradicted"
 # windows can be displaced by a quarter of it at most, and the 95 % interval reaches to either side
 # by no more than this share of it.
 MOST_SHARE = 0.5
+# From this share of the joules on the readings' own 95 % uncertainty is worth a flag where only the
+# scatter of runs makes an interval.
+UNSURE_SHARE, UNSURE_FLAG = 0.04, "coarse-readings"
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,13 @@ class Energy:
     statistical_j: float | None
     coverage: float
     flags: tuple[str, ...]
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the readings leave more than `UNSURE_SHARE` of the joules open."""
+        if self.energy_j is None or self.statistical_j is None:
+            return False
+        return 1.96 * self.statistical_j > UNSURE_SHARE * abs(self.energy_j)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +94,8 @@ class Metered:
         constant = {name: Constant(name) for name in channels}
         passing = stuck.watched(windows(samples, timing, channels))
         odd = {name: Odd(name) for name in channels}
-        for one in (*constant.values(), *odd.values()):
-            passing = one.watched(passing)
+        for name in channels:
+            passing = odd[name].watched(constant[name].watched(passing))
         first = list(islice(passing, 1))
         resolutions = {name: Resolution() for name in channels}
         updates = {name: Updates() for name in channels}

@@ -93,6 +93,28 @@ def test_a_lone_reading_in_the_rest_beside_an_edge_is_flagged() -> None:
     assert LONE_FLAG in metered.energy("system", [(5 * S, 9 * S)]).flags
 
 
+@pytest.mark.parametrize(("mean_s", "rest_s"), [(1, 2), (1, 6), (2, 2), (3, 2), (3, 6), (5, 4)])
+def test_a_slow_meter_is_flagged_where_its_readings_leave_the_figure_open(
+    mean_s: int, rest_s: int
+) -> None:
+    """A plug at 1 Hz that shows the mean of some seconds; runs of 6 s, 160 W amid 60 W."""
+    begins = [rest_s + 0.37 * n + n * (6 + rest_s) for n in range(6)]
+    at_s = np.arange(0, begins[-1] + 6 + rest_s + 5, 0.02)
+    load_w = 60 + 100 * np.any([(at_s >= b) & (at_s < b + 6) for b in begins], axis=0)
+    sums = np.concatenate([[0], np.cumsum(load_w)])
+    ends = np.arange(mean_s, int(at_s[-1])) * 50
+    power_w = np.round((sums[ends] - sums[ends - 50 * mean_s]) / (50 * mean_s), 1)
+    power_w = np.concatenate([np.full(mean_s - 1, 60.0), power_w])
+    edges = {Edge(round(b * S), "before", rest_s * S) for b in begins}
+    edges |= {Edge(round((b + 6) * S), "after", rest_s * S) for b in begins}
+    metered = Metered.of(of_table(frame_of(power_w, 1.0)), "poll", 1.5, ["system"], edges)
+    for begin in begins:
+        found = metered.energy("system", [(round(begin * S), round((begin + 6) * S))])
+        right = found.energy_j == pytest.approx(960, rel=0.02)
+        assert right or found.unsure
+        assert not (found.unsure and (mean_s, rest_s) == (1, 6))
+
+
 def noisy(count: int, power_w: float, seed: int = 1, digit_w: float = 0.001) -> list[float]:
     read_w = power_w + np.random.default_rng(seed).normal(0, 0.05, count)
     return list(np.rint(read_w / digit_w) * digit_w)

@@ -86,11 +86,12 @@ class Meters:
         if not self._entries or not spans:
             return {}
         from analysis.energy.curve import Edge
-        from analysis.energy.metered import Metered
+        from analysis.energy.metered import UNSURE_FLAG, Metered
         from analysis.energy.windows import Remarks
 
         meters = self._read(spans)
         resting = {end: start for start, end in rests}
+        resting_spans = set(rests)
         edges = set()
         for start, end in spans:
             rest_ns = start - resting.get(start, start)
@@ -114,7 +115,8 @@ class Meters:
                     start, end = quiet.get(span, span)
                     energy = metered.energy(channel, [(start, end)], refuse_short=True)
                     said = remarks.during(start, end, own, meter.own_names)
-                    flags = tuple(dict.fromkeys((*energy.flags, *said)))
+                    unsure = [UNSURE_FLAG] if energy.unsure and span not in resting_spans else []
+                    flags = tuple(dict.fromkeys((*energy.flags, *said, *unsure)))
                     seconds = (end - start) * 1e-9
                     used[name] = Used(energy.energy_j, seconds, flags, energy.coverage)
         return found
