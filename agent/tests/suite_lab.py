@@ -116,7 +116,7 @@ class Lab:
         self.folder.mkdir()
         (folder / "disk").mkdir()
         self.plan = plan.parse(blocks_document(blocks))
-        self.counters = PowercapSource.open(folder / "powercap")
+        self.counters = PowercapSource.open(folder / "powercap", watch_s=0)
         self.stack = StandIn(self.plan.storage, folder / "disk")
         self.acts: dict[str, Action] = {}
         self.assets: tuple[str, ...] = ()

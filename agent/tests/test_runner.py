@@ -14,6 +14,7 @@ from agent import limits, measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
 from agent.storage.proof import Mismatch
+from agent.tests.injections import fail_at, lines_of
 from agent.tests.suite_lab import Action, Lab, blocks_document, entries
 from contract import journal, plan
 from workloads.base import Context
@@ -233,3 +234,16 @@ def test_a_locked_range_that_can_be_read_fails_the_suite_each_time(lab: Lab) -> 
         entry = journal.read(lab.folder / "journal.jsonl")[-1]
         assert entry.state == "suite-failed"
         assert "The locked range of S can be read" in entry.detail
+
+
+def test_an_internal_error_within_a_run_ends_bare(lab: Lab, tmp_path: Path) -> None:
+    """At every tenth line that a suite of one block comes to from its first run on."""
+    files = {measure.__file__, runner.__file__}
+    lines = lines_of(lab.execute, files)
+    first = next(n for n, line in enumerate(lines) if line[0] == measure.__file__)
+    ends = []
+    for number, line in enumerate(lines[first::10]):
+        other = Lab(tmp_path / f"other-{number}")
+        fail_at(other.execute, line)
+        ends.append(line if other.stack.entered else None)
+    assert len(ends) > 15 and not any(ends)

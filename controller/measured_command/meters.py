@@ -70,12 +70,12 @@ class Meters:
 
     def terms(self, component: str) -> tuple[ErrorTerm, ...]:
         """What is stated of the error of the meter that a component is of; none of a counter."""
-        from instrumentation.recorder_port import MeterConfig
-
         names = {f"meter {entry['name']}": entry for entry in self._entries}
         found = self.components.get(component)
         if found is None:
             return ()
+        from instrumentation.recorder_port import MeterConfig
+
         return MeterConfig.from_json(json.dumps(names[found.source])).driver().accuracy.terms
 
     def energies(self, spans: Sequence[Span], rests: Sequence[Span]) -> dict[Span, dict[str, Used]]:

@@ -8,6 +8,8 @@ import json
 import re
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from pwdlib.hashers.argon2 import Argon2Hasher
 
+from contract.places import ROOT
 from instrumentation import recorder
 from instrumentation.clock import monotonic_ns
 from instrumentation.decode import decode
@@ -699,3 +702,31 @@ def test_no_kind_without_a_server() -> None:
     assert tried == {
         kind for kind in registry.kinds() if "port" not in registry.load(kind).addresses
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "library"), [("http", "requests"), ("mqtt", "paho"), ("snmp", "pysnmp")]
+)
+def test_a_library_that_only_some_need_is_named_where_it_is_missing(
+    kind: str, library: str
+) -> None:
+    """Each in a Python that does not have it."""
+    address = f"{kind}://127.0.0.1:1"
+    settings = {
+        "http": {"profile": "shelly-switch"},
+        "mqtt": {"profile": "tasmota", "device": "plug"},
+        "snmp": {"profile": "apc-rpdu2", "period_s": 1.0},
+    }[kind]
+    entry = {"name": "m", "kind": kind, "port": address, "origin": "measured", "settings": settings}
+    entry["channels"] = {"1" if kind == "snmp" else "0": "system"}
+    program = (
+        "import sys; sys.modules[sys.argv[1]] = None\n"
+        "from contract import places; places.CHECKOUT = False\n"
+        "from instrumentation.network import opened\n"
+        "from instrumentation.recorder_port import MeterConfig\n"
+        "try: opened(sys.argv[2], MeterConfig.from_json(sys.argv[3]).driver())\n"
+        "except OSError as error: print(error)"
+    )
+    words = [sys.executable, "-c", program, library, address, json.dumps(entry)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"lacks {library}" in done.stdout and "[plugs]" in done.stdout

@@ -268,6 +268,7 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
         ({"export_json": NOWHERE / "x.json"}, f"no folder {NOWHERE}"),
         ({"prepare": of_strings(["true", "true"])}, "once for all commands, or once for each"),
         ({"precision": 2.0}, "--precision takes a share"),
+        ({"rest_s": 1e10}, "--rest takes seconds"),
         ({"output": f"{NOWHERE}/x"}, f"no folder {NOWHERE}"),
         ({"output": "/"}, "output / cannot be written: Is a directory"),
     ],
@@ -285,6 +286,8 @@ def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None
         run([of_words(["no-such-program"])], OPTIONS, opener)
     with pytest.raises(ControllerError, match="given twice"):
         run(of_strings(["true", "true"]), OPTIONS, opener)
+    with pytest.raises(ControllerError, match="cannot be split into words"):
+        of_strings(["true"], 'bash -e "')
 
 
 def test_a_file_that_is_named_twice_is_not_overwritten(

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from contract import private
+from contract.errors import ControllerError
 from contract.places import ROOT
 from controller.target import connection, playbook
 
@@ -33,6 +36,14 @@ def test_a_host_key_is_checked_whatever_the_users_configuration_says(tmp_path: P
     ansible = ["ssh", *line.partition(" = ")[2].split(), "testbench"]
     assert strict in settings(ansible, tmp_path / "config")
     assert strict not in settings(["ssh", "testbench"], tmp_path / "config")
+
+
+def test_a_machine_without_ssh_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ControllerError, match="the program ssh was not found"):
+        connection.run(TARGET, ["true"])
 
 
 def test_no_connection_goes_through_a_socket_at_a_path_that_others_know(tmp_path: Path) -> None:

@@ -67,6 +67,34 @@ def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path)
     assert counts == {"well": (0, 0), "hides": (1, 0), "loops": (1, 0), "away": (0, 1)}
 
 
+def test_a_play_is_the_same_in_anybodys_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A locale that is not generated, no home, and what a user has set for plays of his own."""
+    monkeypatch.delenv("HOME", raising=False)
+    for name, value in {
+        "LC_ALL": "xx_YY.UTF-8",
+        "ANSIBLE_STRATEGY": "mitogen_linear",
+        "ANSIBLE_STDOUT_CALLBACK": "none-such",
+        "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.junit",
+        "ANSIBLE_INVENTORY_ENABLED": "ini",
+        "ANSIBLE_LOCAL_TEMP": "/proc/none",
+        "ANSIBLE_CHECK_MODE_MARKERS": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    hosts = "targets: {hosts: {well: {ansible_connection: local}}}"
+    task = "{ansible.builtin.command: {cmd: 'true'}}"
+    play = f"[{{hosts: targets, gather_facts: false, tasks: [{task}]}}]"
+    (tmp_path / "play.yml").write_text(play, encoding="utf-8")
+    (tmp_path / "hosts.yml").write_text(hosts, encoding="utf-8")
+    with (tmp_path / "log").open("w", encoding="utf-8") as output:
+        found = playbook._play(
+            ["-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")], output
+        )
+    assert (found.code, found.failures) == (0, [])
+    assert found.counts["well"]["changed"] == 1
+
+
 def test_a_play_that_fails_is_told_by_its_task_and_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
