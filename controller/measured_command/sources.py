@@ -14,8 +14,9 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
 from controller.planning.known_names import require_known
-from instrumentation.sources import battery, coverage, hwmon, nvml, registry, standing
+from instrumentation.sources import coverage, hwmon, nvml, registry, standing
 from instrumentation.sources.accuracy import UPDATE_S
+from instrumentation.sources.battery import GAUGE, POWER, BatterySource
 from instrumentation.sources.counter import (
     BEYOND_BOUND,
     PLATFORM_MAX_POWER_W,
@@ -176,10 +177,10 @@ class LocalSources:
                 objection = self._objection(name, component, stretches[name], busy_s)
                 if objection is not None:
                     found[name] = objection
-        pair = battery.POWER, battery.GAUGE
-        if all(name in stretches and name not in found for name in pair):
-            objection = standing.of_gauge(pair, *(stretches[name] for name in pair))
-            if objection is not None:
+        source = self.opened.get("battery")
+        if isinstance(source, BatterySource) and (totals_j := source.totals_j):
+            pair = POWER, GAUGE
+            if objection := standing.of_gauge(pair, *totals_j):
                 found |= {name: replace(objection, label=name) for name in pair}
         for name, parts in self._sums.items():
             still = [found[part] for part in parts if part in found]

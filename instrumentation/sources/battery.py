@@ -165,6 +165,15 @@ class BatterySource(PolledSource):
             found.append(f"The battery's gauge counts in steps of {self._step_nj / 1e9:.3g} J.")
         return found
 
+    @property
+    def totals_j(self) -> tuple[float, float, float] | None:
+        """Joules since it was opened by its power and by its gauge, and the gauge's step; None
+        where one of these is not known, or the mains were there in between."""
+        power = self._polled.sums.get(POWER)
+        if power is None or power.gaps or self._away or not self._step_nj:
+            return None
+        return power.energy_j, self._used_nj * 1e-9, self._step_nj * 1e-9
+
     def _power_uw(self) -> int:
         self._require_discharging()
         if all(map(_Battery.gauged, self._batteries)):

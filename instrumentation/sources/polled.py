@@ -79,6 +79,11 @@ class PowerSum:
         return ReadFailure(t_ns, error)
 
     @property
+    def energy_j(self) -> float:
+        """The energy since the first reading, without gaps."""
+        return self._energy_nj * 1e-9
+
+    @property
     def window_ns(self) -> int:
         """Time that a power is the mean of as stated, or between its updates where that is longer;
         0 where neither is known. Updates come at a steady rate, changes of a coarse digit do not.

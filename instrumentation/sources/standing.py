@@ -225,18 +225,12 @@ def of_total(
 
 
 def of_gauge(
-    labels: tuple[str, str], power: Sequence[Stretch], gauge: Sequence[Stretch]
+    labels: tuple[str, str], power_j: float, gauge_j: float, step_j: float
 ) -> Objection | None:
     """What speaks against a power and the gauge of the same supply, called `labels`, where their
-    joules differ by more than `MOST_APART` over the stretches that both have."""
-    both = [
-        (one.energy_j, other.energy_j)
-        for one, other in zip(power, gauge, strict=True)
-        if one.energy_j is not None and other.energy_j is not None
-    ]
-    power_j, gauge_j = (math.fsum(column) for column in zip(*both, strict=True)) if both else (0, 0)
-    low, high = sorted((power_j, gauge_j))
-    if high <= 0 or high <= MOST_APART * low:
+    joules since both were opened differ more than `MOST_APART`; the gauge may be two steps off."""
+    off_j = 2 * step_j
+    if gauge_j - off_j <= MOST_APART * power_j and power_j <= MOST_APART * (gauge_j + off_j):
         return None
     seen = (
         f"{labels[0]} shows {power_j:.3g} J and {labels[1]} {gauge_j:.3g} J of the same time, so "

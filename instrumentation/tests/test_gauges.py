@@ -221,11 +221,15 @@ def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("older", ["", "device/"])
-def test_acpi_power_meters_are_told_apart_by_their_oem_info(tmp_path: Path, older: str) -> None:
+@pytest.mark.parametrize("older", [(), ("power1_oem_info",), ("power1_average", "power1_oem_info")])
+def test_acpi_power_meters_are_told_apart_by_their_oem_info(
+    tmp_path: Path, older: tuple[str, ...]
+) -> None:
+    """Whichever of their files stand in `device/`, as in older kernels."""
     for number, label in enumerate(("Module Power Socket 0", "CPU Power Socket 0", "")):
         files = {"power1_average": "100000000", "power1_oem_info": label, "name": "power_meter"}
-        lay_out(tmp_path / f"hwmon{number}", {older + name: text for name, text in files.items()})
+        places = {"device/" * (name in older) + name: text for name, text in files.items()}
+        lay_out(tmp_path / f"hwmon{number}", places)
     lay_out(tmp_path / "hwmon7", {"device/power/control": "auto", "name": "nvme"})
     assert [sensor.name for sensor in discover(tmp_path)] == [
         "power_meter/Module Power Socket 0",
