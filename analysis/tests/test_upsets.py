@@ -64,21 +64,21 @@ def test_a_power_that_cannot_be_is_flagged(
 ) -> None:
     power_w = np.array([40.0, 41, 40, 42, 40, 41, 40, 40, 41, 43, 40, 41])
     power_w[list(odd_w)] = list(odd_w.values())
-    seen = Odd("system")
+    odd = Odd("system")
     end_ns = np.arange(1, 13) * S
     parts = [slice(at, at + size) for at in range(0, 12, size)]
     every = (
         Windows(end_ns[part] - S, end_ns[part], end_ns[part] * 0, {"system": power_w[part]})
         for part in parts
     )
-    assert len(list(seen.watched(every))) == len(parts)
-    assert seen.flags(float(power_w.sum()), [(0, 12 * S)]) == ({flag} if flag else set())
-    assert not seen.flags(80.0, [(0, 2 * S)]) - ({flag} if not figure else set())
+    assert len(list(odd.watched(every))) == len(parts)
+    assert odd.flags(float(power_w.sum()), [(0, 12 * S)]) == ({flag} if flag else set())
+    assert not odd.flags(80.0, [(0, 2 * S)]) - ({flag} if not figure else set())
     samples = of_table(frame_of(power_w, 1.0))
     metered = Metered.of(samples, "poll", 0.0, ["system"], {Edge(0), Edge(12 * S)})
-    found = metered.energy("system", [(0, 12 * S)])
-    assert (found.energy_j is not None) == figure
-    assert (flag in found.flags) == (flag is not None)
+    energy = metered.energy("system", [(0, 12 * S)])
+    assert (energy.energy_j is not None) == figure
+    assert (flag in energy.flags) == (flag is not None)
 
 
 def test_a_lone_reading_in_the_rest_beside_an_edge_is_flagged() -> None:
@@ -109,10 +109,10 @@ def test_a_slow_meter_is_flagged_where_its_readings_leave_the_figure_open(
     edges |= {Edge(round((b + 6) * S), "after", rest_s * S) for b in begins}
     metered = Metered.of(of_table(frame_of(power_w, 1.0)), "poll", 1.5, ["system"], edges)
     for begin in begins:
-        found = metered.energy("system", [(round(begin * S), round((begin + 6) * S))])
-        right = found.energy_j == pytest.approx(960, rel=0.02)
-        assert right or found.unsure
-        assert not (found.unsure and (mean_s, rest_s) == (1, 6))
+        energy = metered.energy("system", [(round(begin * S), round((begin + 6) * S))])
+        right = energy.energy_j == pytest.approx(960, rel=0.02)
+        assert right or energy.unsure
+        assert not (energy.unsure and (mean_s, rest_s) == (1, 6))
 
 
 def noisy(count: int, power_w: float, seed: int = 1, digit_w: float = 0.001) -> list[float]:

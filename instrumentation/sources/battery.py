@@ -167,8 +167,10 @@ class BatterySource(PolledSource):
 
     @property
     def totals_j(self) -> tuple[float, float, float] | None:
-        """Joules since it was opened by its power and by its gauge, and the gauge's step; None
-        where one of these is not known, or the mains were there in between."""
+        """Return the joules since it was opened, by power and by gauge, and the gauge's step.
+
+        None where one of these is not known, or the mains were there in between.
+        """
         power = self._polled.sums.get(POWER)
         if power is None or power.gaps or self._away or not self._step_nj:
             return None

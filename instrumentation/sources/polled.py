@@ -80,7 +80,7 @@ class PowerSum:
 
     @property
     def energy_j(self) -> float:
-        """The energy since the first reading, without gaps."""
+        """Return the energy since the first reading, without gaps."""
         return self._energy_nj * 1e-9
 
     @property

@@ -227,8 +227,11 @@ def of_total(
 def of_gauge(
     labels: tuple[str, str], power_j: float, gauge_j: float, step_j: float
 ) -> Objection | None:
-    """What speaks against a power and the gauge of the same supply, called `labels`, where their
-    joules since both were opened differ more than `MOST_APART`; the gauge may be two steps off."""
+    """Object to a power and the gauge of one supply that contradict each other.
+
+    The joules of both, called `labels`, since they were opened differ by more than the factor
+    `MOST_APART`; the gauge may be two steps off.
+    """
     off_j = 2 * step_j
     if gauge_j - off_j <= MOST_APART * power_j and power_j <= MOST_APART * (gauge_j + off_j):
         return None

@@ -15,8 +15,11 @@ PAUSE_S = 0.0005
 
 @dataclass
 class Watched:
-    """One counter while it is watched. A hold lasts from its first read to its last, so that a
-    watcher that is not let on the processor makes none longer."""
+    """Follow one counter while it is watched.
+
+    A hold lasts from its first read to its last, so that a watcher that does not get the processor
+    makes none longer.
+    """
 
     value: int | None = None
     first_ns: int = 0
@@ -36,7 +39,7 @@ class Watched:
 
     @property
     def interval_ns(self) -> int | None:
-        """Longest time without an update so far; None where none came."""
+        """Return the longest time without an update so far; None where none came."""
         return self.longest_ns + self.pause_ns if self.updates else None
 
 
@@ -49,8 +52,9 @@ def longest_intervals_ns(
     *,
     watched: Sequence[Watched] | None = None,
 ) -> list[int | None]:
-    """Longest time without an update of each counter, to the pause between two reads; None of one
-    that stood still throughout.
+    """Return the longest time without an update of each counter; None where it stood still.
+
+    The time is known to the pause between two reads.
 
     `reads` return the count, None where it cannot be read. The watch lasts for `watch_s`, and
     `SLOW` times as long where a counter had fewer than `FEW` updates by then. It ends early once

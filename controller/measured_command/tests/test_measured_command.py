@@ -663,9 +663,9 @@ def test_the_digit_of_a_meter_is_in_a_ratio_that_scatter_does_not_show() -> None
     results = [shown(60), shown(61)]
     digit = Accuracy(0.0, 0.5, "half a step of 1 W", absolute="resolution").terms
     for terms, verdict, holds in (((), "equivalent", False), (digit, "differs", True)):
-        ((one, _),) = evaluate.comparisons(results, "system", Design(0.02), terms)
-        assert one.low is not None and (one.low < 60.6 / 60.4) == holds
-        assert one.verdict == verdict
+        ((comparison, _),) = evaluate.comparisons(results, "system", Design(0.02), terms)
+        assert comparison.low is not None and (comparison.low < 60.6 / 60.4) == holds
+        assert comparison.verdict == verdict
 
 
 def trial_of(block: int) -> Trial:

@@ -226,9 +226,11 @@ def test_a_power_in_another_unit_than_its_gauge_is_none(
         used_uwh = int((time.monotonic() - start_s) * 12e6 / 3600)
         (folder / "energy_now").write_text(f"{40_000_000 - used_uwh}\n")
         sources.read()
-    found = sources.objections({}, 0.0)
+    objections = sources.objections({}, 0.0)
     sources.close()
-    assert {one.code for one in found.values()} == ({CONTRADICTED} if contradicted else set())
+    assert {each.code for each in objections.values()} == (
+        {CONTRADICTED} if contradicted else set()
+    )
 
 
 @pytest.mark.parametrize(
