@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The name of what is run: `unit`, `test`, …"""
+    """Return the name of the tier that is run, such as `unit` or `test`."""
     parser.addoption("--tier", help="name under which build/bench/tests.json keeps the times")
 
 
@@ -70,13 +70,13 @@ class _Modules(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
 
 @pytest.hookimpl(optionalhook=True)  # not known with -p no:xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """Called in the process that the user started; None is xdist's own scheduler."""
+    """Choose the scheduler, in the process that the user started; None is xdist's."""
     return _Modules(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
 def _leaves_signals_alone() -> Iterator[None]:
-    """What a test leaves of a signal's handler, the next one in its process would have."""
+    """Check that a test leaves the signals' handlers as they were, for the next one."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -158,7 +158,7 @@ def lab_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def lab(lab_directory: Path) -> Iterator[LabHandle]:
-    """The session's guest."""
+    """Yield the session's guest."""
     layout = Layout(lab_directory)
     lifecycle.up(layout, print, lifecycle.LabOptions(truth=True))
     handle = LabHandle(lab_directory, json.loads(layout.state.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: our folders go into the wheel below `fde_testbed/`.
+"""What pyproject.toml cannot express: our folders go into the wheel below `fde_testbed/`.
 
 There they share no name with other people's packages, and the tests stay out.
 """

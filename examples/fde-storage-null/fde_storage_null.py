@@ -19,11 +19,11 @@ NO_QUEUES = ("no_read_workqueue", "no_write_workqueue")
 
 
 class DmCryptNull(Kind):
-    """All is written as it is, through dm-crypt."""
+    """Write all unchanged, through dm-crypt."""
 
     name: ClassVar[str] = "dmcrypt_null"
     fields: ClassVar[tuple[Parameter, ...]] = (
-        Parameter("queues", True, "", "whether dm-crypt works in queues of its own"),
+        Parameter("queues", True, "", "whether dm-crypt works in separate queues"),
         DISCARD,
     )
 

@@ -24,18 +24,18 @@ PLAN = """
 import io, json, sys
 from pathlib import Path
 from agent.storage import registry
-from controller import bundle, target
-from controller.compile import compile_plan
+from controller.planning.compiler import compile_plan
+from controller.target import agent_bundle, inventory
 from controller.tests import examples
 from instrumentation.meters import registry as meters
 
 stack = {"name": "null", "kind": "dmcrypt_null", "disk": "plain", "queues": False}
-given = examples.target()
-given["configurations"].append(stack)
-given["meters"] = [{"name": "m", "kind": "tally", "channels": {"0": "system"}}]
-plan = compile_plan("smoke", examples.suite(watermark=True), given, seed=7, now=examples.NOW)
-Path(sys.argv[1]).write_bytes(bundle.pack(bundle.collect()))
-print(json.dumps([registry.names(), meters.kinds(), plan, target.words(stack)]))
+described = examples.target()
+described["configurations"].append(stack)
+described["meters"] = [{"name": "m", "kind": "tally", "channels": {"0": "system"}}]
+plan = compile_plan("smoke", examples.suite(watermark=True), described, seed=7, now=examples.NOW)
+Path(sys.argv[1]).write_bytes(agent_bundle.pack(agent_bundle.collect()))
+print(json.dumps([registry.names(), meters.kinds(), plan, inventory.words(stack)]))
 """
 ON_TARGET = """
 from agent.storage import registry

@@ -176,7 +176,7 @@ def killed(suite: Path, orders: list[list[str]]) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(
-    ("moment", "whole", "torn"), [("before", 1, 0), ("half", 1, 1), ("after", 2, 0)]
+    ("moment", "complete", "torn"), [("before", 1, 0), ("half", 1, 1), ("after", 2, 0)]
 )
 def test_the_agent_dies_before_within_or_after_a_line(
     tmp_path: Path, moment: str, complete: int, torn: int
