@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent import brought, lock, notify, pack, quiet, tries
-from agent.command import keep_private
-from agent.limits import Stop
+from agent import attempts, pack
+from agent.system import lock, notify, packages, quiet
+from agent.system.command import keep_private
+from agent.system.limits import Stop
 from contract import identity, journal, plan
 from contract.errors import AgentError
 from contract.files import json_text
@@ -142,12 +143,12 @@ def _add_suite_commands(commands: Any) -> None:
     silence.add_argument("--suite-dir", type=Path, help="whose plan says what is to be stopped")
     silence.add_argument("--target", type=Path, default=TARGET)
 
-    came = _command(
-        commands, "brought", "note, install or remove what provisioning brings", _brought
+    provisioned = _command(
+        commands, "packages", "record, install or remove what provisioning installs", _packages
     )
-    came.add_argument("what", choices=("note", "install", "remove"))
-    came.add_argument("--packages", nargs="*", default=())
-    came.add_argument("--files", nargs="*", default=())
+    provisioned.add_argument("what", choices=("note", "install", "remove"))
+    provisioned.add_argument("--packages", nargs="*", default=())
+    provisioned.add_argument("--files", nargs="*", default=())
 
 
 def _command(
@@ -229,8 +230,8 @@ def _hold(options: argparse.Namespace) -> int:
 
 
 def _request_repeat(options: argparse.Namespace) -> int:
-    request = tries.Request(options.run, options.seq, " ".join(options.reason.split()))
-    print(json_text({"changed": tries.add(options.suite_dir, request)}))
+    request = attempts.Request(options.run, options.seq, " ".join(options.reason.split()))
+    print(json_text({"changed": attempts.add(options.suite_dir, request)}))
     return 0
 
 
@@ -258,14 +259,14 @@ def _quiet(options: argparse.Namespace) -> int:
     return 0
 
 
-def _brought(options: argparse.Namespace) -> int:
+def _packages(options: argparse.Namespace) -> int:
     if options.what == "note":
-        changed, said = brought.note(options.packages, options.files), []
+        changed, actions = packages.note(options.packages, options.files), []
     else:
         install = options.what == "install"
-        said = brought.install(options.packages) if install else brought.remove()
-        changed = bool(said)
-    print(json_text({"changed": changed, "actions": said}))
+        actions = packages.install(options.packages) if install else packages.remove()
+        changed = bool(actions)
+    print(json_text({"changed": changed, "actions": actions}))
     return 0
 
 

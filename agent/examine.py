@@ -22,13 +22,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent import assets, checks, lock, quiet, sleep
+from agent import assets, checks
 from agent.checks import disks as disk_checks
 from agent.checks import processor
 from agent.checks.context import CheckContext, number, text
-from agent.command import CommandError
 from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, facts, inspect
+from agent.system import lock, quiet, sleep
+from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.names import sentence

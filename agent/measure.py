@@ -19,15 +19,15 @@ from typing import Any
 
 from agent import pack
 from agent.checks import CheckContext, Finding, Inspection, Memory, blockers
-from agent.limits import Limit, TooLong, reap
 from agent.marks import Marks
-from agent.notify import Watchdog
 from agent.phase_pyrapl import PhasePyrapl
 from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
 from agent.storage import devices, dmcrypt, proof
 from agent.storage.stack import Stack
+from agent.system.limits import Limit, TooLong, reap
+from agent.system.notify import Watchdog
 from contract.errors import AgentError
 from contract.files import write_json
 from contract.journal import Fact, boot_id

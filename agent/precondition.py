@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agent.checks import smart
-from agent.command import CommandError, run
-from agent.notify import Watchdog
 from agent.storage import devices, layout
 from agent.storage.base import Place
 from agent.storage.stack import Stack
+from agent.system.command import CommandError, run
+from agent.system.notify import Watchdog
 from contract import steady_state
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json

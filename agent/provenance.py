@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.checks import smart
-from agent.command import CommandError, run
 from agent.storage import devices
 from agent.storage.devices import BLOCK
+from agent.system.command import CommandError, run
 from contract import system_text
 from contract.journal import boot_id
 from contract.plan import Disk, StorageSpec

@@ -8,27 +8,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any
 
-from agent import (
-    assets,
-    limits,
-    lock,
-    marks,
-    measure,
-    needs,
-    notify,
-    own_target,
-    precondition,
-    provenance,
-)
+from agent import assets, marks, measure, needs, permissions, precondition, provenance
+from agent.attempts import Accounts, pending
 from agent.causes import CauseError
 from agent.checks import CheckContext
 from agent.checks.disks import links
-from agent.command import listening
-from agent.limits import Stop
-from agent.notify import Watchdog
+from agent.readiness import PATIENCE_S, NotYetError, Waits
 from agent.storage.stack import Stack
-from agent.tries import Accounts, pending
-from agent.waiting import PATIENCE_S, NotYetError, Waits
+from agent.system import limits, lock, notify
+from agent.system.command import listening
+from agent.system.limits import Stop
+from agent.system.notify import Watchdog
 from contract import journal, plan
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
@@ -70,7 +60,7 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
 
         @contextmanager
         def equip(waits: Waits) -> Iterator[tuple[Stack, PowercapSource]]:
-            own_target.require_own(suite, plan.read_target(target_path))
+            permissions.require_own(suite, plan.read_target(target_path))
             own = waits.for_secrets(secrets_path)
             waits.for_disks(suite.storage.disks.values())
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)

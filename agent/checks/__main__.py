@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent import quiet
 from agent.checks import kernel_log
 from agent.checks.table import TABLE, Check
+from agent.system import quiet
 
 HEAD = """\
 # What is checked around every run

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.checks import kernel_log, smart
-from agent.lock import RUN
+from agent.system.lock import RUN
 from contract import system_text
 from contract.files import write_json
 from contract.strict_json import read_object

@@ -7,10 +7,10 @@ import os
 import shutil
 import time
 
-from agent import lock, quiet
 from agent.checks import kernel_log
 from agent.checks.context import CheckContext, Observation, text
 from agent.checks.kernel_log import Line
+from agent.system import lock, quiet
 from contract import system_text
 from instrumentation.clock import ahead_ns, asleep_ns
 

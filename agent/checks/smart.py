@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.command import CommandError, run
 from agent.storage import nvme
+from agent.system.command import CommandError, run
 
 # ATA attributes that count what the medium lost: reallocated, uncorrectable, pending, offline.
 _LOST = frozenset({5, 187, 197, 198})

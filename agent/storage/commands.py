@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agent import confinement, lock, quiet
-from agent.command import listening
 from agent.storage import inspect, mapping, proof, provision, secrets
 from agent.storage.stack import Entered, Stack, bare_after_internal_error
+from agent.system import confinement, lock, quiet
+from agent.system.command import listening
 from contract import plan
 from contract.errors import AgentError
 from contract.files import json_text

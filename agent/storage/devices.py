@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.command import Progress, run
 from agent.storage import nvme
+from agent.system.command import Progress, run
 from contract import system_text
 from contract.journal import boot_id
 from contract.names import printable, sentence

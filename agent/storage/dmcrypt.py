@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agent.command import CommandError, run
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     DISCARD,
@@ -24,6 +23,7 @@ from agent.storage.devices import opened, progress
 from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from agent.system.command import CommandError, run
 from contract.parameters import Parameter, ParameterValue
 from contract.plan import Configuration
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.command import CommandError, Progress, run
 from agent.storage import mapping
 from agent.storage.base import (
     DISCARD,
@@ -34,6 +33,7 @@ from agent.storage.devices import BLOCK, SECTOR_BYTES, progress
 from agent.storage.guard import MAPPING
 from agent.storage.plaintext_probe import BEFORE_BYTES
 from agent.storage.secrets import Secrets
+from agent.system.command import CommandError, Progress, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.parameters import Parameter, ParameterValue

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent.command import run
-from agent.lock import RUN
-from agent.storage import devices, notes, nvme, opal_ioctl, samples
+from agent.storage import devices, disk_records, nvme, opal_ioctl, samples
 from agent.storage.devices import Use
 from agent.storage.plaintext_probe import locked_read
+from agent.system.command import run
+from agent.system.lock import RUN
 from contract.plan import DATA_OFFSET_BYTES, Disk
 
 MARKER_TYPE = "6ba54ad2-4c4c-4b5e-9d1c-fde7e57bed01"
@@ -248,8 +248,8 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
         opal_error=opal_error,
         discovery=opal_ioctl.discover(path) if opal else opal_ioctl.SILENT,
         block_bytes=devices.block_bytes(name),
-        taking=notes.taking(disk),
-        reverted=notes.reverted(disk),
+        taking=disk_records.taking(disk),
+        reverted=disk_records.reverted(disk),
     )
     ours = facts.partition is not None and not facts.strange
     return facts if ours or not whole else with_contents(facts)

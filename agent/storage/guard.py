@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from agent.causes import Cause
-from agent.command import CommandError
 from agent.storage import devices
 from agent.storage.facts import DiskFacts, Partition, Signature, gather
+from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.files import yaml_text
 from contract.journal import Fact

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.checks import smart
-from agent.command import run
-from agent.storage import devices, facts, guard, layout, notes
+from agent.storage import devices, disk_records, facts, guard, layout
 from agent.storage.facts import DiskFacts
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
+from agent.system.command import run
 from contract import system_text
 from contract.plan import Disk, StorageSpec
 
@@ -43,7 +43,7 @@ def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
         "refusals": [refusal.document() for refusal in reasons],
         "fingerprint": found.checked_print,
         # Whether the testbed has had this disk: what is lost on one that it has not, is asked for.
-        "ours": found.partition is not None or notes.left_by_us(disk, found),
+        "ours": found.partition is not None or disk_records.left_by_us(disk, found),
     }
 
 
@@ -74,7 +74,7 @@ def describe(disk: Disk, found: DiskFacts, spec: StorageSpec) -> str:
     elif found.blank:
         count = len(found.samples)
         says = f"blank: its first and last MiB and {count} places between, and no known signature"
-    elif notes.left_by_us(disk, found):
+    elif disk_records.left_by_us(disk, found):
         says = "what an earlier teardown of this testbed left, and nothing else"
     else:
         says = "; ".join(refusal.what for refusal in guard.foreign(disk, found))
@@ -120,7 +120,7 @@ def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
     owned = found.opal is not None and found.opal.locking_enabled
     if not ready:
         erased = guard.foreign(disk, found)
-        if notes.left_by_us(disk, found):
+        if disk_records.left_by_us(disk, found):
             steps.append("blank what our own teardown left on it")
         elif erased:
             steps.append("erase what is on it (its erase allows that)")

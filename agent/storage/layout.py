@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.causes import CauseError
-from agent.command import run
-from agent.storage import devices, guard, notes, nvme, samples
+from agent.storage import devices, disk_records, guard, nvme, samples
 from agent.storage.base import Place
 from agent.storage.devices import BLOCK
 from agent.storage.facts import (
@@ -27,6 +26,7 @@ from agent.storage.facts import (
     with_contents,
 )
 from agent.storage.plaintext_probe import locked_read
+from agent.system.command import run
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import step
@@ -229,7 +229,7 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
     before = with_contents(replace(facts, read_error=None))
     if before.read_error is not None:
         raise LayoutError("unreadable", error=before.read_error, **named)
-    notes.leave(disk, before)
+    disk_records.leave(disk, before)
     try:
         devices.zero(path, facts.diskseq, [*extents, (0, START_BYTES)])
     except OSError as error:

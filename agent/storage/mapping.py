@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from agent.command import CommandError, run
 from agent.storage.base import Layer, Segment
 from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk
 from agent.storage.devices import mounts as all_mounts
 from agent.storage.guard import MAPPING
+from agent.system.command import CommandError, run
 from contract import system_text
 from contract.errors import AgentError
 

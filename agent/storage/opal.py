@@ -12,7 +12,6 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from agent.causes import Cause, CauseError
-from agent.command import CommandError, run
 from agent.storage import opal_ioctl
 from agent.storage.base import DRIVE, Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
@@ -21,6 +20,7 @@ from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
+from agent.system.command import CommandError, run
 from contract.plan import Configuration
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.causes import Cause
-from agent.command import CommandError, run
 from agent.storage import ciphers, devices, layout, mapping, opal, plaintext_probe
 from agent.storage.base import Expectation, Layer, Place, Segment
 from agent.storage.devices import BLOCK, SECTOR_BYTES
@@ -17,6 +16,7 @@ from agent.storage.dmcrypt import HMAC_BITS
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
+from agent.system.command import CommandError, run
 from contract import system_text
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agent.command import CommandError
-from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl, registry
+from agent.storage import devices, disk_records, facts, guard, layout, opal, opal_ioctl, registry
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError, Refusal
 from agent.storage.secrets import SID, Secrets, login
 from agent.storage.stack import Stack
+from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.plan import Disk, StorageSpec
 
@@ -69,7 +69,7 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> l
 
 def _given_up(disk: Disk, found: DiskFacts) -> Disk:
     """The disk, to be erased also where our own revert left what is on it."""
-    return replace(disk, erase=disk.serial) if notes.left_by_us(disk, found) else disk
+    return replace(disk, erase=disk.serial) if disk_records.left_by_us(disk, found) else disk
 
 
 def _locks(found: DiskFacts) -> bool:
@@ -96,7 +96,7 @@ def reasons_of_change(
     if checked is None or checked.get(disk.role) == found.checked_print:
         return []
     # Nothing is lost on a disk that is ours or blank: it may have been torn down since.
-    if found.partition or found.blank or notes.left_by_us(disk, found):
+    if found.partition or found.blank or disk_records.left_by_us(disk, found):
         return []
     return [Refusal.of("changed-since-check", disk, found)]
 
@@ -128,7 +128,7 @@ def teardown(
         by_psid = psid_revert == disk.serial
         if found[role].partition or by_psid or found[role].taking:
             actions += _give_back(disk, found[role], secrets, by_psid=by_psid, dry=dry)
-        elif notes.left_by_us(disk, found[role]) and not found[role].bare:
+        elif disk_records.left_by_us(disk, found[role]) and not found[role].bare:
             actions += _blank_at_last(disk, found[role], dry=dry)
     return actions
 
@@ -166,7 +166,7 @@ def _give_back(
             layout.blank_after_revert(disk, now)
             return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
         layout.clear(_given_up(disk, before), before)
-        notes.drop(disk, "taking")
+        disk_records.drop(disk, "taking")
     return [f"removed the partition of {disk.by_id}"]
 
 
@@ -183,7 +183,7 @@ def _revert(
         return locks and not opal_ioctl.status(path).locking_enabled
 
     try:
-        with notes.reverting(disk, now, was_done):
+        with disk_records.reverting(disk, now, was_done):
             if half:
                 return _undo_half(path, now, secrets)
             return opal.disown(path, secrets, by_psid=by_psid) if by_psid or locks else None
@@ -229,7 +229,7 @@ def _lay_out(disk: Disk, found: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
         return []
     if not dry:
         layout.write(_given_up(disk, found), spec.extent, found)
-    erased = guard.foreign(disk, found) and not notes.left_by_us(disk, found)
+    erased = guard.foreign(disk, found) and not disk_records.left_by_us(disk, found)
     words = {
         (True, True): "would erase and partition",
         (True, False): "would partition",
@@ -237,7 +237,7 @@ def _lay_out(disk: Disk, found: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
         (False, False): "partitioned",
     }
     if not dry:
-        notes.drop(disk, "edges", "samples")
+        disk_records.drop(disk, "edges", "samples")
     return [f"{words[dry, bool(erased)]} {disk.by_id}"]
 
 
@@ -256,11 +256,11 @@ def _take(
     login(path, SID).check()
     with guard.holding(disk):
         guard.check_still(_given_up(disk, before), before)
-        notes.begin_taking(disk)
+        disk_records.begin_taking(disk)
         try:
             opal.take(path, secrets, before.sid)
         except opal.NotTakenError:
-            notes.drop(disk, "taking")
+            disk_records.drop(disk, "taking")
             raise
     return [f"took ownership of {disk.by_id}"]
 
@@ -274,7 +274,7 @@ def _own(
     missing = opal.why_not_ready(place, secrets)
     if missing is None:
         if not dry:
-            notes.forget(disk)
+            disk_records.forget(disk)
         return _lock(place, secrets, dry=dry)
     if dry:
         return [f"would make the locking range of {disk.by_id} ({missing.sentence})"]
@@ -286,7 +286,7 @@ def _own(
         if before.opal is None or before.opal.locking_enabled:
             raise
         raise _undo_taking(disk, secrets, error) from error
-    notes.forget(disk)
+    disk_records.forget(disk)
     return [f"made the locking range of {disk.by_id} ({missing.sentence})"]
 
 

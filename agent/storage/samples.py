@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.command import run
 from agent.storage import devices
 from agent.storage.devices import SECTOR_BYTES
+from agent.system.command import run
 
 MIB = 2**20
 BLOCK_BYTES = 4096

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from agent.causes import CauseError
-from agent.lock import RUN
 from agent.storage import devices
+from agent.system.lock import RUN
 from contract import private, system_text
 from contract.files import write_json
 from contract.places import step

@@ -22,7 +22,6 @@ from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
 from agent.causes import CauseError
-from agent.command import CommandError, Progress, program_path, run
 from agent.storage import (
     devices,
     guard,
@@ -36,6 +35,7 @@ from agent.storage import (
 from agent.storage.base import Kind, Place, settings
 from agent.storage.facts import Partition
 from agent.storage.secrets import Secrets
+from agent.system.command import CommandError, Progress, program_path, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT

@@ -16,7 +16,6 @@ import threading
 import zlib
 from typing import Any, ClassVar
 
-from agent.command import CommandError, run
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     PROCESSOR,
@@ -32,6 +31,7 @@ from agent.storage.devices import SECTOR_BYTES, opened
 from agent.storage.dmcrypt import cipher
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from agent.system.command import CommandError, run
 from contract import system_text
 from contract.parameters import Parameter
 from contract.plan import Configuration

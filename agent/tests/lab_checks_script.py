@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent import quiet
 from agent.checks import CheckContext, Finding, Inspection, Memory
+from agent.system import quiet
 from contract.plan import Quiet
 
 SENSOR = Path("/sys/module/fde_rapl_sim/parameters/temp_mc")

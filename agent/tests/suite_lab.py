@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from agent import limits, notify, runner
+from agent import runner
 from agent.storage.stack import Stack
+from agent.system import limits, notify
 from contract import journal, plan
 from contract.errors import AgentError
 from contract.journal import Entry, Journal

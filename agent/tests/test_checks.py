@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from agent import lock
 from agent.checks import (
     TABLE,
     CheckContext,
@@ -26,6 +25,7 @@ from agent.checks import (
     smart,
 )
 from agent.checks.__main__ import document
+from agent.system import lock
 from agent.tests.check_context import DISK, FILES, SMART, Machine, Patience, build, program
 
 CPU = "sys/devices/system/cpu"

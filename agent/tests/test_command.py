@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from agent import command
-from agent.command import CommandError, Progress, listening, run
+from agent.system import command
+from agent.system.command import CommandError, Progress, listening, run
 
 SLEEP = ["sh", "-c", "cat; sleep 3; echo done"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import confinement
+from agent.system import confinement
 
 PROFILE = "/usr/sbin/mysqld {\n  #include <local/usr.sbin.mysqld>\n}\n"
 

@@ -34,7 +34,7 @@ import json, os, sys
 from dataclasses import replace
 from pathlib import Path
 from contract import plan
-from agent.command import run
+from agent.system.command import run
 from agent.storage import opal, opal_ioctl, proof, registry, secrets
 from agent.storage.stack import Stack
 spec = plan.load_target(Path("{FOLDER}/target.json"))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agent.command import CommandError, Output
 from agent.storage import opal, opal_ioctl, secrets
 from agent.storage.base import Place
 from agent.storage.opal_ioctl import (
@@ -27,6 +26,7 @@ from agent.storage.opal_ioctl import (
     parse_discovery,
 )
 from agent.storage.secrets import PinTriesError, Secrets
+from agent.system.command import CommandError, Output
 from contract.plan import Disk, Extent
 from drive.tests.opal_host import Direct
 from drive.vices import Vices

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from agent import notify, precondition
+from agent import precondition
 from agent.storage import opal, opal_ioctl
 from agent.storage.base import Place
 from agent.storage.guard import GuardError
 from agent.storage.opal_ioctl import RangeStatus
+from agent.system import notify
 from agent.tests.suite_lab import Lab, blocks_document
 from agent.tests.test_stack import EXTENT, SIZE_BYTES, Scene
 from contract import journal, plan

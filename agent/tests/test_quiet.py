@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import frequency, quiet
-from agent.command import CommandError
+from agent.system import frequency, quiet
+from agent.system.command import CommandError
 from agent.tests.check_context import program
 from contract.plan import Quiet
 

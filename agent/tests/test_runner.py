@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agent import limits, measure, runner
+from agent import measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
 from agent.storage.proof import Mismatch
+from agent.system import limits
 from agent.tests.suite_lab import Action, Lab, blocks_document, entries
 from contract import journal, plan
 from workloads.base import Context

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli, lock, notify, pack
+from agent import cli, pack
+from agent.readiness import NotYetError, Waits
+from agent.system import lock, notify
 from agent.tests.suite_lab import one_block_document
-from agent.waiting import NotYetError, Waits
 from contract import identity, journal, plan
 from contract.errors import AgentError
 from contract.files import write_json

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from agent.command import CommandError
 from agent.storage import devices, layout, mapping
 from agent.storage.base import Expectation, Kind, Place
 from agent.storage.facts import MARKER_NAME, MARKER_TYPE, DiskFacts, Partition
 from agent.storage.guard import GuardError, Refusal
 from agent.storage.secrets import Secrets
 from agent.storage.stack import STATES, Stack, StorageError
+from agent.system.command import CommandError
 from agent.tests.injections import FILES, InjectedError, enter_and_leave, fail_at, lines_of
 from contract.parameters import Parameter
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec

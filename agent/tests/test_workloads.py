@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent import marks, needs, pack
-from agent.limits import Stop
+from agent.system.limits import Stop
 from agent.tests.suite_lab import Lab, blocks_document, entries
 from contract import plan
 from contract.journal import SKIPPED

@@ -183,7 +183,7 @@ def bench(provisioned: Any) -> Iterator[Bench]:
 
 
 def names_the_holder(said: str, what: str, caught: dict[str, Any]) -> bool:
-    """The sentence of agent/lock.py, which Ansible may have wrapped."""
+    """The sentence of agent/system/lock.py, which Ansible may have wrapped."""
     (agent,) = caught["agents"]
     said = " ".join(said.split())
     return "The test disks are in use by" in said and f"{what} (process {agent})" in said

@@ -163,7 +163,7 @@ def test_a_crash_of_the_agent_leaves_no_core(held: Any) -> None:
             _crash(
                 held,
                 'cd /opt/fde-testbed && PYTHONPATH=/opt/fde-testbed python3 -c "import os; '
-                "from agent.command import keep_private; keep_private(); "
+                "from agent.system.command import keep_private; keep_private(); "
                 f"os.execvp('python3', ['python3', '-c', '''{HOLDER}'''])\"",
             )
             assert held.ssh(f"{search}").stdout == ""

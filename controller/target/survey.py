@@ -53,7 +53,7 @@ class Look:
     `facts` and `refusals` (each `{cause, facts, sentence}`, as those of a disk) are of
     `agent.preflight`; `disks` of `agent check`, empty where `error` says why the disks could not be
     looked at; `examined` of `agent.examine`, where that was asked for; `disturbers` what may start
-    work by itself, by group (`agent.quiet`).
+    work by itself, by group (`agent.system.quiet`).
     """
 
     facts: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.own_target import require_own
+from agent.permissions import require_own
 from contract.errors import ControllerError
 from contract.plan import Filesystem, PlanError, parse, parse_target
 from controller.planning.compiler import compile_plan

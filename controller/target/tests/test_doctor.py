@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent import preflight, sleep
+from agent import preflight
+from agent.system import sleep
 from contract.command_results import DiagnosisResult
 from contract.errors import ControllerError
 from controller.target import doctor

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.command import run
+from agent.system.command import run
 from contract import system_text
 from contract.places import MOUNT_POINT
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from agent import lock
-from agent.notify import Watchdog
 from agent.storage import devices, secrets
 from agent.storage.secrets import Secrets
+from agent.system import lock
+from agent.system.notify import Watchdog
 from contract.errors import AgentError
 from contract.journal import Journal
 from contract.plan import Disk

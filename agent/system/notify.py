@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import Self
 
-from agent.command import CommandError, run
+from agent.system.command import CommandError, run
 
 # The unit's own name, from its file: a step needs it to be started again after a boot.
 UNIT = "FDE_UNIT"

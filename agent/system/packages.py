@@ -16,10 +16,10 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agent import confinement
-from agent.command import CommandError, run
-from agent.quiet import noted, properties
 from agent.storage.devices import command_name
+from agent.system import confinement
+from agent.system.command import CommandError, run
+from agent.system.quiet import noted, properties
 from contract.files import write_json
 from contract.strict_json import read_object
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.command import CommandError, run
+from agent.system.command import CommandError, run
 from contract import system_text
 
 

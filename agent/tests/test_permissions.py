@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent import cli, quiet, runner
-from agent.own_target import require_own
+from agent import cli, runner
+from agent.permissions import require_own
+from agent.system import quiet
 from contract import journal, plan
 from contract.tests.test_plan import DOCUMENT
 

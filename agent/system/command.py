@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent import lock
+from agent.system import lock
 from contract import system_text
 from contract.errors import AgentError
 from contract.private import no_core_dumps

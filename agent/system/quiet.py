@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from agent import frequency
-from agent.command import CommandError, run
-from agent.lock import RUN
+from agent.system import frequency
+from agent.system.command import CommandError, run
+from agent.system.lock import RUN
 from contract.files import write_json
 from contract.plan import Quiet
 from contract.strict_json import read_object
