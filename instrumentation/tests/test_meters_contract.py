@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import random
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -225,19 +223,6 @@ def test_a_port_opened_anew_starts_anew(kind: str) -> None:
     assert sorted(found["epoch"].unique().to_list()) == [1, 2]
     alone = decoded(kind, again).samples
     assert powers(found.filter(pl.col("epoch") == 2)).tolist() == powers(alone).tolist()
-
-
-@every_meter
-def test_nothing_is_left_to_fill_in(kind: str) -> None:
-    """`make meter-new` marks what whoever adds a meter must replace."""
-    left = [
-        f"{path}:{number}: {line.strip()}"
-        for part in (registry.load(kind), simulators.load(kind))
-        for path in [str(inspect.getsourcefile(part))]
-        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)
-        if "FILL_IN" in line
-    ]
-    assert not left, "still to be filled in:\n" + "\n".join(left)
 
 
 def test_every_simulator_has_a_driver_and_the_other_way_round() -> None:
