@@ -150,7 +150,7 @@ class Bench:
         if mismatches := found.proof["mismatches"]:
             sentences = [fault.sentence] if fault else []
             sentences += [mismatch["sentence"] for mismatch in mismatches]
-            causes = " ".join(dict.fromkeys(mismatch["cause"] for mismatch in mismatches))
+            causes = " ".join(dict.fromkeys(mismatch["code"] for mismatch in mismatches))
             facts = {**(fault.facts if fault else {}), "mismatches": causes}
             return Fault("proof", " ".join(sentences), facts)
         if fault:

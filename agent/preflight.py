@@ -82,43 +82,66 @@ def gather(target: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_OPAL_WAY_OUT = (
-    "use Debian 13 or Ubuntu 24.04, or take these configurations out of fde_configurations: {asked}"
+_OPAL_REMEDY = (
+    "Use Debian 13 or Ubuntu 24.04, or take these configurations out of fde_configurations: "
+    "{asked}."
 )
-# By cause: what stands against this target, and the way out.
-SAYS = {
-    "not-root": "the agent must be root there to write disks and read RAPL: set ansible_user: root",
-    "distribution": "{name} is not supported: use Debian 12 or 13, or Ubuntu 24.04",
-    "machine": "it is a {machine} machine: RAPL is there on x86-64 alone",
-    "no-systemd": "systemd does not run there, and the agent is a systemd service: boot it with "
-    "systemd",
-    "old-python": "its Python {python} is too old: 3.11 or newer is needed",
-    "cryptsetup": "its cryptsetup {version} has no Opal support (HW_OPAL, from 2.7 on): "
-    + _OPAL_WAY_OUT,
-    "cryptsetup-offered": "{name} would install cryptsetup {version}, which has no Opal support "
-    "(HW_OPAL, from 2.7 on): " + _OPAL_WAY_OUT,
-    "cryptsetup-blocks": "its cryptsetup {version} cannot make a locking range on a disk with "
-    "blocks of {block_bytes} bytes (2.7.2 and newer can): install a newer one, format the disk for "
-    "blocks of 512 bytes (nvme format erases it), or take these configurations out of "
-    "fde_configurations: {asked}",
-    "allow-tpm": "the self-encrypting disk is on SATA, where Linux lets no Opal command through "
-    "unless it was booted with libata.allow_tpm=1: add that to the kernel's command line, reboot",
-    "other-database": "{other} is installed there, and {wanted} would push it out: remove it "
-    "yourself, or say fde_database: {choice}",
-    "no-mysql": "{name} has no mysql-server: say fde_database: mariadb, or add MySQL's own package "
-    "source there",
-    "no-package": "{name} offers no package {package}: enable the component that has it (universe "
-    "on Ubuntu), or run apt-get update there",
+# By code: the sentence of a refusal and its remedy, which its facts fill.
+WORDINGS = {
+    "not-root": (
+        "The agent is not root there, and must be to write disks and read RAPL.",
+        "Set ansible_user: root.",
+    ),
+    "distribution": ("{name} is not supported.", "Use Debian 12 or 13, or Ubuntu 24.04."),
+    "machine": ("It is a {machine} machine.", "Use an x86-64 one: no other has RAPL."),
+    "no-systemd": (
+        "The agent is a systemd service, and systemd does not run there.",
+        "Boot it with systemd.",
+    ),
+    "old-python": ("Its Python {python} is too old.", "Install Python 3.11 or newer."),
+    "cryptsetup": (
+        "Its cryptsetup {version} has no Opal support (HW_OPAL, from 2.7 on).",
+        _OPAL_REMEDY,
+    ),
+    "cryptsetup-offered": (
+        "{name} would install cryptsetup {version}, which has no Opal support (HW_OPAL, from 2.7 "
+        "on).",
+        _OPAL_REMEDY,
+    ),
+    "cryptsetup-blocks": (
+        "Its cryptsetup {version} cannot make a locking range on a disk with blocks of "
+        "{block_bytes} bytes (2.7.2 and newer can).",
+        "Install a newer one, format the disk for blocks of 512 bytes (nvme format erases it), or "
+        "take these configurations out of fde_configurations: {asked}.",
+    ),
+    "allow-tpm": (
+        "The self-encrypting disk is on SATA, where Linux lets no Opal command through unless it "
+        "was booted with libata.allow_tpm=1.",
+        "Add that to the kernel's command line, then reboot.",
+    ),
+    "other-database": (
+        "{other} is installed there, and {wanted} would replace it.",
+        "Remove it yourself, or set fde_database: {choice}.",
+    ),
+    "no-mysql": (
+        "{name} has no mysql-server.",
+        "Set fde_database: mariadb, or add MySQL's own package source there.",
+    ),
+    "no-package": (
+        "{name} offers no package {package}.",
+        "Enable the component that has it (universe on Ubuntu), or run apt-get update there.",
+    ),
 }
 
 
 def refusals(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Why this target cannot do what is asked: `{cause, facts, sentence}`, by `SAYS`."""
+    """Judge whether the target can do what is asked: the fields of a `contract.problem.Problem`."""
     return [*_machine(facts), *_opal(target, facts), *_packages(target, facts)]
 
 
-def _refusal(cause: str, **facts: str) -> dict[str, Any]:
-    return {"cause": cause, "facts": facts, "sentence": SAYS[cause].format(**facts)}
+def _refusal(code: str, **facts: str) -> dict[str, Any]:
+    sentence, remedy = (text.format(**facts) for text in WORDINGS[code])
+    return {"code": code, "facts": facts, "sentence": sentence, "remedy": remedy}
 
 
 def _machine(facts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -126,7 +149,7 @@ def _machine(facts: dict[str, Any]) -> list[dict[str, Any]]:
     if facts["uid"] != 0:
         found.append(_refusal("not-root"))
     if facts["version"] not in SUPPORTED.get(facts["distribution"], ()):
-        found.append(_refusal("distribution", name=facts["name"] or "its distribution"))
+        found.append(_refusal("distribution", name=facts["name"] or "Its distribution"))
     if facts["machine"] != "x86_64":
         found.append(_refusal("machine", machine=facts["machine"]))
     if not facts["systemd"]:

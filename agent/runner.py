@@ -10,7 +10,6 @@ from typing import Any
 
 from agent import assets, marks, measure, needs, permissions, precondition, provenance
 from agent.attempts import Accounts, pending
-from agent.causes import CauseError
 from agent.checks import CheckContext
 from agent.checks.disks import links
 from agent.readiness import PATIENCE_S, NotYetError, Waits
@@ -24,6 +23,7 @@ from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import Journal
 from contract.plan import Plan, Run
+from contract.problem import ProblemError
 from contract.strict_json import read_object
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
@@ -369,5 +369,5 @@ def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]
 
 def _facts_of(error: AgentError) -> dict[str, journal.Fact]:
     """For the journal: the error's name, and its cause where it has one."""
-    cause = {"cause": error.cause} if isinstance(error, CauseError) else {}
+    cause = {"cause": error.problems[0].code} if isinstance(error, ProblemError) else {}
     return {"error": type(error).__name__, **cause}

@@ -78,8 +78,7 @@ class Expectation:
     mapping's table calls them otherwise; `range_state`: of the locking range, where there is one;
     `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
     TrueCrypt volume's header; `interleaved`: whether data lies on the partition in its order, but
-    with other things between, so that the probe is looked for in all places that it can have;
-    `encrypted_files`: whether the file system encrypts, so that mappings show no plaintext either.
+    with other things between, so that the probe is looked for in all places that it can have.
     """
 
     layers: tuple[Layer, ...]
@@ -89,7 +88,6 @@ class Expectation:
     plaintext_on_medium: bool = False
     chain: str | None = None
     interleaved: bool = False
-    encrypted_files: bool = False
 
 
 NOBODY, DRIVE, PROCESSOR = "none", "drive", "processor"
@@ -113,9 +111,6 @@ class Kind(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     # Fields that an inventory gives as lists of arguments; kept as JSON text.
     lists: ClassVar[tuple[str, ...]] = ()
-    # The only types of file system that it works on, if not all; what mkfs is told for it.
-    filesystems: ClassVar[tuple[str, ...]] = ()
-    mkfs_options: ClassVar[tuple[str, ...]] = ()
     # What the locking range of a self-encrypting disk must be for this kind: never locking, or
     # (`unlocked`) locking and opened.
     range_state = "off"
@@ -152,23 +147,16 @@ class Kind(ABC):
     ) -> dict[str, Any]:
         """Make the mapping, which may destroy what is in the place; evidence had on the way."""
 
-    def after_mount(
-        self, folder: Path, configuration: Configuration, secrets: Secrets
-    ) -> Path | None:
-        """A folder below `folder` that is to stand in its place; None for the folder itself."""
-        del folder, configuration, secrets
-        return None
-
     def detach(self, configuration: Configuration) -> None:
         """Take down what `agent.storage.mapping` cannot, if anything is left of it."""
         del configuration
 
-    def findings(
-        self, place: Place, configuration: Configuration, folder: Path, key: str
-    ) -> dict[str, Any]:
-        """What only this kind can find out, for the proof; `refused` in it is why it is not what
-        it claims to be, a clause. `folder` is on the file system, `key` names the proof."""
-        del place, configuration, folder, key
+    def findings(self, configuration: Configuration) -> dict[str, Any]:
+        """Collect what only this kind can find out, for the proof.
+
+        `refused` in it is a sentence: why the configuration is not what it claims to be.
+        """
+        del configuration
         return {}
 
 

@@ -146,10 +146,7 @@ class External(Kind):
         if device is None or device.exists():
             _call(configuration, "close")
 
-    def findings(
-        self, place: Place, configuration: Configuration, folder: Path, key: str
-    ) -> dict[str, Any]:
-        del place, folder, key
+    def findings(self, configuration: Configuration) -> dict[str, Any]:
         found: dict[str, Any] = {"product": _call(configuration, "describe").strip()[:200]}
         try:
             found["said"] = _call(configuration, "prove").strip()[:2000]

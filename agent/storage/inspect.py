@@ -77,7 +77,7 @@ def describe(disk: Disk, found: DiskFacts, spec: StorageSpec) -> str:
     elif disk_records.left_by_us(disk, found):
         says = "what an earlier teardown of this testbed left, and nothing else"
     else:
-        says = "; ".join(refusal.what for refusal in guard.foreign(disk, found))
+        says = "; ".join(map(guard.reason, guard.foreign(disk, found)))
     uses = [f"{use.device} {use.how}" for use in found.uses]
     parts = [says, *uses, *([opal_in_words(found)] if found.opal else [])]
     if found.opal_error:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.causes import CauseError
 from agent.storage import devices, disk_records, guard, nvme, samples
 from agent.storage.base import Place
 from agent.storage.devices import BLOCK
@@ -31,6 +30,7 @@ from contract import system_text
 from contract.errors import AgentError
 from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
+from contract.problem import Fact, Problem, WordedError, Wording
 
 # Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
 NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
@@ -88,22 +88,34 @@ START_BYTES = MIB
 END_BYTES = MIB
 
 
-class LayoutError(CauseError):
+class LayoutError(WordedError):
     """The disk cannot be laid out."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "not-blank": "Disk {role} ({by_id}) is not blank after it was made so: find out who else "
-        "writes it, then provision again.",
-        "dead": "Disk {role} ({by_id}, {path}) was reverted and cannot be read since ({error}): "
-        f"power-cycle it (power the target off and on), then run {step('teardown')} again.",
-        "no-partition": "The kernel does not show the new partition of {path}: reload its table "
-        "(blockdev --rereadpt) and provision again.",
-        "unreadable": "Disk {role} ({by_id}, {path}) cannot be read ({error}): see what the kernel "
-        "log says of it, then try again.",
-        "not-written": "Disk {role} ({by_id}, {path}) could not be blanked ({error}): see who uses "
-        "it or what its kernel log says, then try again.",
-        "other-extent": "The partition of disk {role} ({by_id}) is not as large as the plan's "
-        "extent: provision the target again.",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "not-blank": Wording(
+            "Disk {role} ({by_id}) is not blank after it was blanked.",
+            "Find out who else writes it, then provision again.",
+        ),
+        "dead": Wording(
+            "Disk {role} ({by_id}, {path}) was reverted and cannot be read since ({error}).",
+            f"Power-cycle it (power the target off and on), then run {step('teardown')} again.",
+        ),
+        "no-partition": Wording(
+            "The kernel does not show the new partition of {path}.",
+            "Reload its table (blockdev --rereadpt) and provision again.",
+        ),
+        "unreadable": Wording(
+            "Disk {role} ({by_id}, {path}) cannot be read ({error}).",
+            "See the kernel log, then try again.",
+        ),
+        "not-written": Wording(
+            "Disk {role} ({by_id}, {path}) could not be blanked ({error}).",
+            "See who uses it, and the kernel log, then try again.",
+        ),
+        "other-extent": Wording(
+            "The partition of disk {role} ({by_id}) is not as large as the plan's extent.",
+            "Provision the target again.",
+        ),
     }
 
 
@@ -112,37 +124,42 @@ def partition_bytes(extent: Extent) -> int:
     return extent.offset_bytes + extent.size_bytes
 
 
-def fits(disk: Disk, extent: Extent) -> guard.Refusal | None:
+def fits(disk: Disk, extent: Extent) -> Problem | None:
     """Why the extent cannot lie on this disk; None if it can."""
     if extent.offset_bytes != DATA_OFFSET_BYTES:
         begin = {"found": extent.offset_bytes, "wanted": DATA_OFFSET_BYTES}
-        return guard.Refusal("extent-begin", begin)
+        return Problem.from_wording(guard.WORDINGS, "extent-begin", begin)
     if extent.size_bytes <= 0 or extent.size_bytes % MIB:
-        return guard.Refusal("extent-size", {"found": extent.size_bytes, "multiple": MIB})
+        size = {"found": extent.size_bytes, "multiple": MIB}
+        return Problem.from_wording(guard.WORDINGS, "extent-size", size)
     needed = START_BYTES + partition_bytes(extent) + END_BYTES
     if needed > disk.size_bytes:
-        sizes = {"size_bytes": disk.size_bytes, "needed": needed}
-        return guard.Refusal("extent-large", {"role": disk.role, **sizes})
+        sizes: dict[str, Fact] = {
+            "role": disk.role,
+            "size_bytes": disk.size_bytes,
+            "needed": needed,
+        }
+        return Problem.from_wording(guard.WORDINGS, "extent-large", sizes)
     return None
 
 
-def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[guard.Refusal]:
+def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[Problem]:
     """Reasons why no locking range can be made, by what the drive says without a PIN."""
     found = facts.discovery
     reasons = []
     if found.encrypts is False:
-        reasons.append(guard.Refusal.of("opal-no-encryption", disk, facts))
+        reasons.append(guard.refusal("opal-no-encryption", disk, facts))
     geometry, block = found.geometry, facts.block_bytes
     if geometry is None:
         return reasons
     if geometry.block_bytes != block:
         sizes = {"found": geometry.block_bytes, "wanted": block}
-        return [*reasons, guard.Refusal.of("opal-blocks", disk, facts, **sizes)]
+        return [*reasons, guard.refusal("opal-blocks", disk, facts, **sizes)]
     start, unit = START_BYTES + extent.offset_bytes, geometry.alignment_blocks
     if (start // block - geometry.lowest_lba) % unit or extent.size_bytes // block % unit:
         place = {"start_bytes": start, "length_bytes": extent.size_bytes}
         wanted = {"alignment_bytes": unit * block, "lowest_lba": geometry.lowest_lba}
-        reasons.append(guard.Refusal.of("opal-alignment", disk, facts, **place, **wanted))
+        reasons.append(guard.refusal("opal-alignment", disk, facts, **place, **wanted))
     return reasons
 
 

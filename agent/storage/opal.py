@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from enum import StrEnum
 from typing import Any, ClassVar
 
-from agent.causes import Cause, CauseError
 from agent.storage import opal_ioctl
 from agent.storage.base import DRIVE, Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
@@ -22,28 +22,29 @@ from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
 from agent.system.command import CommandError, run
 from contract.plan import Configuration
+from contract.problem import WordedError, Wording
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 
 
-class NotTakenError(CauseError):
+class NotTakenError(WordedError):
     """The drive did not take our PIN, and is as it was."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "refused": "{error}",
-        "maybe-blocked": "{error} Firmware may also forbid it until a power cycle (Block SID).",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "refused": Wording("{error}"),
+        "maybe-blocked": Wording(
+            "{error} Firmware may also forbid it until a power cycle (Block SID)."
+        ),
     }
 
 
-class NotReady(Cause):
-    """What is missing from a provisioned self-encrypting disk."""
+class NotReady(StrEnum):
+    """What is missing from a provisioned self-encrypting disk, as a clause."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "locking-off": "locking is not enabled",
-        "no-header": "there is no LUKS2 header that our passphrase opens",
-        "other-range": "the LUKS2 header describes another range",
-        "no-locks": "the range does not lock",
-    }
+    LOCKING_OFF = "locking is not enabled"
+    NO_HEADER = "there is no LUKS2 header that our passphrase opens"
+    OTHER_RANGE = "the LUKS2 header describes another range"
+    NO_LOCKS = "the range does not lock"
 
 
 class Opal(Kind):
@@ -145,7 +146,7 @@ def why_not_ready(
     """
     status = opal_ioctl.status(place.partition)
     if not status.locking_enabled:
-        return NotReady("locking-off")
+        return NotReady.LOCKING_OFF
     try:
         segment = luks_metadata(place.partition)["segments"]["0"]
         if try_passphrase:
@@ -158,22 +159,22 @@ def why_not_ready(
             )
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
-        return NotReady("no-header")
+        return NotReady.NO_HEADER
     found = (segment["type"], segment["offset"], segment["size"])
     if found != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
-        return NotReady("other-range")
+        return NotReady.OTHER_RANGE
     if not (state.read_lock_enabled and state.write_lock_enabled):
-        return NotReady("no-locks")
+        return NotReady.NO_LOCKS
     return None
 
 
-def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
+def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
     """Give a drive that locks nothing our PIN and enable locking, or end what was begun of it.
 
     Done before anything is cleared. Raises NotTakenError where the drive refused, AgentError where
     nobody knows.
     """
-    free = found is None or not found.taken
+    free = sid is None or not sid.taken
     try:
         if free:
             opal_ioctl.take(device, secrets.opal_admin_pin)
@@ -189,8 +190,8 @@ def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
         opal_ioctl.activate(device, secrets.opal_admin_pin)
     except OpalError as error:
         if error.status and not free:
-            cause = "refused" if found else "maybe-blocked"
-            raise NotTakenError(cause, error=str(error)) from error
+            code = "refused" if sid else "maybe-blocked"
+            raise NotTakenError(code, error=str(error)) from error
         raise
 
 

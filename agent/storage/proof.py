@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from agent.causes import Cause
 from agent.storage import ciphers, devices, layout, mapping, opal, plaintext_probe
 from agent.storage.base import Expectation, Layer, Place, Segment
 from agent.storage.devices import BLOCK, SECTOR_BYTES
@@ -18,44 +17,49 @@ from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
 from agent.system.command import CommandError, run
 from contract import system_text
+from contract.problem import Problem, Wording
+
+MISMATCHES: Mapping[str, Wording] = {
+    "mapping-missing": Wording("The mapping {name} is missing."),
+    "mapping-unplanned": Wording("The mapping {name} is not planned."),
+    "mapping-maker": Wording("The mapping {name} is of {found}, planned {planned}."),
+    "segments": Wording("{name}: the number of dm segments is {found}, planned {planned}."),
+    "segment": Wording("{name}: dm {field} is {found!r}, planned {planned!r}."),
+    "luks-missing": Wording("No LUKS2 header can be read."),
+    "luks": Wording("LUKS2 {field} is {found!r}, planned {planned!r}."),
+    "range": Wording("Opal range {field} is {found!r}, planned {planned!r}."),
+    "range-not-locked": Wording("The range was not locked before it was opened."),
+    "locking-off": Wording("Opal locking is not enabled."),
+    "shadowed": Wording("An MBR shadow hides the start of the disk."),
+    "truecrypt": Wording("TrueCrypt {field} is {found!r}, planned {planned!r}."),
+    "discard": Wording("The file system is mounted with discard, planned without."),
+    "no-discard": Wording("The file system is mounted without discard, planned with."),
+    "kind": Wording("{refused}"),
+    "probe-failed": Wording("{error}"),
+    "probe-elsewhere": Wording(
+        "What is written to the file system does not reach the partition, so the medium proves "
+        "nothing."
+    ),
+    "probe-lost": Wording(
+        "The plaintext probe was not found through the mapping, so the medium proves nothing."
+    ),
+    "probe-plaintext": Wording("The plaintext probe lies in plaintext on the raw partition."),
+    "probe-not-plaintext": Wording(
+        "The plaintext probe is not on the raw partition, where nothing should encrypt it."
+    ),
+}
 
 
-class Mismatch(Cause):
-    """A difference between what is there and what is planned."""
-
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "mapping-missing": "there is no mapping {name}",
-        "mapping-unplanned": "there is a mapping {name} that is not planned",
-        "mapping-maker": "{name}: the mapping is of {found}, planned {planned}",
-        "segments": "{name}: dm segments are {found}, planned {planned}",
-        "segment": "{name}: dm {field} is {found!r}, planned {planned!r}",
-        "luks-missing": "no LUKS2 header can be read",
-        "luks": "LUKS2 {field} is {found!r}, planned {planned!r}",
-        "range": "Opal range {field} is {found!r}, planned {planned!r}",
-        "range-not-locked": "the range was not locked before it was opened",
-        "locking-off": "Opal locking is not enabled",
-        "shadowed": "an MBR shadow hides the start of the disk",
-        "truecrypt": "TrueCrypt {field} is {found!r}, planned {planned!r}",
-        "discard": "the file system is mounted with discard, planned without",
-        "no-discard": "the file system is mounted without discard, planned with",
-        "kind": "{refused}",
-        "probe-failed": "{error}",
-        "probe-elsewhere": "what is written to the file system does not reach the partition, so "
-        "the medium proves nothing",
-        "probe-lost": "the plaintext probe was not found through the mapping, so the medium proves "
-        "nothing",
-        "probe-plaintext": "the plaintext probe lies in plaintext on the raw partition",
-        "probe-not-plaintext": "the plaintext probe is not on the raw partition, where nothing "
-        "should encrypt it",
-    }
+def _mismatch(code: str, **facts: Any) -> Problem:
+    return Problem.from_wording(MISMATCHES, code, facts)
 
 
 def _differences(
-    cause: str, found: Mapping[str, Any], planned: Mapping[str, Any], **facts: str
-) -> list[Mismatch]:
-    """One for each planned value that is not there."""
+    code: str, found: Mapping[str, Any], planned: Mapping[str, Any], **facts: str
+) -> list[Problem]:
+    """Mismatches of `code`, one for each planned value that differs from the one found."""
     return [
-        Mismatch(cause, {**facts, "field": key, "found": found.get(key), "planned": value})
+        _mismatch(code, **facts, field=key, found=found.get(key), planned=value)
         for key, value in planned.items()
         if found.get(key) != value
     ]
@@ -107,7 +111,7 @@ def planned(place: Place, expectation: Expectation, discards: bool = False) -> P
     )
 
 
-def mismatches(plan: Planned, found: Found) -> list[Mismatch]:
+def mismatches(plan: Planned, found: Found) -> list[Problem]:
     """Compare findings with the plan; every difference, none if it is proven."""
     expectation = plan.expectation
     differing = _layer_mismatches(expectation.layers, found.layers)
@@ -120,32 +124,32 @@ def mismatches(plan: Planned, found: Found) -> list[Mismatch]:
         wanted = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
         differing += _differences("truecrypt", found.tcrypt or {}, wanted)
     if found.discard and found.discard["mounted"] != plan.discards:
-        differing.append(Mismatch("no-discard" if plan.discards else "discard"))
+        differing.append(_mismatch("no-discard" if plan.discards else "discard"))
     if refused := found.of_kind.get("refused"):
-        differing.append(Mismatch("kind", {"refused": refused}))
+        differing.append(_mismatch("kind", refused=refused))
     return differing + _probe_mismatches(expectation, found.plaintext_probe)
 
 
-def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[Mismatch]:
+def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[Problem]:
     """A layer is known by its place in the stack where cryptsetup has given it another name."""
     left = {layer.name: layer for layer in _stack(found)}
     pairs = {layer.name: left.pop(layer.name, None) for layer in wanted}
     for name in [name for name, one in pairs.items() if one is None and left]:
         pairs[name] = left.pop(next(iter(left)), None)
     called = {name: one.name for name, one in pairs.items() if one}
-    differing = [Mismatch("mapping-unplanned", {"name": name}) for name in left]
+    differing = [_mismatch("mapping-unplanned", name=name) for name in left]
     for layer in wanted:
         one = pairs[layer.name]
         if one is None:
-            differing.append(Mismatch("mapping-missing", {"name": layer.name}))
+            differing.append(_mismatch("mapping-missing", name=layer.name))
             continue
         named = {"name": one.name}
         if layer.made_by not in ("", one.made_by):
             makers = {"found": one.made_by or "unknown", "planned": layer.made_by}
-            differing.append(Mismatch("mapping-maker", {**named, **makers}))
+            differing.append(_mismatch("mapping-maker", **named, **makers))
         if len(one.segments) != len(layer.segments):
             counts = {"found": len(one.segments), "planned": len(layer.segments)}
-            differing.append(Mismatch("segments", {**named, **counts}))
+            differing.append(_mismatch("segments", **named, **counts))
             continue
         for segment, planned in zip(one.segments, layer.segments, strict=True):
             # All else differs with the target.
@@ -166,9 +170,9 @@ def _stack(layers: Sequence[Layer]) -> list[Layer]:
     return stack + list(left.values())
 
 
-def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Mismatch]:
+def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Problem]:
     if luks is None:
-        return [Mismatch("luks-missing")]
+        return [_mismatch("luks-missing")]
     wanted: dict[str, Any] = {
         "type": plan.expectation.luks_segment,
         "offset": str(plan.offset_bytes),
@@ -186,7 +190,7 @@ def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Mism
     return _differences("luks", segment, wanted)
 
 
-def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Mismatch]:
+def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Problem]:
     status = found.get("status", {})
     planned_state = plan.expectation.range_state
     differing = _differences("range", found, {"state": planned_state})
@@ -199,24 +203,24 @@ def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Mismatch]:
         }
         differing += _differences("range", found.get("range") or {}, wanted)
         if found.get("state_before") != "locked":
-            differing.append(Mismatch("range-not-locked"))
+            differing.append(_mismatch("range-not-locked"))
         if not status.get("locking_enabled"):
-            differing.append(Mismatch("locking-off"))
+            differing.append(_mismatch("locking-off"))
     if status.get("mbr_enabled") and not status.get("mbr_done"):
-        differing.append(Mismatch("shadowed"))
+        differing.append(_mismatch("shadowed"))
     return differing
 
 
-def _probe_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[Mismatch]:
+def _probe_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[Problem]:
     if "error" in seen:
-        return [Mismatch("probe-failed", {"error": str(seen["error"])})]
+        return [_mismatch("probe-failed", error=str(seen["error"]))]
     if not seen["through_mapping"]:
-        return [Mismatch("probe-lost")]
+        return [_mismatch("probe-lost")]
     if expectation.interleaved and seen["written_bytes"] < plaintext_probe.BLOCK_BYTES:
-        return [Mismatch("probe-elsewhere")]
+        return [_mismatch("probe-elsewhere")]
     if seen["on_medium"] == expectation.plaintext_on_medium:
         return []
-    return [Mismatch("probe-plaintext" if seen["on_medium"] else "probe-not-plaintext")]
+    return [_mismatch("probe-plaintext" if seen["on_medium"] else "probe-not-plaintext")]
 
 
 def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[str, Any]:
@@ -238,7 +242,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         tcrypt=entered.evidence.get("tcrypt"),
         plaintext_probe=_plaintext_probe(place, expectation, folder, key),
         discard=layout.discard_findings(place, mappings, run(asked).out.strip()),
-        of_kind=entered.kind.findings(place, configuration, folder, key),
+        of_kind=entered.kind.findings(configuration),
     )
     plan = planned(place, expectation, configuration.discard)
     differing = mismatches(plan, found)
@@ -288,7 +292,6 @@ def _plaintext_probe(
         return plaintext_probe.look(
             *(folder, key, mapping.PATH, place.partition, offset_bytes),
             room_bytes=room_bytes,
-            encrypted_files=expectation.encrypted_files,
         )
     except plaintext_probe.ProbeError as error:
         return {"error": str(error)}

@@ -8,12 +8,13 @@ from dataclasses import replace
 from agent.storage import devices, disk_records, facts, guard, layout, opal, opal_ioctl, registry
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
-from agent.storage.guard import GuardError, Refusal
+from agent.storage.guard import GuardError
 from agent.storage.secrets import SID, Secrets, login
 from agent.storage.stack import Stack
 from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.plan import Disk, StorageSpec
+from contract.problem import Problem
 
 
 def prepare(
@@ -30,7 +31,7 @@ def prepare(
     a disk that is not ours must still have it. Raises AgentError.
     """
     found = {role: facts.gather(disk) for role, disk in spec.disks.items()}
-    reasons: list[Refusal] = []
+    reasons: list[Problem] = []
     for role, disk in spec.disks.items():
         reasons += reasons_not_to_prepare(spec, disk, found[role])
         reasons += reasons_of_change(disk, found[role], checked)
@@ -54,7 +55,7 @@ def carries_opal(spec: StorageSpec, role: str) -> bool:
     )
 
 
-def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[Refusal]:
+def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[Problem]:
     """The guard's reasons, and what the layout and the configurations need; asks for no PIN."""
     reasons = guard.refusals(_given_up(disk, found), found)
     if reason := layout.fits(disk, spec.extent):
@@ -83,22 +84,22 @@ def _locks(found: DiskFacts) -> bool:
     return any(segment["type"].startswith("hw-opal") for segment in segments)
 
 
-def _no_opal(disk: Disk, found: DiskFacts) -> Refusal:
+def _no_opal(disk: Disk, found: DiskFacts) -> Problem:
     sata = devices.ata_security_off((found.path or "").removeprefix("/dev/"))
     error = f" ({found.opal_error})" if found.opal_error else ""
-    return Refusal.of("no-opal-on-sata" if sata else "no-opal", disk, found, error=error)
+    return guard.refusal("no-opal-on-sata" if sata else "no-opal", disk, found, error=error)
 
 
 def reasons_of_change(
     disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None
-) -> list[Refusal]:
+) -> list[Problem]:
     """Why the disk is not the one that was looked at before; `checked`: role to fingerprint."""
     if checked is None or checked.get(disk.role) == found.checked_print:
         return []
     # Nothing is lost on a disk that is ours or blank: it may have been torn down since.
     if found.partition or found.blank or disk_records.left_by_us(disk, found):
         return []
-    return [Refusal.of("changed-since-check", disk, found)]
+    return [guard.refusal("changed-since-check", disk, found)]
 
 
 def teardown(
@@ -113,8 +114,9 @@ def teardown(
     serials = {disk.serial for disk in spec.disks.values()}
     if psid_revert is not None and psid_revert not in serials:
         known = ", ".join(sorted(serials))
-        raise GuardError(Refusal("no-such-serial", {"serial": psid_revert, "known": known}))
-    reasons: list[Refusal] = []
+        serial = {"serial": psid_revert, "known": known}
+        raise GuardError(Problem.from_wording(guard.WORDINGS, "no-such-serial", serial))
+    reasons: list[Problem] = []
     for role, disk in spec.disks.items():
         reasons += _reasons_not_to_clear(disk, found[role], by_psid=psid_revert == disk.serial)
         if found[role].partition is not None:
@@ -133,7 +135,7 @@ def teardown(
     return actions
 
 
-def _reasons_not_to_clear(disk: Disk, found: DiskFacts, *, by_psid: bool) -> list[Refusal]:
+def _reasons_not_to_clear(disk: Disk, found: DiskFacts, *, by_psid: bool) -> list[Problem]:
     if by_psid:
         if found.path and found.opal is None:
             return [_no_opal(disk, found)]
@@ -277,7 +279,7 @@ def _own(
             disk_records.forget(disk)
         return _lock(place, secrets, dry=dry)
     if dry:
-        return [f"would make the locking range of {disk.by_id} ({missing.sentence})"]
+        return [f"would make the locking range of {disk.by_id} ({missing})"]
     try:
         with guard.holding(disk):
             guard.check_ours(disk)
@@ -287,7 +289,7 @@ def _own(
             raise
         raise _undo_taking(disk, secrets, error) from error
     disk_records.forget(disk)
-    return [f"made the locking range of {disk.by_id} ({missing.sentence})"]
+    return [f"made the locking range of {disk.by_id} ({missing})"]
 
 
 def _undo_taking(disk: Disk, secrets: Secrets, first: opal_ioctl.OpalError) -> opal_ioctl.OpalError:

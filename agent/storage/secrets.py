@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from agent.causes import CauseError
 from agent.storage import devices
 from agent.system.lock import RUN
 from contract import private, system_text
 from contract.files import write_json
 from contract.places import step
+from contract.problem import WordedError, Wording
 from contract.strict_json import read_object
 
 PLACE = RUN / "pin-tries.json"
@@ -22,13 +22,15 @@ MOST = 2
 ADMIN1, SID, PSID = "Admin1", "SID", "PSID"
 
 
-class PinTriesError(CauseError):
-    """The drive refused as many PINs as we dare to try: this one was not."""
+class PinTriesError(WordedError):
+    """The drive refused as many PINs as may be tried; this one was not tried."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "refused": "{device} refused {refused} logins as {authority}, so nothing was tried: a "
-        "drive locks out after a few (often 5, its TryLimit) until it has been without power. "
-        "{way_out}"
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "refused": Wording(
+            "{device} refused {refused} logins as {authority}, so nothing was tried: a drive locks "
+            "out after a few (often 5, its TryLimit) until it has been without power.",
+            "{way_out}",
+        )
     }
 
 
@@ -95,17 +97,19 @@ def login(device: str, authority: str) -> Login:
     )
 
 
-class SecretsError(CauseError):
+class SecretsError(WordedError):
     """The secrets cannot be used."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "open": "{path} is open to other users: chmod 600 it.",
-        "unreadable": "The secrets {path} cannot be read ({error}): they live in memory and are "
-        "gone after a reboot. A session of the controller places them; else "
-        f"{step('resume')} does.",
-        "not-json": "The secrets {path} are not JSON: push them again.",
-        "not-object": "The secrets {path} are not a JSON object: push them again.",
-        "not-line": "The secret {key} in {path} is missing or not one line: set it.",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "open": Wording("{path} can be read by other users.", "Run chmod 600 {path}."),
+        "unreadable": Wording(
+            "The secrets {path} cannot be read ({error}): they are kept in memory, and a reboot "
+            "removes them.",
+            f"A session of the controller places them; without one, run {step('resume')}.",
+        ),
+        "not-json": Wording("The secrets {path} are not JSON.", "Push them again."),
+        "not-object": Wording("The secrets {path} are not a JSON object.", "Push them again."),
+        "not-line": Wording("The secret {key} in {path} is missing or not one line.", "Set it."),
     }
 
 

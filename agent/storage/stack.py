@@ -21,7 +21,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
-from agent.causes import CauseError
 from agent.storage import (
     devices,
     guard,
@@ -40,25 +39,32 @@ from contract import system_text
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Filesystem, StorageSpec
+from contract.problem import WordedError, Wording
 
 STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
 _FSOPEN, _FSOPEN_CLOEXEC = 430, 1  # of a call that libc has no function for
 
 
-class StorageError(CauseError):
+class StorageError(WordedError):
     """A configuration could not be entered or left."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "unknown": "There is no configuration {name!r}: choose one of {known}.",
-        "settings": "Configuration {name} cannot be ({broken}): make a new plan.",
-        "unavailable": "{why}",
-        "not-ours": "There is a mapping of our name that is not ours ({others}): rename it "
-        "(dmsetup rename) or close it; nothing was closed.",
-        "not-closed": "{first} Closing the storage stack failed too: {second}",
-        "not-seen": "{folder} was mounted, but this service does not see it: the mounts of the "
-        "machine's first process must be shared (mount --make-rshared /).",
-        "busy": "{folder} cannot be unmounted, it is used by {users}: stop it. ({error})",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "unknown": Wording("There is no configuration {name!r}.", "Choose one of {known}."),
+        "settings": Wording("Configuration {name} is invalid ({broken}).", "Create a new plan."),
+        "unavailable": Wording("{why}"),
+        "not-ours": Wording(
+            "A mapping with a name of ours is not ours ({others}); nothing was closed.",
+            "Rename it (dmsetup rename) or close it.",
+        ),
+        "not-closed": Wording("{first} Closing the storage stack failed too: {second}"),
+        "not-seen": Wording(
+            "{folder} was mounted, but this service does not see it.",
+            "Share the mounts of the machine's first process (mount --make-rshared /).",
+        ),
+        "busy": Wording(
+            "{folder} cannot be unmounted ({error}): {users} use it.", "Stop what uses it."
+        ),
     }
 
 
@@ -175,11 +181,6 @@ class Stack:
         """What this machine lacks for a configuration, with the way out; None if all is there."""
         kind = self._load_kind(configuration.kind)
         filesystem = (configuration.filesystem or self.spec.filesystem).type
-        if kind.filesystems and filesystem not in kind.filesystems:
-            return (
-                f"Configuration {configuration.name} is for {', '.join(kind.filesystems)}, not for "
-                f"{filesystem}: set fde_filesystem, or leave it out."
-            )
         if not _kernel_has(filesystem):
             return (
                 f"This kernel has no {filesystem}, which configuration {configuration.name} needs: "
@@ -302,8 +303,7 @@ class Stack:
         filesystem = ascent.filesystem
         start_s = time.monotonic()
         # -K: not by mkfs, which would reach the disk through some stacks alone.
-        options = (*filesystem.options, *ascent.kind.mkfs_options)
-        argv = [f"mkfs.{filesystem.type}", "-q", "-K", *options, self._mapper.PATH]
+        argv = [f"mkfs.{filesystem.type}", "-q", "-K", *filesystem.options, self._mapper.PATH]
         run(argv, progress=devices.progress(self._mapper.PATH))
         ascent.mkfs_s = time.monotonic() - start_s
 
@@ -317,9 +317,6 @@ class Stack:
         run([*_for_all(), *argv])
         if not self._mapper.mounts():
             raise StorageError("not-seen", folder=str(self.mount_point))
-        kind, configuration = ascent.kind, ascent.configuration
-        if inner := kind.after_mount(self.mount_point, configuration, self.secrets):
-            run([*_for_all(), "mount", "--bind", str(inner), str(self.mount_point)])
 
     # The ways down.
 

@@ -11,8 +11,9 @@ import pytest
 
 from agent.storage import ciphers, mapping, plaintext_probe, proof, registry, tcrypt
 from agent.storage.base import Layer, Place, Segment
-from agent.storage.proof import Found, Mismatch, Planned
+from agent.storage.proof import MISMATCHES, Found, Planned
 from contract.plan import Disk, Extent
+from contract.problem import Problem
 
 PLACE = Place(Disk("plain", "/x", "S", 2**31), "/dev/sdx1", 1, Extent(2**24, 2**30))
 SEEN = {"through_mapping": True, "on_medium": False}
@@ -125,8 +126,12 @@ def test_what_is_as_planned_is_proven(name: str) -> None:
     assert proof.mismatches(*SOUND[name]) == []
 
 
-def _fields(mismatches: list[Mismatch]) -> list[tuple[str, Any]]:
-    return [(mismatch.cause, mismatch.facts.get("field")) for mismatch in mismatches]
+def _mismatch(code: str, facts: dict[str, Any] | None = None) -> Problem:
+    return Problem.from_wording(MISMATCHES, code, facts or {})
+
+
+def _fields(mismatches: list[Problem]) -> list[tuple[str, Any]]:
+    return [(mismatch.code, mismatch.facts.get("field")) for mismatch in mismatches]
 
 
 def _with_top(found: Found, **changes: Any) -> Found:
@@ -156,15 +161,14 @@ def test_a_replaced_mapping_is_told(changes: dict[str, Any]) -> None:
     ((field, value),) = changes.items()
     planned = getattr(plan.top, field)
     facts = {"name": "fde-data", "field": field, "found": value, "planned": planned}
-    assert mismatch == Mismatch("segment", facts)
-    assert mismatch.sentence == f"fde-data: dm {field} is {value!r}, planned {planned!r}"
+    assert mismatch == _mismatch("segment", facts)
 
 
 def test_work_queues_that_are_there_after_all_are_told() -> None:
     plan, found = SOUND["no queues"]
     (mismatch,) = proof.mismatches(plan, _with_top(found, options=("no_read_workqueue",)))
     assert mismatch.facts["field"] == "options"
-    assert "no_write_workqueue" in mismatch.facts["planned"]
+    assert "no_write_workqueue" in str(mismatch.facts["planned"])
 
 
 def test_a_plain_mapping_instead_of_dmcrypt_is_told() -> None:
@@ -173,18 +177,18 @@ def test_a_plain_mapping_instead_of_dmcrypt_is_told() -> None:
     spoilt = replace(found, layers=linear, plaintext_probe=PLAIN_SEEN)
     maker, target, probe = proof.mismatches(plan, spoilt)
     makers = {"found": "FDE-TESTBED", "planned": "CRYPT-LUKS2"}
-    assert maker == Mismatch("mapping-maker", {"name": "fde-data", **makers})
-    assert (target.cause, target.facts["field"]) == ("segment", "target")
-    assert probe == Mismatch("probe-plaintext")
+    assert maker == _mismatch("mapping-maker", {"name": "fde-data", **makers})
+    assert (target.code, target.facts["field"]) == ("segment", "target")
+    assert probe == _mismatch("probe-plaintext")
 
 
 def test_a_header_where_none_is_planned_and_the_reverse_is_told() -> None:
     plan, found = SOUND["no header"]
     (maker,) = proof.mismatches(plan, replace(found, layers=DMCRYPT.expectation.layers))
     makers = {"found": "CRYPT-LUKS2", "planned": "CRYPT-PLAIN"}
-    assert maker == Mismatch("mapping-maker", {"name": "fde-data", **makers})
+    assert maker == _mismatch("mapping-maker", {"name": "fde-data", **makers})
     plan, found = SOUND["dmcrypt"]
-    assert proof.mismatches(plan, replace(found, luks=None)) == [Mismatch("luks-missing")]
+    assert proof.mismatches(plan, replace(found, luks=None)) == [_mismatch("luks-missing")]
 
 
 @pytest.mark.parametrize("name", ["fde-data", "fde-data_1", "fde-data_2", "fde-data-container"])
@@ -192,7 +196,7 @@ def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
     plan, found = SOUND["cascade"]
     others = [layer for layer in found.layers if layer.name != name]
     (missing,) = proof.mismatches(plan, replace(found, layers=others))
-    assert missing == Mismatch("mapping-missing", {"name": name})
+    assert missing == _mismatch("mapping-missing", {"name": name})
     (layer,) = (layer for layer in found.layers if layer.name == name)
     moved = replace(layer.segments[0], offset_sectors=8)
     wrong = replace(layer, segments=(moved, *layer.segments[1:]))
@@ -201,7 +205,7 @@ def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
     empty = replace(layer, segments=())
     (segments,) = proof.mismatches(plan, replace(found, layers=[*others, empty]))
     planned = len(layer.segments)
-    assert segments == Mismatch("segments", {"name": name, "found": 0, "planned": planned})
+    assert segments == _mismatch("segments", {"name": name, "found": 0, "planned": planned})
 
 
 @pytest.mark.parametrize("name", ["fde-data_1", "fde-data_2"])
@@ -223,20 +227,20 @@ def test_what_a_version_of_cryptsetup_calls_a_layer_proves_nothing(name: str) ->
     assert proof.mismatches(plan, replace(found, layers=renamed)) == []
     assert proof.mismatches(plan, replace(found, layers=renamed[::-1])) == []
     weaker = replace(found, layers=[layer for layer in renamed if layer.name != other[name]])
-    assert Mismatch("mapping-missing", {"name": name}) in proof.mismatches(plan, weaker)
+    assert _mismatch("mapping-missing", {"name": name}) in proof.mismatches(plan, weaker)
     (at,) = (n for n, layer in enumerate(renamed) if layer.name == other[name])
     for changes in ({"cipher": "aes-cbc-plain64"}, {"key_bits": 256}, {"offset_sectors": 8}):
         spoilt = replace(renamed[at], segments=(replace(renamed[at].segments[0], **changes),))
         layers = [*renamed[:at], spoilt, *renamed[at + 1 :]]
         (mismatch,) = proof.mismatches(plan, replace(found, layers=layers))
-        assert (mismatch.cause, mismatch.facts["field"]) == ("segment", next(iter(changes)))
+        assert (mismatch.code, mismatch.facts["field"]) == ("segment", next(iter(changes)))
 
 
 def test_a_mapping_too_many_is_told() -> None:
     plan, found = SOUND["plain"]
     more = Layer("fde-data_1", "CRYPT-TCRYPT", ())
     (mismatch,) = proof.mismatches(plan, replace(found, layers=[*found.layers, more]))
-    assert mismatch == Mismatch("mapping-unplanned", {"name": "fde-data_1"})
+    assert mismatch == _mismatch("mapping-unplanned", {"name": "fde-data_1"})
 
 
 @pytest.mark.parametrize(
@@ -296,7 +300,7 @@ def test_a_range_that_does_not_lock_as_planned_is_told(
     opal = copy.deepcopy(OPAL)
     (opal[part] if part else opal)[key] = value
     (mismatch,) = proof.mismatches(plan, replace(found, opal=opal))
-    assert mismatch.cause == cause
+    assert mismatch.code == cause
     assert mismatch.facts.get("field", key) == key
 
 
@@ -312,13 +316,13 @@ def test_a_range_that_locks_where_it_should_be_off_is_told(
     opal = copy.deepcopy(OFF)
     (opal[part] if part else opal)[key] = value
     (mismatch,) = proof.mismatches(plan, replace(found, opal=opal))
-    assert mismatch.cause == cause
+    assert mismatch.code == cause
 
 
 def test_opal_without_opal_is_told() -> None:
     plan, found = SOUND["opal"]
     first = proof.mismatches(plan, replace(found, opal=None))[0]
-    assert first == Mismatch("range", {"field": "state", "found": None, "planned": "unlocked"})
+    assert first == _mismatch("range", {"field": "state", "found": None, "planned": "unlocked"})
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -326,22 +330,22 @@ def test_a_probe_that_is_not_where_it_should_be_proves_nothing(name: str) -> Non
     plan, found = SOUND[name]
     lost = {"through_mapping": False, "on_medium": False}
     mismatches = proof.mismatches(plan, replace(found, plaintext_probe=lost))
-    assert mismatches == [Mismatch("probe-lost")]
+    assert mismatches == [_mismatch("probe-lost")]
     planned = found.plaintext_probe["on_medium"]
     turned = {"through_mapping": True, "on_medium": not planned}
     mismatches = proof.mismatches(plan, replace(found, plaintext_probe=turned))
-    assert mismatches == [Mismatch("probe-not-plaintext" if planned else "probe-plaintext")]
+    assert mismatches == [_mismatch("probe-not-plaintext" if planned else "probe-plaintext")]
 
 
 def test_a_probe_that_could_not_be_looked_for_and_a_discard_are_told() -> None:
     plan, found = SOUND["plain"]
     failed = replace(found, plaintext_probe={"error": "no room"})
-    assert proof.mismatches(plan, failed) == [Mismatch("probe-failed", {"error": "no room"})]
+    assert proof.mismatches(plan, failed) == [_mismatch("probe-failed", {"error": "no room"})]
     mounted = replace(found, discard={"mounted": True})
-    assert proof.mismatches(plan, mounted) == [Mismatch("discard")]
+    assert proof.mismatches(plan, mounted) == [_mismatch("discard")]
     assert proof.mismatches(replace(plan, discards=True), mounted) == []
     silent = replace(found, discard={"mounted": False})
-    assert proof.mismatches(replace(plan, discards=True), silent) == [Mismatch("no-discard")]
+    assert proof.mismatches(replace(plan, discards=True), silent) == [_mismatch("no-discard")]
 
 
 def test_the_driver_of_highest_priority_is_the_one_in_use() -> None:
@@ -376,7 +380,7 @@ def test_tags_are_proven_by_header_tables_and_a_probe_that_reached_the_partition
 
     def causes(luks: dict[str, Any], **changed: Any) -> list[str]:
         found = Found(layers, luks, None, None, {**seen, **changed})
-        return [one.cause for one in proof.mismatches(TAGGED, found)]
+        return [one.code for one in proof.mismatches(TAGGED, found)]
 
     assert causes(luks) == []
     assert causes({**luks, "segments": LUKS["segments"]}) == ["luks"]

@@ -13,10 +13,11 @@ import pytest
 from agent import measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
-from agent.storage.proof import Mismatch
+from agent.storage.proof import MISMATCHES
 from agent.system import limits
 from agent.tests.suite_lab import Action, Lab, blocks_document, entries
 from contract import journal, plan
+from contract.problem import Problem
 from workloads.base import Context
 
 
@@ -96,7 +97,8 @@ def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
 
 
 def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
-    mismatch = Mismatch("luks", {"field": "encryption", "found": "rot13", "planned": "aes"})
+    facts = {"field": "encryption", "found": "rot13", "planned": "aes"}
+    mismatch = Problem.from_wording(MISMATCHES, "luks", facts)
     lab.proof = {"ok": False, "mismatches": [mismatch.document()]}
     assert lab.execute() == 1
     assert "finished" not in lab.last().values()

@@ -21,7 +21,6 @@ SIZE_BYTES = layout.partition_bytes(EXTENT)
 TREE = {
     "dmcrypt": "off",
     "external": "off",
-    "filesystem": "off",
     "opal": "unlocked",
     "plain": "off",
     "tcrypt": "off",
@@ -42,7 +41,6 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"cipher": "xchacha12,aes-adiantum-plain64", "key_bits": 256, "sector_size": 4096},
     ],
     "external": [EXTERNAL],
-    "filesystem": [{"cipher": "adiantum"}],
     "tcrypt": [
         {"cipher": "serpent", "key_bits": 256},
         {"cipher": "aes-twofish-serpent", "key_bits": 256},
@@ -265,7 +263,6 @@ def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
             | {"integrity": "aead"},
             "dm-crypt AEGIS-128",
         ),
-        ({"kind": "filesystem", "cipher": "adiantum"}, "fscrypt Adiantum"),
         ({"kind": "external", **EXTERNAL}, "BestCrypt 4"),
         ({"kind": "plain", "disk": "sed", "discard": True}, "SED, locking off, TRIM"),
     ],

@@ -130,7 +130,7 @@ def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
     stacks = {stack["name"]: stack for stack in found["configurations"]}
     assert {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"} < set(stacks)
     kinds = {stack["kind"] for stack in stacks.values()}
-    assert kinds == {"plain", "opal", "dmcrypt", "tcrypt", "external", "filesystem"}
+    assert kinds == {"plain", "opal", "dmcrypt", "tcrypt", "external"}
     assert "cipher" not in stacks["plain"]
     assert stacks["dmcrypt-aes256"]["key_bits"] == 256
     assert found["meters"][0]["channels"] == {"0": "system", "1": "drive"}

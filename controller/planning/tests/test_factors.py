@@ -70,16 +70,6 @@ def test_factors_that_cannot_be_are_refused_with_the_way_out(factors: object, re
         compiled(factors)
 
 
-def test_a_kind_for_one_file_system_is_refused_on_another() -> None:
-    described = target()
-    described["configurations"].append(
-        {"name": "fscrypt", "kind": "filesystem", "disk": "plain", "cipher": "adiantum"}
-    )
-    changed = suite(factors={"fs": FACTORS["filesystem"]}, configurations=["fscrypt"])
-    with pytest.raises(ControllerError, match=r"ext4 alone, so fscrypt\.xfs cannot be"):
-        compile_plan("smoke", changed, described, seed=7, now=NOW)
-
-
 def test_the_target_takes_what_factors_make_of_its_inventory() -> None:
     """The factors above, and those of every suite that comes with this."""
     own = parse_target(target(), Path("target.json"))
