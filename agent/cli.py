@@ -131,7 +131,12 @@ def _add_suite_commands(commands: Any) -> None:
     again.add_argument("--seq", type=int, required=True, help="number of its finished line")
     again.add_argument("--reason", required=True, help="one sentence for people")
 
-    who = _command(commands, "identity", "say which machine this is and what it has run", _identity)
+    def print_identity(options: argparse.Namespace) -> int:
+        print(json_text(identity.identity(options.suites)))
+        return 0
+
+    about = "print which machine this is and what it has run"
+    who = _command(commands, "identity", about, print_identity)
     who.add_argument("--suites", type=Path, default=identity.SUITES)
 
     packed = _command(commands, "pack", "write a suite's folder as a tar, its sums first", _pack)
@@ -232,11 +237,6 @@ def _hold(options: argparse.Namespace) -> int:
 def _request_repeat(options: argparse.Namespace) -> int:
     request = attempts.Request(options.run, options.seq, " ".join(options.reason.split()))
     print(json_text({"changed": attempts.add(options.suite_dir, request)}))
-    return 0
-
-
-def _identity(options: argparse.Namespace) -> int:
-    print(json_text(identity.identity(options.suites)))
     return 0
 
 

@@ -164,14 +164,14 @@ class Marks:
 
     def _document(self, marked: _Marked) -> Iterator[dict[str, Any]]:
         """Our own reading of each zone, then pyRAPL's of those that it has."""
-        found = {zone.name: self._total(zone, marked) for zone in self._counters.zones}
+        totals = {zone.name: self._total(zone, marked) for zone in self._counters.zones}
         for zone in self._counters.zones:
-            yield _counter(zone, marked, found[zone.name])
+            yield _counter(zone, marked, totals[zone.name])
         if marked.pyrapl is not None:
             for zone in measured_zones(self._counters.zones):
                 name = zone.name
-                own = found[name], marked.start[name], marked.end[name]
-                yield marked.pyrapl.counter(zone, *own)
+                enclosing = totals[name], marked.start[name], marked.end[name]
+                yield marked.pyrapl.counter(zone, *enclosing)
 
     def _total(self, zone: Zone, marked: _Marked) -> EnergyDifference:
         """Samples in between bound the wraps: what cannot wrap twice between two is exact."""
@@ -181,11 +181,11 @@ class Marks:
         return total(series, zone.max_range_uj, zone.max_power_w, windows=False)
 
 
-def _counter(zone: Zone, marked: _Marked, found: EnergyDifference) -> dict[str, Any]:
+def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> dict[str, Any]:
     first, last = marked.start[zone.name], marked.end[zone.name]
-    flags = set(found.flags)
+    flags = set(difference.flags)
     # Only here is it known that a fall was no wrap: the counter was opened again in between.
-    begun_anew = found.energy_uj is None and REOPENED in flags
+    begun_anew = difference.energy_uj is None and REOPENED in flags
     if isinstance(first, ReadFailure) or isinstance(last, ReadFailure):
         flags.add(READ_FAILED)
     if zone.mirror_of is not None:

@@ -73,11 +73,11 @@ class Fault:
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
     @classmethod
-    def of_checks(cls, found: list[Finding]) -> Fault | None:
+    def of_checks(cls, findings: list[Finding]) -> Fault | None:
         """None where no check voids the run."""
-        failed = blockers(found)
-        names = " ".join(dict.fromkeys(check["name"] for check in failed))
-        sentence = " ".join(check["message"] for check in failed)
+        failed = blockers(findings)
+        names = " ".join(dict.fromkeys(finding.name for finding in failed))
+        sentence = " ".join(finding.message for finding in failed)
         return cls("check", sentence, {"checks": names}) if failed else None
 
 
@@ -135,19 +135,20 @@ class Bench:
         entered = self._stack.entered
         if entered is None:
             raise AgentError("No configuration is entered.")
-        found = self._findings
-        found.inspection = Inspection(self.context(), self._memory)
-        fault = self._try(run, found.inspection, waiting)
-        if found.samples is not None:
-            found.rapl_sha256 = found.samples.write(self._folder(run) / "rapl.jsonl")
+        findings = self._findings
+        findings.inspection = Inspection(self.context(), self._memory)
+        fault = self._try(run, findings.inspection, waiting)
+        if findings.samples is not None:
+            findings.rapl_sha256 = findings.samples.write(self._folder(run) / "rapl.jsonl")
         if fault:
             return fault
         self._watchdog.within(PROOF_S)
         before_proof()
-        found.inspection.after()
-        found.proof = proof.prove(entered, self._stack.secrets, self._stack.mount_point, run.run_id)
-        fault = Fault.of_checks(found.inspection.found)
-        if mismatches := found.proof["mismatches"]:
+        findings.inspection.after()
+        stack = self._stack
+        findings.proof = proof.prove(entered, stack.secrets, stack.mount_point, run.run_id)
+        fault = Fault.of_checks(findings.inspection.findings)
+        if mismatches := findings.proof["mismatches"]:
             sentences = [fault.sentence] if fault else []
             sentences += [mismatch["sentence"] for mismatch in mismatches]
             causes = " ".join(dict.fromkeys(mismatch["code"] for mismatch in mismatches))
@@ -187,7 +188,7 @@ class Bench:
             if waited:
                 waiting("", "")
             self._watchdog.within(limit_s + GRACE_S)
-            if blockers(inspection.found):
+            if blockers(inspection.findings):
                 raise _BlockedError
 
         self._watchdog.within(limit_s + GRACE_S)
@@ -197,16 +198,16 @@ class Bench:
         except AgentError:
             raise
         except _BlockedError:
-            return Fault.of_checks(inspection.found)
+            return Fault.of_checks(inspection.findings)
         except TooLong:
-            said = f"{run.workload} took longer than {limit_s:g} s (run_limit_s of the plan)."
-            return Fault("time", said, {"limit_s": limit_s})
+            sentence = f"{run.workload} took longer than {limit_s:g} s (run_limit_s of the plan)."
+            return Fault("time", sentence, {"limit_s": limit_s})
         except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
             with suppress(OSError):
                 (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
             known = isinstance(error, WorkloadError)
-            said = str(error) if known else f"{run.workload}: {error!r}"
-            return Fault("workload", said, {"error": type(error).__name__})
+            sentence = str(error) if known else f"{run.workload}: {error!r}"
+            return Fault("workload", sentence, {"error": type(error).__name__})
         finally:
             reap()
         return None
@@ -259,14 +260,14 @@ class Bench:
     def _measured(
         self, workload: Workload, context: Context, marks: Marks, sampler: Sampler
     ) -> None:
-        found = self._findings
+        findings = self._findings
         self._others.begin()
-        found.t_start_ns = time.monotonic_ns()
+        findings.t_start_ns = time.monotonic_ns()
         with sampler:
             workload.run(context)
             marks.tail(self._plan.tail_s)
-        found.t_end_ns = time.monotonic_ns()
-        found.other_sources = self._others.end()
+        findings.t_end_ns = time.monotonic_ns()
+        findings.other_sources = self._others.end()
 
     def _folder(self, run: Run) -> Path:
         return self._suite_dir / "runs" / run.run_id
@@ -274,7 +275,8 @@ class Bench:
     def write(self, run: Run, status: str, reason: str | None) -> str:
         """Write the run.json, of a void or skipped run with all that was found out before; its
         SHA-256."""
-        found = self._findings
+        findings = self._findings
+        inspection = findings.inspection
         document = {
             "format": FORMAT,
             "run_id": run.run_id,
@@ -286,21 +288,21 @@ class Bench:
             "parameters": dict(self._spec(run).parameters),
             "program": program_of(self._spec(run).workload),
             "cpus": os.cpu_count(),
-            "started_wall": found.started_wall,
+            "started_wall": findings.started_wall,
             "status": status,
             "void_reason": reason,
-            "t_start_ns": found.t_start_ns,
-            "t_end_ns": found.t_end_ns,
+            "t_start_ns": findings.t_start_ns,
+            "t_end_ns": findings.t_end_ns,
             "origin": origin(self._plan),
-            "phases": found.phases,
-            "sampler": found.samples.document() if found.samples else None,
-            "rapl_sha256": found.rapl_sha256,
-            "other_sources": found.other_sources,
-            "left_out": found.left_out,
+            "phases": findings.phases,
+            "sampler": findings.samples.document() if findings.samples else None,
+            "rapl_sha256": findings.rapl_sha256,
+            "other_sources": findings.other_sources,
+            "left_out": findings.left_out,
             "kept": pack.kept_sums(self._folder(run)),
-            "proof": found.proof,
-            "checks": found.inspection.found if found.inspection else [],
-            "disks": found.inspection.disks if found.inspection else {},
+            "proof": findings.proof,
+            "checks": [each.document() for each in inspection.findings] if inspection else [],
+            "disks": inspection.disks if inspection else {},
         }
         return write_json(self._folder(run) / "run.json", document)
 
@@ -360,8 +362,8 @@ def _remove_scratch() -> None:
 def _is_ours(left: Path) -> bool:
     """A folder that we made: everybody can make one of such a name beside it."""
     try:
-        found = left.lstat()
+        status = left.lstat()
     except OSError:
         return False
-    private = stat.S_IMODE(found.st_mode) in (0o700, _SHARED_MODE)
-    return stat.S_ISDIR(found.st_mode) and private and found.st_uid == os.geteuid()
+    private = stat.S_IMODE(status.st_mode) in (0o700, _SHARED_MODE)
+    return stat.S_ISDIR(status.st_mode) and private and status.st_uid == os.geteuid()

@@ -47,16 +47,20 @@ def wanted(target: dict[str, Any], installed: set[str], distribution: str = "deb
     sets = quiet.get("governor") is not None or quiet.get("turbo") is not None
     cpupower = [CPUPOWER[distribution]] if sets and distribution in CPUPOWER else []
     database = target.get("database", "any")
-    found = [name for name in SERVERS if name in installed]
-    server = found[0] if database == "any" and found else DATABASES[database]
+    servers = [name for name in SERVERS if name in installed]
+    server = servers[0] if database == "any" and servers else DATABASES[database]
     return sorted([*PACKAGES, server, *cpupower, *target.get("packages", ())])
 
 
 def gather(target: dict[str, Any]) -> dict[str, Any]:
     """All facts that `refusals` judges."""
-    release = _os_release()
+    lines = (_text(Path("/etc/os-release")) or "").splitlines()
+    pairs = (line.partition("=") for line in lines)
+    release = {key: value.strip('"') for key, _, value in pairs}
     names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values()]
-    installed = _installed([*names, *target.get("packages", ())])
+    names += target.get("packages", ())
+    shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names)
+    installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
     packages = wanted(target, installed, release.get("ID", ""))
     missing = sorted(set(packages) - installed)
     cryptsetup = _output("cryptsetup", "--version")
@@ -145,18 +149,18 @@ def _refusal(code: str, **facts: str) -> dict[str, Any]:
 
 
 def _machine(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
+    problems = []
     if facts["uid"] != 0:
-        found.append(_refusal("not-root"))
+        problems.append(_refusal("not-root"))
     if facts["version"] not in SUPPORTED.get(facts["distribution"], ()):
-        found.append(_refusal("distribution", name=facts["name"] or "Its distribution"))
+        problems.append(_refusal("distribution", name=facts["name"] or "Its distribution"))
     if facts["machine"] != "x86_64":
-        found.append(_refusal("machine", machine=facts["machine"]))
+        problems.append(_refusal("machine", machine=facts["machine"]))
     if not facts["systemd"]:
-        found.append(_refusal("no-systemd"))
+        problems.append(_refusal("no-systemd"))
     if _numbers(facts["python"]) < OLDEST_PYTHON:
-        found.append(_refusal("old-python", python=facts["python"]))
-    return found
+        problems.append(_refusal("old-python", python=facts["python"]))
+    return problems
 
 
 def _opal(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -164,59 +168,51 @@ def _opal(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]
     asked = ", ".join(e["name"] for e in target["configurations"] if e["kind"] == "opal")
     if not asked:
         return []
-    found = []
+    problems = []
     version, offered = facts["cryptsetup"], _version(facts["candidates"].get("cryptsetup-bin", ""))
     if version:
         if _numbers(version) < OLDEST_OPAL or not facts["hw_opal"]:
-            found.append(_refusal("cryptsetup", version=version, asked=asked))
+            problems.append(_refusal("cryptsetup", version=version, asked=asked))
     elif offered and _numbers(offered) < OLDEST_OPAL:
         named = {"name": facts["name"], "version": offered}
-        found.append(_refusal("cryptsetup-offered", asked=asked, **named))
+        problems.append(_refusal("cryptsetup-offered", asked=asked, **named))
     known, block_bytes = version or offered, facts["sed_block_bytes"]
     if known and OLDEST_OPAL <= _numbers(known) < OLDEST_OPAL_4K and block_bytes > 512:
         sizes = {"version": known, "block_bytes": str(block_bytes)}
-        found.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
+        problems.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
     if facts["sed_transport"] == "ata" and not facts["allow_tpm"]:
-        found.append(_refusal("allow-tpm"))
-    return found
+        problems.append(_refusal("allow-tpm"))
+    return problems
 
 
 def _packages(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
+    problems = []
     database = target.get("database", "any")
     for other in facts["servers"]:
         if database != "any" and other != DATABASES[database]:
-            names = {"other": other, "wanted": DATABASES[database], "choice": _choice(other)}
-            found.append(_refusal("other-database", **names))
+            choice = next(choice for choice, name in DATABASES.items() if name == other)
+            names = {"other": other, "wanted": DATABASES[database], "choice": choice}
+            problems.append(_refusal("other-database", **names))
     for package in facts["missing"]:
         if facts["candidates"].get(package):
             continue
         # Without package lists nothing has a candidate; Debian is known to have no MySQL.
         absent = package == "mysql-server" and facts["distribution"] == "debian"
         if package == "mysql-server" and (facts["lists"] or absent):
-            found.append(_refusal("no-mysql", name=facts["name"]))
+            problems.append(_refusal("no-mysql", name=facts["name"]))
         elif facts["lists"]:
-            found.append(_refusal("no-package", name=facts["name"], package=package))
-    return found
-
-
-def _choice(package: str) -> str:
-    return next(choice for choice, name in DATABASES.items() if name == package)
+            problems.append(_refusal("no-package", name=facts["name"], package=package))
+    return problems
 
 
 def _candidates(packages: list[str]) -> dict[str, str]:
     """What apt would install, by package; apt's own caches are not written."""
-    said = _output(
+    policy = _output(
         *("apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="),
         *("policy", *packages),
     )
-    found = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", said, re.MULTILINE)
-    return {name: version for name, version in found if version != "(none)"}
-
-
-def _installed(packages: list[str]) -> set[str]:
-    shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages)
-    return {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
+    candidates = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", policy, re.MULTILINE)
+    return {name: version for name, version in candidates if version != "(none)"}
 
 
 def self_encrypting(target: Mapping[str, Any]) -> list[str]:
@@ -228,8 +224,8 @@ def self_encrypting(target: Mapping[str, Any]) -> list[str]:
 
 def _sed_transport(target: Mapping[str, Any]) -> str:
     """Of several self-encrypting disks `ata` where one has it, which needs the most."""
-    found = [_transport(target["disks"][role]["by_id"]) for role in self_encrypting(target)]
-    return "ata" if "ata" in found else next(iter(found), "")
+    transports = [_transport(target["disks"][role]["by_id"]) for role in self_encrypting(target)]
+    return "ata" if "ata" in transports else next(iter(transports), "")
 
 
 def _sed_block_bytes(target: Mapping[str, Any]) -> int:
@@ -256,17 +252,12 @@ def _transport(by_id: str) -> str:
 
 def _version(text: str) -> str:
     """The first `1.2` or `1.2.3` in a text; a Debian epoch (`2:`) is none."""
-    found = re.search(r"\d+(\.\d+){1,2}", text)
-    return found[0] if found else ""
+    match = re.search(r"\d+(\.\d+){1,2}", text)
+    return match[0] if match else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-
-
-def _os_release() -> dict[str, str]:
-    pairs = (line.partition("=") for line in (_text(Path("/etc/os-release")) or "").splitlines())
-    return {key: value.strip('"') for key, _, value in pairs}
 
 
 def _text(path: Path) -> str | None:

@@ -74,8 +74,8 @@ def versions() -> dict[str, str | None]:
 
 def _pyrapl_version() -> str | None:
     """From its own text: importing it may fail, and a bare copy of it has no package metadata."""
-    found = find_spec("pyRAPL")
-    text = _text(Path(found.origin)) if found and found.origin else None
+    spec = find_spec("pyRAPL")
+    text = _text(Path(spec.origin)) if spec and spec.origin else None
     version = re.search(r'^__version__ = "([^"]+)"', text or "", re.MULTILINE)
     return version[1] if version else None
 

@@ -59,8 +59,8 @@ class OtherReaders:
         """By source, what run.json has of it (data/README.md)."""
         for reader in reversed(self._readers):
             reader.end()
-        own = self._own_start, self._counters.read()
-        return {reader.name: reader.document(own) for reader in self._readers}
+        enclosing = self._own_start, self._counters.read()
+        return {reader.name: reader.document(enclosing) for reader in self._readers}
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class _Reader:
             readings = self._contained(self._source.read, readings)
         return _Edge(from_ns, readings, monotonic_ns())
 
-    def document(self, own: tuple[Readings, Readings]) -> dict[str, Any]:
+    def document(self, enclosing: tuple[Readings, Readings]) -> dict[str, Any]:
         """The run's figures, or why there are none; then it is opened anew for the next run."""
         error = self._error or getattr(self._source, "error", None)
         if not error and self._end.readings:
-            return _document(self._start, self._end, own, getattr(self._source, "gaps", {}))
+            return _document(self._start, self._end, enclosing, getattr(self._source, "gaps", {}))
         if self._source is not None:
             self._contained(self._source.close, None)
         self._open()
@@ -132,13 +132,13 @@ def _used_uj(start: Readings, end: Readings, zone: str) -> int | None:
 def _document(
     start: _Edge,
     end: _Edge,
-    own: tuple[Readings, Readings],
+    enclosing: tuple[Readings, Readings],
     gaps: Mapping[str, Sequence[Gap]],
 ) -> dict[str, Any]:
     """`apart_ns`: our reads at both edges and its own are at most this far apart, added."""
     zones = []
     for zone in end.readings:
-        first, last = (readings.get(zone) for readings in own)
+        first, last = (readings.get(zone) for readings in enclosing)
         apart_ns = None
         if isinstance(first, Reading) and isinstance(last, Reading):
             before_ns = max(start.until_ns, first.t_after_ns)

@@ -58,17 +58,21 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
         suite = plan.load(suite_dir / "plan.json")
         limits.adopt_orphans()
 
+        def go_on(clause: str) -> None:
+            watchdog.within(STEP_S)
+            notify.tell(f"STATUS={clause}")
+
         @contextmanager
         def equip(waits: Waits) -> Iterator[tuple[Stack, PowercapSource]]:
             permissions.require_own(suite, plan.read_target(target_path))
-            own = waits.for_secrets(secrets_path)
+            secrets = waits.for_secrets(secrets_path)
             waits.for_disks(suite.storage.disks.values())
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
             try:
                 with waits.until("disks", lambda: _locked(suite_dir), limit_s=PATIENCE_S):
                     watchdog.within(STEP_S)
-                    with listening(lambda clause: _go_on(watchdog, clause)):
-                        yield Stack(suite.storage, own), counters
+                    with listening(go_on):
+                        yield Stack(suite.storage, secrets), counters
             finally:
                 counters.close()
 
@@ -82,11 +86,6 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             return status
         finally:
             writer.close()
-
-
-def _go_on(watchdog: Watchdog, clause: str) -> None:
-    watchdog.within(STEP_S)
-    notify.tell(f"STATUS={clause}")
 
 
 def _counters() -> PowercapSource:
@@ -213,16 +212,18 @@ class Suite:
             self._void(run, _CUT_SHORT[cause], bench, cause)
             raise
         except AgentError as error:
-            fault = measure.Fault("storage", str(error), _facts_of(error))
+            facts: dict[str, journal.Fact] = {"error": type(error).__name__}
+            if isinstance(error, ProblemError):
+                facts["cause"] = error.problems[0].code
+            fault = measure.Fault("storage", str(error), facts)
         except OSError as error:
             code = errno.errorcode.get(error.errno or 0, "")
-            said = f"{error}: free room or repair the disk."
-            fault = measure.Fault("files", said, {"error": code})
+            sentence = f"{error}: free room or repair the disk."
+            fault = measure.Fault("files", sentence, {"error": code})
         if fault is None:
             self._tell("finished", run.run_id, facts={"sha256": bench.sha256})
             return
-        facts = {"at": fault.at, **fault.facts}
-        self._void(run, fault.sentence, bench, journal.FAILED, facts)
+        self._void(run, fault.sentence, bench, journal.FAILED, {"at": fault.at, **fault.facts})
         # Whatever it left on the file system: the next run gets a fresh one.
         with suppress(AgentError):
             stack.leave()
@@ -312,8 +313,8 @@ class Suite:
                 return
             path = folder / f"before-resumed-{number}.json"
             number += 1
-        found = {**provenance.gather(self.plan.storage), "assets": self._assets}
-        write_json(path, found | more)
+        provenance_document = {**provenance.gather(self.plan.storage), "assets": self._assets}
+        write_json(path, provenance_document | more)
 
     def _finished(self) -> int:
         return sum(self.accounts.of(run.run_id).finished for run in self.plan.runs)
@@ -322,8 +323,8 @@ class Suite:
         finished = self._finished()
         skipped = sum(self.accounts.of(run.run_id).cannot for run in self.plan.runs)
         void = len(self.plan.runs) - finished - skipped
-        told = f", {skipped} skipped" if skipped else ""
-        self._tell("suite-finished", detail=f"{finished} finished, {void} void{told}")
+        skips = f", {skipped} skipped" if skipped else ""
+        self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}")
 
     def _leave(self) -> str:
         """To bare; why not, if that fails."""
@@ -365,9 +366,3 @@ def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]
         serial: {"error": error, "link_before": before.get(serial), "link_after": after.get(serial)}
         for serial, error in errors.items()
     }
-
-
-def _facts_of(error: AgentError) -> dict[str, journal.Fact]:
-    """For the journal: the error's name, and its cause where it has one."""
-    cause = {"cause": error.problems[0].code} if isinstance(error, ProblemError) else {}
-    return {"error": type(error).__name__, **cause}

@@ -102,12 +102,12 @@ class Accuracy:
         }
 
 
-def calibration(given: object) -> tuple[ErrorTerm, ...]:
+def calibration(document: object) -> tuple[ErrorTerm, ...]:
     """The terms of an inventory's `calibration`: `{source, terms: {name: limit}}`, or `{limit,
     correlation}` for a limit. Raises ValueError."""
-    if not isinstance(given, Mapping) or set(given) != {"source", "terms"}:
+    if not isinstance(document, Mapping) or set(document) != {"source", "terms"}:
         raise ValueError("calibration has two keys: source and terms.")
-    source, terms = given["source"], given["terms"]
+    source, terms = document["source"], document["terms"]
     if not isinstance(source, str) or not source.strip():
         raise ValueError("calibration.source says where its figures are from.")
     if not isinstance(terms, Mapping) or not terms:
@@ -135,13 +135,11 @@ def read_terms(accuracy: Mapping[str, Any]) -> tuple[ErrorTerm, ...]:
         except (TypeError, ValueError):
             pass  # of a later format or damaged: the two limits still hold
     source = str(accuracy.get("source") or NOT_STATED)
-    gain, absolute_w = (_limit(accuracy.get(name)) for name in LIMITS)
+    gain, absolute_w = (
+        abs(float(limit)) if _is_number(limit := accuracy.get(name)) else None for name in LIMITS
+    )
     stated = ErrorTerm("gain", gain, source), ErrorTerm("range", absolute_w, source)
     return (*stated, LINEARITY, POWER_FACTOR)
-
-
-def _limit(value: object) -> float | None:
-    return abs(float(value)) if _is_number(value) else None
 
 
 def _is_number(value: object) -> TypeGuard[float]:

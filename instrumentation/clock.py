@@ -54,13 +54,13 @@ def boot_id() -> str:
 
 def ahead_ns(clock: int) -> int:
     """A clock of this machine less CLOCK_MONOTONIC, in ns: of some looks, from the shortest."""
-    found = []
+    differences = []
     for _ in range(_LOOKS):  # the reader may be put aside between the two
         before = time.monotonic_ns()
-        there = time.clock_gettime_ns(clock)
+        other_ns = time.clock_gettime_ns(clock)
         after = time.monotonic_ns()
-        found.append((after - before, there - (before + after) // 2))
-    return min(found)[1]
+        differences.append((after - before, other_ns - (before + after) // 2))
+    return min(differences)[1]
 
 
 def asleep_ns() -> int:
@@ -99,15 +99,15 @@ def append_reading(path: Path, reading: ClockReading) -> None:
     line = (json.dumps(asdict(reading)) + "\n").encode()
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
-        whole = _whole_bytes(fd)
-        os.ftruncate(fd, whole)  # a line that a power cut or a full disk cut off
+        whole_bytes = _whole_bytes(fd)
+        os.ftruncate(fd, whole_bytes)  # a line that a power cut or a full disk cut off
         try:
             written = os.write(fd, line)
         except OSError:
-            os.ftruncate(fd, whole)
+            os.ftruncate(fd, whole_bytes)
             raise
         if written < len(line):
-            os.ftruncate(fd, whole)
+            os.ftruncate(fd, whole_bytes)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(fd)

@@ -92,8 +92,8 @@ class ClockLink:
         line = self._read_line(t_send_ns + int(timeout_s * 1e9))
         t_receive_ns = monotonic_ns()
         t_target, boot = line.decode("ascii").split()
-        own = self._own_boot, asleep_ns()
-        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot, *own)
+        controller = self._own_boot, asleep_ns()
+        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot, *controller)
 
     def _read_line(self, deadline_ns: int) -> bytes:
         assert self._process is not None and self._process.stdout is not None

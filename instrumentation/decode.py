@@ -167,8 +167,8 @@ def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
         with _as_decode_errors(meter_dir):
             text = (meter_dir / "meter.json").read_text(encoding="utf-8")
         described = strict_json.loads(text)
-        own = described["kind"] == Readings.kind
-        driver = Readings if own else registry.load(described["kind"])
+        as_readings = described["kind"] == Readings.kind
+        driver = Readings if as_readings else registry.load(described["kind"])
         meter = driver(described["channels"], described.get("settings", {}))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecodeError(

@@ -112,9 +112,9 @@ class HttpTransport:
             with contextlib.closing(response):
                 body = _body(response, until_ns)
             label = f"{response.status_code} {response.reason}"
-            there = urlsplit(response.headers.get("Location", ""))
-            if there.netloc:
-                label += f" to {there.scheme}://{there.netloc}"
+            target = urlsplit(response.headers.get("Location", ""))
+            if target.netloc:
+                label += f" to {target.scheme}://{target.netloc}"
         except (requests.Timeout, ReadTimeoutError):
             return b""
         except Exception as error:  # noqa: BLE001 - the libraries' parsers raise what they meet

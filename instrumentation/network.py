@@ -90,14 +90,14 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
             why = "it wants a login"
         places = profile.places
         try:
-            found = document(answer.body)
-            own = [c for c, at in places.power.items() if value_at(found, at) is not None]
-            places.reading(found, dict.fromkeys(own, ""), counter=False)
+            content = document(answer.body)
+            keys = [c for c, at in places.power.items() if value_at(content, at) is not None]
+            places.reading(content, dict.fromkeys(keys, ""), counter=False)
         except AnswerError as error:
             why = "it wants a login" if error.kind == "configuration" else why
             continue
-        if own:
-            return name, tuple(own)
+        if keys:
+            return name, tuple(keys)
     raise PortError(errno.ENODEV, why)
 
 
@@ -272,14 +272,14 @@ class SnmpTransport:
         snmp = self._snmp
         wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in oids]
         context = snmp.ContextData()
-        failure, status, _, found = await snmp.get_cmd(
+        failure, status, _, bindings = await snmp.get_cmd(
             self._engine, self._community, self._target, context, *wanted, lookupMib=False
         )
         if failure:
             return b""
         if status:
             return envelope(status.prettyPrint(), b"")
-        values = [[str(oid), type(value).__name__, _plain(value)] for oid, value in found]
+        values = [[str(oid), type(value).__name__, _plain(value)] for oid, value in bindings]
         return envelope("ok", json.dumps(values).encode())
 
     def _give_up(self) -> None:

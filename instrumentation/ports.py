@@ -124,7 +124,7 @@ def has_chip(name: str, sys_class: Path = Path("/sys/class/tty")) -> bool:
 def serial_ports() -> list[Port]:
     """The serial ports of this machine, as pyserial lists them, but those without a chip."""
     try:
-        found = list_ports.comports()
+        ports = list_ports.comports()
     except (OSError, TypeError, ValueError):  # a device went while its attributes were read
         return []
     return [
@@ -135,14 +135,14 @@ def serial_ports() -> list[Port]:
             location=port.location or "",
             description=port.description if port.description != port.name else "",
         )
-        for port in sorted(found)
+        for port in sorted(ports)
         if has_chip(port.name)
     ]
 
 
 def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
     """The USB test and measurement devices (`/dev/usbtmcN`) of this machine."""
-    found = []
+    ports = []
     for entry in sorted(sys_class.glob("usbtmc*")):
         interface = (entry / "device").resolve()
         usb = interface.parent
@@ -151,7 +151,7 @@ def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
         except OSError:
             continue
         words = [_line_or_nothing(usb / name) for name in ("manufacturer", "product")]
-        found.append(
+        ports.append(
             Port(
                 device=f"/dev/{entry.name}",
                 usb_id=usb_id,
@@ -160,7 +160,7 @@ def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
                 description=" ".join(word for word in words if word),
             )
         )
-    return found
+    return ports
 
 
 def _line(path: Path) -> str:
@@ -306,15 +306,15 @@ def _matches(port: Port, match: re.Match[str], usb_ids: Sequence[str]) -> bool:
     return True
 
 
-def _ambiguous(found: Sequence[Port]) -> str:
+def _ambiguous(ports: Sequence[Port]) -> str:
     choices = "; ".join(
         f"{port.device}: serial number {port.serial_number or 'none'}, location {port.location}"
-        for port in found
+        for port in ports
     )
-    serials = {port.serial_number for port in found}
-    alike = len(serials) < len(found) or not all(map(is_identifying, serials))
-    way = f"usb:{found[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
-    return f"{len(found)} devices fit ({choices}): say which one, as {way} or by its path"
+    serials = {port.serial_number for port in ports}
+    alike = len(serials) < len(ports) or not all(map(is_identifying, serials))
+    way = f"usb:{ports[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
+    return f"{len(ports)} devices fit ({choices}): say which one, as {way} or by its path"
 
 
 def _moved(known: Port, alike: Port) -> str:
@@ -334,7 +334,7 @@ def looks_like(data: bytes, besides: str) -> str:
             continue
         driver = registry.load(kind)
         try:
-            meter = driver({own: f"ch_{n}" for n, own in enumerate(driver.own_channels)})
+            meter = driver({key: f"ch_{n}" for n, key in enumerate(driver.own_channels)})
         except (MeterError, AttributeError):  # its channels are known by its settings alone
             continue
         meter.opened()
@@ -347,10 +347,9 @@ def what_is_here(besides: str = "", finder: Finder = all_ports) -> str:
     """A sentence on the ports of this machine other than one, by what the kernel knows of them."""
     real = os.path.realpath(besides) if besides else ""
     ports = [port for port in finder() if os.path.realpath(port.device) != real]
-    labels = "; ".join(map(_label_with_kinds, ports))
-    return f"{'Other ports' if besides else 'Ports'} here (none was opened): {labels or 'none'}."
-
-
-def _label_with_kinds(port: Port) -> str:
-    kinds = [kind for kind in registry.kinds() if port.usb_id in registry.load(kind).usb_ids]
-    return f"{port.label}, perhaps a {' or '.join(kinds)}" if kinds else port.label
+    labels = []
+    for port in ports:
+        kinds = [kind for kind in registry.kinds() if port.usb_id in registry.load(kind).usb_ids]
+        labels.append(f"{port.label}, perhaps a {' or '.join(kinds)}" if kinds else port.label)
+    shown = "; ".join(labels) or "none"
+    return f"{'Other ports' if besides else 'Ports'} here (none was opened): {shown}."

@@ -227,13 +227,13 @@ def in_time(
     given_up = threading.Event()
 
     def attempt() -> None:
-        found: Transport | OSError | ValueError
+        outcome: Transport | OSError | ValueError
         try:
-            found = opened()
+            outcome = opened()
         except (OSError, ValueError) as error:
-            found = error
+            outcome = error
         _opening.discard(device)
-        came.put(found)
+        came.put(outcome)
         if given_up.is_set():
             _closed(came)
 

@@ -70,8 +70,8 @@ class Instance:
 
 def find(wanted: str = "any") -> Binaries | None:
     """The installed server of that kind, MariaDB before MySQL; None if there is none."""
-    if wanted != "mysql" and (found := _mariadb()):
-        return found
+    if wanted != "mysql" and (server := _mariadb()):
+        return server
     return _mysql() if wanted != "mariadb" else None
 
 
@@ -196,18 +196,15 @@ def _await_greeting(instance: Instance) -> None:
     name, deadline_s = instance.binaries.server.name, time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline_s:
         if instance.process.poll() is not None:
-            words = _reason(system_text.read(instance.log))
+            log = system_text.read(instance.log)
+            # MySQL's last line only says that it ended.
+            errors = (line for line in log.splitlines() if "[ERROR]" in line)
+            words = next(errors, None) or programs.last_line(log)
             raise WorkloadError(f"{name} ended while it was starting: {words}")
         if _greets(instance.socket_path):
             return
         time.sleep(0.02)
     raise WorkloadError(f"{name} did not answer within {START_LIMIT_S:g} s of its start.")
-
-
-def _reason(log: str) -> str:
-    """The first error of a server's log, else its last line: MySQL's only says that it ended."""
-    errors = (line for line in log.splitlines() if "[ERROR]" in line)
-    return next(errors, None) or programs.last_line(log)
 
 
 def _greets(socket_path: Path) -> bool:

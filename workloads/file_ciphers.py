@@ -105,10 +105,10 @@ class FileCiphers(Workload):
         rows: list[dict[str, Any]] = []
         with Child(self.name, context.disk, catalogue.environment(True)) as child:
             for recipe in dict.fromkeys(job.recipe for job in jobs):
-                found = child.ask("recipe", recipe=recipe, seed=context.seed)
-                made.append({"cipher": recipe, **found})
+                answer = child.ask("recipe", recipe=recipe, seed=context.seed)
+                made.append({"cipher": recipe, **answer})
                 if recipe == OAEP:
-                    _tell_bound(context, jobs, float(found["unwrap_s"]))
+                    _tell_bound(context, jobs, float(answer["unwrap_s"]))
             for job in jobs:
                 rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))

@@ -210,7 +210,7 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
     argv += ["--overwrite=1", "--allow_file_create=0", "--eta=never", "--output-format=json"]
     if job.pattern in ("read", "randread"):
         argv.append("--readonly")
-    given = {
+    options = {
         "offset": job.offset_bytes,
         "loops": job.passes if job.passes > 1 else 0,
         "io_size": job.at_most_bytes,
@@ -219,7 +219,7 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
         "end_fsync": int(job.fsync),
         "refill_buffers": int(job.fresh),
     }
-    argv += [f"--{option}={value}" for option, value in given.items() if value]
+    argv += [f"--{option}={value}" for option, value in options.items() if value]
     if job.threads > 1:
         argv += [f"--numjobs={job.threads}", "--group_reporting"]
         argv.append(f"--offset_increment={job.area_bytes}")

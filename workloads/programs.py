@@ -128,7 +128,9 @@ def _result(
     for each in reversed(started):
         if each.process.returncode not in ok:
             reason = each.last_words() or last_line(output) or "it printed no reason"
-            raise WorkloadError(f"{name or each.name} failed {_status(each.process)}: {reason}")
+            code = each.process.returncode
+            status = f"(signal {-code})" if code < 0 else f"(status {code})"
+            raise WorkloadError(f"{name or each.name} failed {status}: {reason}")
     return output
 
 
@@ -146,7 +148,7 @@ def script(path: Path, commands: Sequence[Command], rounds: int = 1, between: st
     """
     lines = [shlex.join(map(str, argv)) for argv in commands]
     if between:
-        lines = [line for own in lines for line in (between, own)][1:]
+        lines = [line for commands in lines for line in (between, commands)][1:]
     loop = ["n=0", f"while [ $n -lt {rounds} ]; do", *lines, "n=$((n+1))", "done"]
     path.write_text("\n".join(["exec 2>&1", "set -e", *loop, ""]), encoding="utf-8")
     return ["sh", path]
@@ -234,10 +236,5 @@ def start(
 
 def _name(argv: Command) -> str:
     """The program's, also where a shell holds its place."""
-    own = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
-    return Path(own[0]).name
-
-
-def _status(process: subprocess.Popen[bytes]) -> str:
-    code = process.returncode
-    return f"(signal {-code})" if code < 0 else f"(status {code})"
+    words = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
+    return Path(words[0]).name

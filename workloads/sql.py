@@ -102,12 +102,12 @@ class Sql(Workload):
 
 def counted(output: str, events: int) -> dict[str, float]:
     """Queries and transactions in sysbench's report; WorkloadError if fewer than asked for."""
-    found = dict(re.findall(r"^\s*(queries|transactions):\s+(\d+)\s", output, re.MULTILINE))
-    if set(found) != {"queries", "transactions"}:
+    counts = dict(re.findall(r"^\s*(queries|transactions):\s+(\d+)\s", output, re.MULTILINE))
+    if set(counts) != {"queries", "transactions"}:
         raise WorkloadError(f"sysbench gave no report: {programs.last_line(output)}")
-    if int(found["transactions"]) < events:
-        raise WorkloadError(f"sysbench did {found['transactions']} of {events} transactions.")
-    return {name: float(count) for name, count in found.items()}
+    if int(counts["transactions"]) < events:
+        raise WorkloadError(f"sysbench did {counts['transactions']} of {events} transactions.")
+    return {name: float(count) for name, count in counts.items()}
 
 
 def _sysbench(context: Context, server: database.Instance) -> list[str]:

@@ -68,13 +68,13 @@ def room_bytes(archive: Path, only: str) -> int:
 
 def size(tree: Path) -> dict[str, float]:
     """Regular files of a tree and their bytes, as amounts of work."""
-    found = {"files": 0.0, "bytes": 0.0}
+    totals = {"files": 0.0, "bytes": 0.0}
     with os.scandir(tree) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 for unit, amount in size(Path(entry)).items():
-                    found[unit] += amount
+                    totals[unit] += amount
             elif not entry.is_symlink():
-                found["files"] += 1
-                found["bytes"] += entry.stat(follow_symlinks=False).st_size
-    return found
+                totals["files"] += 1
+                totals["bytes"] += entry.stat(follow_symlinks=False).st_size
+    return totals

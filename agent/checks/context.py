@@ -106,8 +106,8 @@ def text(path: Path) -> str | None:
 
 def number(path: Path) -> int | None:
     """The whole number that a file holds, hexadecimal with 0x; None if there is none."""
-    said = text(path)
+    content = text(path)
     try:
-        return None if said is None else int(said, 0)
+        return None if content is None else int(content, 0)
     except ValueError:
         return None

@@ -71,9 +71,9 @@ def parse(text: str) -> list[Line]:
     """`priority,seq,time,flags;message` a line; further lines of a record begin with a blank."""
     lines = []
     for line in text.splitlines():
-        head, found, message = line.partition(";")
+        head, separator, message = line.partition(";")
         fields = head.split(",")
-        if found and len(fields) >= 3 and fields[0].isdigit() and fields[1].isdigit():
+        if separator and len(fields) >= 3 and fields[0].isdigit() and fields[1].isdigit():
             lines.append(Line(int(fields[1]), int(fields[0]) & 7, message))
     return lines
 
@@ -105,12 +105,12 @@ def show(lines: list[Line]) -> str:
 @cache
 def patterns(path: Path) -> tuple[Pattern, ...]:
     """A list's lines, `expression  # reason` each; lines that begin with # are comments."""
-    found = []
+    known = []
     for line in path.read_text(encoding="utf-8").splitlines():
         expression, _, reason = line.partition("  # ")
         if expression.strip() and not line.startswith("#"):
-            found.append(Pattern(re.compile(expression.strip()), reason.strip()))
-    return tuple(found)
+            known.append(Pattern(re.compile(expression.strip()), reason.strip()))
+    return tuple(known)
 
 
 def _matches(line: Line, known: tuple[Pattern, ...]) -> bool:

@@ -92,10 +92,10 @@ def memory(context: CheckContext) -> Observation | None:
 
 def swap(context: CheckContext) -> Observation | None:
     """Bytes of swap in use."""
-    said = text(context.proc / "swaps")
-    if said is None:
+    table = text(context.proc / "swaps")
+    if table is None:
         return None
-    used = sum(int(line.split()[3]) for line in said.splitlines()[1:]) * 1024
+    used = sum(int(line.split()[3]) for line in table.splitlines()[1:]) * 1024
     return Observation(used, used == 0)
 
 
@@ -108,11 +108,11 @@ def powercap(context: CheckContext) -> Observation:
 
 def timers(context: CheckContext) -> Observation | None:
     """What may start work by itself in the middle of a run."""
-    found = quiet.disturbers(context.systemctl)
-    if found is None:
+    by_group = quiet.disturbers(context.systemctl)
+    if by_group is None:
         return None
-    units = [unit for group in found.values() for unit in group]
-    return Observation(" ".join(units) or "none", not found)
+    units = [unit for group in by_group.values() for unit in group]
+    return Observation(" ".join(units) or "none", not by_group)
 
 
 def kernel_lines(context: CheckContext) -> list[Line] | None:
@@ -121,14 +121,14 @@ def kernel_lines(context: CheckContext) -> list[Line] | None:
 
 def grave(before: list[Line], now: list[Line]) -> Observation:
     """Number of lines that spoil the run."""
-    found = kernel_log.grave(kernel_log.since(before, now))
-    return Observation(len(found), not found, {"lines": kernel_log.show(found)})
+    lines = kernel_log.grave(kernel_log.since(before, now))
+    return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 
 
 def suspicious(before: list[Line], now: list[Line]) -> Observation:
     """Number of warnings that nobody has called harmless."""
-    found = kernel_log.suspicious(kernel_log.since(before, now))
-    return Observation(len(found), not found, {"lines": kernel_log.show(found)})
+    lines = kernel_log.suspicious(kernel_log.since(before, now))
+    return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 
 
 def wall_offset_ns(_scene: CheckContext) -> int:

@@ -41,10 +41,10 @@ def read(program: str, name: str) -> Health | None:
     """The health of the disk with this kernel name; None without smartctl or without SMART."""
     try:
         # Its exit code is a set of bits that the JSON says better.
-        said = run(
+        output = run(
             [program, "-j", "-i", "-H", "-A", f"/dev/{name}"], ok=range(256), timeout_s=20
         ).out
-        report = json.loads(said)
+        report = json.loads(output)
     except (CommandError, ValueError):
         return None
     health = parse(report) if isinstance(report, dict) else None
@@ -56,10 +56,10 @@ def read(program: str, name: str) -> Health | None:
 
 def lifetime(name: str | None) -> dict[str, int | None] | None:
     """`written_bytes` and `used_percent` of the disk with this kernel name; None without SMART."""
-    found = read("smartctl", name) if name else None
-    if found is None:
+    health = read("smartctl", name) if name else None
+    if health is None:
         return None
-    return {"written_bytes": found.written_bytes, "used_percent": found.used_percent}
+    return {"written_bytes": health.written_bytes, "used_percent": health.used_percent}
 
 
 def parse(report: dict[str, Any]) -> Health | None:

@@ -161,41 +161,41 @@ class Kind(ABC):
 
 
 def settings(
-    kind: Kind, disk: str, given: Mapping[str, object]
+    kind: Kind, disk: str, entry: Mapping[str, object]
 ) -> tuple[dict[str, ParameterValue], list[str]]:
     """All settings of a configuration, by default where they are not given, and what is wrong.
 
     False is what a missing flag means, None what a missing value means. A number may stand in
     quotes, as a template of Ansible's yields it.
     """
-    said = {key: value for key, value in given.items() if value is not None}
+    stated = {key: value for key, value in entry.items() if value is not None}
     for name in kind.lists:
-        if isinstance(said.get(name), list) and said[name]:
-            said[name] = json.dumps(said[name])
-    whole: dict[str, ParameterValue] = {}
-    broken = list(_broken(kind, disk, said))
+        if isinstance(stated.get(name), list) and stated[name]:
+            stated[name] = json.dumps(stated[name])
+    values: dict[str, ParameterValue] = {}
+    broken = list(_broken(kind, disk, stated))
     for field in kind.fields:
-        value = said.get(field.name, None if field.required else field.default)
+        value = stated.get(field.name, None if field.required else field.default)
         if type(field.default) is int and isinstance(value, str) and value.isdecimal():
             value = int(value)
         try:
             if value is not None:
-                whole[field.name] = checked(f"{field.name} of the kind {kind.name}", field, value)
+                values[field.name] = checked(f"{field.name} of the kind {kind.name}", field, value)
         except ParameterError as error:
             broken.append(f"{str(error).rstrip('.')} ({field.help})")
-    return whole, broken or list(kind.conflicts(whole))
+    return values, broken or list(kind.conflicts(values))
 
 
-def _broken(kind: Kind, disk: str, said: Mapping[str, object]) -> Iterator[str]:
+def _broken(kind: Kind, disk: str, stated: Mapping[str, object]) -> Iterator[str]:
     known = {field.name for field in kind.fields}
     if kind.range_state != "off" and disk == "plain":
         yield (
             f"only a self-encrypting disk can do {kind.name}: disk must be sed, or another name "
             "than plain for one that has Opal"
         )
-    for key in sorted(key for key in set(said) - known if said[key] is not False):
+    for key in sorted(key for key in set(stated) - known if stated[key] is not False):
         yield f"{key} means nothing for the kind {kind.name}: take it out"
-    if missing := [f.name for f in kind.fields if f.required and f.name not in said]:
+    if missing := [f.name for f in kind.fields if f.required and f.name not in stated]:
         yield f"the kind {kind.name} needs {', '.join(missing)}"
 
 

@@ -45,12 +45,12 @@ def _chunks(fd: int, last: int) -> Iterator[tuple[int, int, int, int]]:
         head = _KEY.pack(*key, _CHUNK_ITEM, _CHUNK_ITEM, 2**32 - 1, 0)
         buffer = bytearray(head.ljust(_ARGUMENT_BYTES, b"\0"))
         fcntl.ioctl(fd, _TREE_SEARCH, buffer, True)
-        found, at = _KEY.unpack_from(buffer)[9], _KEY.size
-        for _ in range(found):
+        count, at = _KEY.unpack_from(buffer)[9], _KEY.size
+        for _ in range(count):
             _, _, logical, _, length = _ITEM.unpack_from(buffer, at)
             at += _ITEM.size
             size, _, _, profile, *_ = _CHUNK.unpack_from(buffer, at)
             yield logical, size, profile, _STRIPE.unpack_from(buffer, at + _CHUNK.size)[1]
             at, first = at + length, logical + 1
-        if not found:
+        if not count:
             return

@@ -114,8 +114,8 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
 
 
 def _noted(place: Path, disk: Disk) -> dict[str, Any]:
-    found = read_object(place).get(disk.serial)
-    return found if isinstance(found, dict) else {}
+    record = read_object(place).get(disk.serial)
+    return record if isinstance(record, dict) else {}
 
 
 def _keep(place: Path, disk: Disk, note: dict[str, Any] | None) -> None:

@@ -106,18 +106,20 @@ class DmCrypt(Kind):
     )
 
     def label(self, configuration: Configuration) -> str:
-        told = configuration.settings
+        settings = configuration.settings
         other, _ = OTHERS.get(cipher(configuration), (None, ()))
         word = other or cipher_label(cipher(configuration).split("-")[0])
-        parts = [f"dm-crypt {word}-{told['key_bits']}" if "," not in word else f"dm-crypt {word}"]
-        parts += ["HMAC-SHA-256"] if told["integrity"] == HMAC else []
-        parts += ["no journal"] if told["integrity_no_journal"] else []
-        parts += ["no header"] if told["header"] == "none" else []
-        parts += [f"{told['sector_size']} B sectors"] if told["sector_size"] != 4096 else []
-        queues = told["no_read_workqueue"] or told["no_write_workqueue"]
+        parts = [
+            f"dm-crypt {word}-{settings['key_bits']}" if "," not in word else f"dm-crypt {word}"
+        ]
+        parts += ["HMAC-SHA-256"] if settings["integrity"] == HMAC else []
+        parts += ["no journal"] if settings["integrity_no_journal"] else []
+        parts += ["no header"] if settings["header"] == "none" else []
+        parts += [f"{settings['sector_size']} B sectors"] if settings["sector_size"] != 4096 else []
+        queues = settings["no_read_workqueue"] or settings["no_write_workqueue"]
         parts += ["no queues"] if queues else []
-        parts += ["submit from crypt CPUs"] if told["submit_from_crypt_cpus"] else []
-        return ", ".join([*parts, *(["same CPU"] if told["same_cpu_crypt"] else [])])
+        parts += ["submit from crypt CPUs"] if settings["submit_from_crypt_cpus"] else []
+        return ", ".join([*parts, *(["same CPU"] if settings["same_cpu_crypt"] else [])])
 
     def why_not(self, configuration: Configuration) -> str | None:
         return ciphers.missing(cipher(configuration), configuration)
@@ -201,9 +203,9 @@ def volume_key_bits(configuration: Configuration) -> int:
 
 def _authenticated(place: Place, configuration: Configuration) -> Expectation:
     """The cipher's mapping above dm-integrity's, which keeps tags between the data."""
-    told = configuration.settings
+    settings = configuration.settings
     name = ciphers.algorithm(cipher(configuration))
-    of_hmac = told["integrity"] == HMAC
+    of_hmac = settings["integrity"] == HMAC
     nonce = cipher(configuration).rpartition("-")[2]
     crypt = Segment(
         None,
@@ -212,16 +214,16 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
         0,
         cipher=f"capi:authenc(hmac(sha256),{name})-{nonce}" if of_hmac else f"capi:{name}-{nonce}",
         key_bits=volume_key_bits(configuration) + (HMAC_BITS if of_hmac else 0),
-        sector_size=int(told["sector_size"]),
+        sector_size=int(settings["sector_size"]),
         iv_offset_sectors=0,
-        options=tuple(sorted((*options(configuration), f"integrity:{_tag_bytes(told)}:aead"))),
+        options=tuple(sorted((*options(configuration), f"integrity:{_tag_bytes(settings)}:aead"))),
     )
     tags = Segment(
         None,
         "integrity",
         partition_name(place),
         place.offset_sectors,
-        options=(f"mode:{'D' if told['integrity_no_journal'] else 'J'}",),
+        options=(f"mode:{'D' if settings['integrity_no_journal'] else 'J'}",),
     )
     return Expectation(
         layers=(
@@ -234,11 +236,11 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
     )
 
 
-def _tag_bytes(told: Mapping[str, ParameterValue]) -> int:
+def _tag_bytes(settings: Mapping[str, ParameterValue]) -> int:
     """What cryptsetup keeps of a sector: HMAC-SHA-256, or the tag and the nonce of the cipher."""
-    if told["integrity"] == HMAC:
+    if settings["integrity"] == HMAC:
         return HMAC_BITS // 8
-    return 16 + (12 if str(told["cipher"]).startswith("aes-gcm") else 16)
+    return 16 + (12 if str(settings["cipher"]).startswith("aes-gcm") else 16)
 
 
 def _write_edges() -> None:

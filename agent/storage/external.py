@@ -119,8 +119,8 @@ class External(Kind):
             mapping.CONTAINER, [f"0 {length} linear {place.partition} {start}"], uuid=uuid
         )
         line = f"{secrets.luks_passphrase.decode()}\n".encode()
-        said = _call(configuration, "open", line, progress(place.partition))
-        device = _device(configuration) or Path((said.splitlines() or [""])[-1].strip())
+        printed = _call(configuration, "open", line, progress(place.partition))
+        device = _device(configuration) or Path((printed.splitlines() or [""])[-1].strip())
         if not (device.is_absolute() and device.exists() and stat.S_ISBLK(device.stat().st_mode)):
             raise ExternalError(
                 f"The command open of {configuration.name} made no block device that it prints on "
@@ -137,22 +137,22 @@ class External(Kind):
         return {}
 
     def detach(self, configuration: Configuration) -> None:
-        uuid, there = _uuid(configuration), mapping.devices()
-        if mapping.uuid(there.get(mapping.CONTAINER, "")) != uuid:
+        uuid, mappings = _uuid(configuration), mapping.devices()
+        if mapping.uuid(mappings.get(mapping.CONTAINER, "")) != uuid:
             return
-        if MAPPING in there:
+        if MAPPING in mappings:
             run(["dmsetup", "remove", "--retry", MAPPING])
         device = _device(configuration)
         if device is None or device.exists():
             _call(configuration, "close")
 
     def findings(self, configuration: Configuration) -> dict[str, Any]:
-        found: dict[str, Any] = {"product": _call(configuration, "describe").strip()[:200]}
+        evidence: dict[str, Any] = {"product": _call(configuration, "describe").strip()[:200]}
         try:
-            found["said"] = _call(configuration, "prove").strip()[:2000]
+            evidence["said"] = _call(configuration, "prove").strip()[:2000]
         except CommandError as error:
-            found["refused"] = str(error)
-        return found
+            evidence["refused"] = str(error)
+        return evidence
 
 
 def _device(configuration: Configuration) -> Path | None:
@@ -166,10 +166,10 @@ def _arguments(configuration: Configuration, name: str) -> list[str]:
 
 
 def _call(
-    configuration: Configuration, name: str, stdin: bytes = b"", seen: Progress | None = None
+    configuration: Configuration, name: str, stdin: bytes = b"", watched: Progress | None = None
 ) -> str:
     argv = _arguments(configuration, name)
-    return run(argv, stdin=stdin, timeout_s=TIMEOUT_S, progress=seen).out
+    return run(argv, stdin=stdin, timeout_s=TIMEOUT_S, progress=watched).out
 
 
 def _uuid(configuration: Configuration) -> str:

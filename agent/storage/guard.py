@@ -191,10 +191,10 @@ class GuardError(ProblemError):
     """The disks must not be written."""
 
 
-def refusal(code: str, disk: Disk, found: DiskFacts, /, **facts: Fact) -> Problem:
+def refusal(code: str, disk: Disk, disk_facts: DiskFacts, /, **facts: Fact) -> Problem:
     """Build a refusal with the disk's role, path and serial filled in."""
     named: dict[str, Fact] = {"role": disk.role, "by_id": disk.by_id, "serial": disk.serial}
-    named |= {"typed": shlex.quote(disk.serial), "path": found.path or ""}
+    named |= {"typed": shlex.quote(disk.serial), "path": disk_facts.path or ""}
     return Problem.from_wording(WORDINGS, code, {**named, **facts})
 
 
@@ -320,8 +320,8 @@ def foreign(disk: Disk, facts: DiskFacts) -> list[Problem]:
         problem = refusal(code, disk, facts, **contents)
         if not expired:
             return [problem]
-        given = "The inventory's erase was given for other contents of it."
-        return [replace(problem, sentence=f"{problem.sentence} {given}")]
+        outdated = "The inventory's erase was given for other contents of it."
+        return [replace(problem, sentence=f"{problem.sentence} {outdated}")]
 
     if facts.signatures:
         return refused("foreign-signature", types=_types(facts.signatures))

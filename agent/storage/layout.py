@@ -78,8 +78,8 @@ def _limits(name: str) -> dict[str, int]:
     device = (BLOCK / name).resolve()
     queue = (device if (device / "queue").exists() else device.parent) / "queue"
     files = {"granularity_bytes": "discard_granularity", "max_bytes": "discard_max_bytes"}
-    there = {key: queue / file for key, file in files.items()}
-    return {key: int(system_text.read(file)) if file.exists() else 0 for key, file in there.items()}
+    paths = {key: queue / file for key, file in files.items()}
+    return {key: int(system_text.read(file)) if file.exists() else 0 for key, file in paths.items()}
 
 
 MIB = 2**20
@@ -145,11 +145,11 @@ def fits(disk: Disk, extent: Extent) -> Problem | None:
 
 def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[Problem]:
     """Reasons why no locking range can be made, by what the drive says without a PIN."""
-    found = facts.discovery
+    discovery = facts.discovery
     reasons = []
-    if found.encrypts is False:
+    if discovery.encrypts is False:
         reasons.append(guard.refusal("opal-no-encryption", disk, facts))
-    geometry, block = found.geometry, facts.block_bytes
+    geometry, block = discovery.geometry, facts.block_bytes
     if geometry is None:
         return reasons
     if geometry.block_bytes != block:

@@ -21,23 +21,23 @@ class TableError(AgentError):
 
 def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
     """The lines of the table of each of these mappings, by name; keys are shown as zeros."""
-    found: dict[str, list[str]] = {name: [] for name in mappings}
+    lines: dict[str, list[str]] = {name: [] for name in mappings}
     for line in run(["dmsetup", "table"]).out.splitlines():
         name, _, rest = line.partition(": ")
-        if name in found and rest.strip():
-            found[name].append(rest.strip())
-    return found
+        if name in lines and rest.strip():
+            lines[name].append(rest.strip())
+    return lines
 
 
 def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[Layer]:
     """These mappings (name to kernel name) as they are; raises TableError."""
-    found = []
+    stack = []
     for name, kernel in mappings.items():
         # "CRYPT-LUKS2-<its own>-<name>": the first two words tell who made it.
         made_by = "-".join(uuid(kernel).split("-")[:2])
         segments = tuple(_with_name(parse_line(line)) for line in lines.get(name, []))
-        found.append(Layer(name, made_by, segments))
-    return found
+        stack.append(Layer(name, made_by, segments))
+    return stack
 
 
 def parse_line(text: str) -> Segment:
@@ -72,8 +72,8 @@ def parse_line(text: str) -> Segment:
         )
     except (IndexError, ValueError) as error:
         # What follows may be a key.
-        said = " ".join(fields[:4])
-        raise TableError(f"The table of a mapping cannot be read: {said}.") from error
+        start = " ".join(fields[:4])
+        raise TableError(f"The table of a mapping cannot be read: {start}.") from error
 
 
 def without_key(text: str) -> str:
@@ -120,13 +120,13 @@ def devices() -> dict[str, str]:
     device-mapper is asked, for what has no table yet is not to be seen in sysfs.
     """
     argv = ["dmsetup", "info", "-c", "--noheadings", "--separator", ":", "-o", "name,minor"]
-    found = {}
+    kernel_names = {}
     for line in run(argv).out.splitlines():
         name, _, minor = line.strip().partition(":")
         if is_ours(name):
             kernel = f"dm-{minor}"
-            found[name] = kernel if (BLOCK / kernel).exists() else ""
-    return found
+            kernel_names[name] = kernel if (BLOCK / kernel).exists() else ""
+    return kernel_names
 
 
 def strangers(disks: Collection[str]) -> list[str]:
@@ -134,14 +134,14 @@ def strangers(disks: Collection[str]) -> list[str]:
 
     Ours on a disk that has gone stands on nothing that the kernel still shows.
     """
-    found = []
+    foreign = []
     for name, kernel in devices().items():
         if name == MAPPING and uuid(kernel).startswith(EXTERNAL):
             continue  # what a product stands on is its own secret; its container is looked at
-        whole = {below for below in chain(kernel) if is_whole_disk(below)} if kernel else set()
-        if whole - set(disks):
-            found.append(f"{name} on {', '.join(sorted(whole - set(disks)))}")
-    return found
+        wholes = {below for below in chain(kernel) if is_whole_disk(below)} if kernel else set()
+        if wholes - set(disks):
+            foreign.append(f"{name} on {', '.join(sorted(wholes - set(disks)))}")
+    return foreign
 
 
 def create(name: str, lines: list[str], uuid: str | None = None) -> None:
@@ -209,11 +209,11 @@ def formatted() -> bool:
 
 def mounts() -> list[Path]:
     """Where our mappings are mounted, the last mount first; nothing else is looked at."""
-    own = {f"/dev/mapper/{name}": kernel for name, kernel in devices().items() if kernel}
-    numbers = {system_text.read(BLOCK / kernel / "dev").strip() for kernel in own.values()}
-    sources = {*own, *(f"/dev/{kernel}" for kernel in own.values())}
+    kernel_names = {f"/dev/mapper/{name}": kernel for name, kernel in devices().items() if kernel}
+    numbers = {system_text.read(BLOCK / kernel / "dev").strip() for kernel in kernel_names.values()}
+    sources = {*kernel_names, *(f"/dev/{kernel}" for kernel in kernel_names.values())}
     # Btrfs has a device number of its own.
-    found = [
+    folders = [
         Path(w) for number, w, source in all_mounts() if number in numbers or source in sources
     ]
-    return found[::-1]
+    return folders[::-1]

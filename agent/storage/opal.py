@@ -76,8 +76,8 @@ class Opal(Kind):
         """
         if why_not_ready(place, secrets, try_passphrase=False) is not None:
             own(place, secrets)
-        found = range_found(place, secrets)
-        return {"state_before": found.state if found else None}
+        locking_range = range_found(place, secrets)
+        return {"state_before": locking_range.state if locking_range else None}
 
     def attach(
         self, place: Place, configuration: Configuration, secrets: Secrets
@@ -103,8 +103,8 @@ def switch_off(place: Place, secrets: Secrets) -> None:
 
     The drive continues encrypting with its own key: what is switched off is asking for a PIN.
     """
-    found = range_found(place, secrets)
-    if found is None or (found.off and found.state == "unlocked"):
+    locking_range = range_found(place, secrets)
+    if locking_range is None or (locking_range.off and locking_range.state == "unlocked"):
         return
     pin = secrets.opal_admin_pin
     opal_ioctl.enable_locks(place.partition, place.number, pin, enabled=False)
@@ -117,8 +117,8 @@ def relock(place: Place, secrets: Secrets) -> bool:
     cryptsetup reports success even where a range stayed open, so the drive is asked. Raises
     OpalError if it stays open.
     """
-    found = range_found(place, secrets)
-    if found is None or found.off or found.state == "locked":
+    locking_range = range_found(place, secrets)
+    if locking_range is None or locking_range.off or locking_range.state == "locked":
         return False
     pin = secrets.opal_admin_pin
     opal_ioctl.lock(place.partition, place.number, pin)
@@ -160,8 +160,8 @@ def why_not_ready(
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
         return NotReady.NO_HEADER
-    found = (segment["type"], segment["offset"], segment["size"])
-    if found != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
+    described = (segment["type"], segment["offset"], segment["size"])
+    if described != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
         return NotReady.OTHER_RANGE
     if not (state.read_lock_enabled and state.write_lock_enabled):
         return NotReady.NO_LOCKS
@@ -264,10 +264,10 @@ def findings(place: Place, secrets: Secrets, evidence: Mapping[str, Any]) -> dic
     status = opal_ioctl.offered(place.partition)
     if status is None:
         return None
-    found = range_found(place, secrets)
+    locking_range = range_found(place, secrets)
     return {
         "status": asdict(status),
-        "range": asdict(found) if found else None,
-        "state": "off" if found is None or found.off else found.state,
+        "range": asdict(locking_range) if locking_range else None,
+        "state": "off" if locking_range is None or locking_range.off else locking_range.state,
         "state_before": evidence.get("state_before"),
     }

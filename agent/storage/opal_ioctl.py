@@ -237,12 +237,12 @@ def status(device: str) -> Status:
 def offered(device: str) -> Status | None:
     """The same, None where there is no Opal at all: an ordinary disk, or a kernel without it."""
     try:
-        found = status(device)
+        reported = status(device)
     except OpalError as error:
         if error.number in (errno.ENOTTY, errno.EOPNOTSUPP):
             return None
         raise
-    return found if found.supported else None
+    return reported if reported.supported else None
 
 
 def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,13 @@ def _mismatch(code: str, **facts: Any) -> Problem:
 
 
 def _differences(
-    code: str, found: Mapping[str, Any], planned: Mapping[str, Any], **facts: str
+    code: str, actual: Mapping[str, Any], planned: Mapping[str, Any], **facts: str
 ) -> list[Problem]:
     """Mismatches of `code`, one for each planned value that differs from the one found."""
     return [
-        _mismatch(code, **facts, field=key, found=found.get(key), planned=value)
+        _mismatch(code, **facts, field=key, found=actual.get(key), planned=value)
         for key, value in planned.items()
-        if found.get(key) != value
+        if actual.get(key) != value
     ]
 
 
@@ -111,28 +112,28 @@ def planned(place: Place, expectation: Expectation, discards: bool = False) -> P
     )
 
 
-def mismatches(plan: Planned, found: Found) -> list[Problem]:
+def mismatches(plan: Planned, findings: Found) -> list[Problem]:
     """Compare findings with the plan; every difference, none if it is proven."""
     expectation = plan.expectation
-    differing = _layer_mismatches(expectation.layers, found.layers)
+    differing = _layer_mismatches(expectation.layers, findings.layers)
     if expectation.luks_segment is not None:
-        differing += _luks_mismatches(plan, found.luks)
-    if expectation.range_state != "off" or found.opal is not None:
-        differing += _opal_mismatches(plan, found.opal or {})
+        differing += _luks_mismatches(plan, findings.luks)
+    if expectation.range_state != "off" or findings.opal is not None:
+        differing += _opal_mismatches(plan, findings.opal or {})
     if expectation.chain is not None:
         bits = str(512 * len(expectation.chain.split("-")))
         wanted = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
-        differing += _differences("truecrypt", found.tcrypt or {}, wanted)
-    if found.discard and found.discard["mounted"] != plan.discards:
+        differing += _differences("truecrypt", findings.tcrypt or {}, wanted)
+    if findings.discard and findings.discard["mounted"] != plan.discards:
         differing.append(_mismatch("no-discard" if plan.discards else "discard"))
-    if refused := found.of_kind.get("refused"):
+    if refused := findings.of_kind.get("refused"):
         differing.append(_mismatch("kind", refused=refused))
-    return differing + _probe_mismatches(expectation, found.plaintext_probe)
+    return differing + _probe_mismatches(expectation, findings.plaintext_probe)
 
 
-def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[Problem]:
+def _layer_mismatches(wanted: Sequence[Layer], actual: Sequence[Layer]) -> list[Problem]:
     """A layer is known by its place in the stack where cryptsetup has given it another name."""
-    left = {layer.name: layer for layer in _stack(found)}
+    left = {layer.name: layer for layer in _stack(actual)}
     pairs = {layer.name: left.pop(layer.name, None) for layer in wanted}
     for name in [name for name, one in pairs.items() if one is None and left]:
         pairs[name] = left.pop(next(iter(left)), None)
@@ -182,18 +183,18 @@ def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Prob
         wanted |= {"encryption": cipher, "sector_size": plan.top.sector_size, "integrity": tags}
     else:
         wanted |= {"size": str(plan.size_bytes)}
-    found = luks.get("segments", {}).get("0", {})
-    tags_found = (found.get("integrity") or {}).get("type")
-    segment = {**found, "integrity": tags_found, "key_bits": luks.get("key_bits")}
+    header_segment = luks.get("segments", {}).get("0", {})
+    tags_found = (header_segment.get("integrity") or {}).get("type")
+    segment = {**header_segment, "integrity": tags_found, "key_bits": luks.get("key_bits")}
     if plan.top.key_bits is not None:
         wanted["key_bits"] = [plan.top.key_bits]
     return _differences("luks", segment, wanted)
 
 
-def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Problem]:
-    status = found.get("status", {})
+def _opal_mismatches(plan: Planned, opal_findings: Mapping[str, Any]) -> list[Problem]:
+    status = opal_findings.get("status", {})
     planned_state = plan.expectation.range_state
-    differing = _differences("range", found, {"state": planned_state})
+    differing = _differences("range", opal_findings, {"state": planned_state})
     if planned_state != "off":
         wanted = {
             "start_blocks": plan.start_blocks,
@@ -201,8 +202,8 @@ def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Problem]:
             "read_lock_enabled": True,
             "write_lock_enabled": True,
         }
-        differing += _differences("range", found.get("range") or {}, wanted)
-        if found.get("state_before") != "locked":
+        differing += _differences("range", opal_findings.get("range") or {}, wanted)
+        if opal_findings.get("state_before") != "locked":
             differing.append(_mismatch("range-not-locked"))
         if not status.get("locking_enabled"):
             differing.append(_mismatch("locking-off"))
@@ -211,16 +212,16 @@ def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Problem]:
     return differing
 
 
-def _probe_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[Problem]:
-    if "error" in seen:
-        return [_mismatch("probe-failed", error=str(seen["error"]))]
-    if not seen["through_mapping"]:
+def _probe_mismatches(expectation: Expectation, probe: Mapping[str, Any]) -> list[Problem]:
+    if "error" in probe:
+        return [_mismatch("probe-failed", error=str(probe["error"]))]
+    if not probe["through_mapping"]:
         return [_mismatch("probe-lost")]
-    if expectation.interleaved and seen["written_bytes"] < plaintext_probe.BLOCK_BYTES:
+    if expectation.interleaved and probe["written_bytes"] < plaintext_probe.BLOCK_BYTES:
         return [_mismatch("probe-elsewhere")]
-    if seen["on_medium"] == expectation.plaintext_on_medium:
+    if probe["on_medium"] == expectation.plaintext_on_medium:
         return []
-    return [_mismatch("probe-plaintext" if seen["on_medium"] else "probe-not-plaintext")]
+    return [_mismatch("probe-plaintext" if probe["on_medium"] else "probe-not-plaintext")]
 
 
 def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[str, Any]:
@@ -235,9 +236,13 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     lines = mapping.texts(mappings)
     os.sync()
     asked = ["findmnt", "--noheadings", "--output", "OPTIONS", "--target", str(folder)]
-    found = Found(
+    luks = None
+    if expectation.luks_segment:
+        with suppress(CommandError):
+            luks = opal.luks_metadata(place.partition)
+    findings = Found(
         layers=mapping.layers(mappings, lines),
-        luks=_luks(place) if expectation.luks_segment else None,
+        luks=luks,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),
         plaintext_probe=_plaintext_probe(place, expectation, folder, key),
@@ -245,9 +250,11 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         of_kind=entered.kind.findings(configuration),
     )
     plan = planned(place, expectation, configuration.discard)
-    differing = mismatches(plan, found)
+    differing = mismatches(plan, findings)
     crypto = system_text.read(Path("/proc/crypto"))
-    layers = [_document(layer, lines.get(layer.name, []), crypto) for layer in _stack(found.layers)]
+    layers = [
+        _document(layer, lines.get(layer.name, []), crypto) for layer in _stack(findings.layers)
+    ]
     top = next((layer for layer in layers if layer["name"] == MAPPING), {})
     return {
         "ok": not differing,
@@ -255,27 +262,20 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         "planned": asdict(plan),
         "layers": layers,
         "dmsetup_table": "\n".join(top.get("table", [])),
-        "luks": found.luks,
-        "opal": found.opal,
-        "tcrypt": found.tcrypt,
-        "of_kind": dict(found.of_kind),
+        "luks": findings.luks,
+        "opal": findings.opal,
+        "tcrypt": findings.tcrypt,
+        "of_kind": dict(findings.of_kind),
         "cipher_driver": top.get("cipher_driver"),
         "key_bits": _cipher_bits(top),
         "sector_size": top.get("sector_size"),
-        "plaintext_probe": found.plaintext_probe,
+        "plaintext_probe": findings.plaintext_probe,
         "discard": {
-            **found.discard,
+            **findings.discard,
             "first_bytes": entered.evidence.get("discarded_bytes", 0),
             "first_outcome": entered.evidence.get("discarded", "not-planned"),
         },
     }
-
-
-def _luks(place: Place) -> dict[str, Any] | None:
-    try:
-        return opal.luks_metadata(place.partition)
-    except CommandError:
-        return None
 
 
 def _plaintext_probe(

@@ -28,11 +28,11 @@ def complete(entry: Mapping[str, Any]) -> Configuration:
     """The configuration of an entry, with its kind's defaults; raises AgentError with all that is
     wrong in it, clauses with the way out."""
     kind = load(entry["kind"])
-    given = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}
-    whole, broken = settings(kind, entry["disk"], given)
+    entry_settings = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}
+    completed, broken = settings(kind, entry["disk"], entry_settings)
     if broken:
         raise AgentError("; ".join(broken))
-    return Configuration(entry["name"], entry["kind"], entry["disk"], whole)
+    return Configuration(entry["name"], entry["kind"], entry["disk"], completed)
 
 
 def label(configuration: Configuration) -> str:

@@ -152,10 +152,10 @@ class Stack:
             known = ", ".join(sorted(self.spec.configurations))
             raise StorageError("unknown", name=name, known=known)
         kind = self._load_kind(configuration.kind)
-        whole, broken = settings(kind, configuration.disk, configuration.settings)
+        completed, broken = settings(kind, configuration.disk, configuration.settings)
         if broken:
             raise StorageError("settings", name=name, broken="; ".join(broken))
-        configuration = replace(configuration, settings=whole)
+        configuration = replace(configuration, settings=completed)
         ascent = _Ascent(configuration, kind, configuration.filesystem or self.spec.filesystem)
         if reason := self.why_not(configuration):
             raise StorageError("unavailable", why=reason)
@@ -236,9 +236,9 @@ class Stack:
         self.leave()
         with self._hold(disk):
             place = layout.place(disk, self.spec.extent, self._check(disk))
-            found = opal.range_found(place, self.secrets)
+            locking_range = opal.range_found(place, self.secrets)
             try:
-                if found is not None and found.state != "unlocked":
+                if locking_range is not None and locking_range.state != "unlocked":
                     pin = self.secrets.opal_admin_pin
                     opal_ioctl.unlock(place.partition, place.number, pin)
                 yield place
@@ -254,8 +254,8 @@ class Stack:
                 return
             if isinstance(first, AgentError):
                 raise StorageError("not-closed", first=str(first), second=str(second)) from first
-            said = f"fde: Closing the storage stack failed too: {second}"
-            print(said, file=sys.stderr, flush=True)
+            message = f"fde: Closing the storage stack failed too: {second}"
+            print(message, file=sys.stderr, flush=True)
 
     def locked_reads(self) -> dict[str, str | None]:
         """From bare, one direct read of each locked range: the error's name by serial number.
@@ -265,7 +265,7 @@ class Stack:
         locked = (
             place
             for place in self._locking()
-            if (found := opal.range_found(place, self.secrets)) and found.state == "locked"
+            if (status := opal.range_found(place, self.secrets)) and status.state == "locked"
         )
         return {
             place.disk.serial: plaintext_probe.locked_read(
@@ -405,12 +405,12 @@ def _unmount(folder: Path, progress: Progress) -> None:
 
 def _users(folder: Path) -> list[str]:
     """`name[pid]` of the processes that have a file or their working folder in there."""
-    found = []
+    users = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             links = [process / "cwd", *(process / "fd").iterdir()]
             if any(link.readlink().is_relative_to(folder) for link in links):
-                found.append(devices.command_name(process))
+                users.append(devices.command_name(process))
         except OSError:
             continue  # it ended while we looked
-    return found
+    return users

@@ -156,7 +156,7 @@ def parse_dump(text: str) -> dict[str, str]:
     pairs = (line.partition(":") for line in text.splitlines())
     fields = {key.strip(): value.strip() for key, _, value in pairs}
     wanted = {"chain": "Cipher chain", "mode": "Cipher mode", "key_bits": "MK bits"}
-    return {name: fields.get(said, "") for name, said in wanted.items()}
+    return {name: fields.get(label, "") for name, label in wanted.items()}
 
 
 def _is_veracrypt(configuration: Configuration) -> bool:
@@ -239,14 +239,14 @@ def _create(path: str, words: list[str], passphrase: bytes) -> None:
     deadline = threading.Timer(_TIMEOUT_S, process.kill)
     deadline.start()
     try:
-        said = _converse(process, passphrase)
+        printed = _converse(process, passphrase)
         code = process.wait()
     finally:
         deadline.cancel()
         process.kill()
         process.wait()
     if code:
-        words_said = " ".join(system_text.decode(said).split())[-300:]
+        words_said = " ".join(system_text.decode(printed).split())[-300:]
         raise CommandError(f"tcplay --create failed with exit code {code}: {words_said}")
 
 
@@ -254,18 +254,18 @@ def _converse(process: subprocess.Popen[bytes], passphrase: bytes) -> bytes:
     """Answer the prompts in their order; all that was printed, answers are not echoed."""
     assert process.stdin is not None
     assert process.stdout is not None
-    said = b""
+    printed = b""
     answers = ((b"assphrase: ", passphrase), (b"assphrase: ", passphrase), (b"(y/n) ", b"y"))
     with process.stdin, process.stdout:
         for prompt, answer in answers:
-            heard = b""
-            while not heard.endswith(prompt):
+            line = b""
+            while not line.endswith(prompt):
                 byte = process.stdout.read(1)
                 if not byte:
-                    return said + heard
-                heard += byte
-            said += heard
+                    return printed + line
+                line += byte
+            printed += line
             process.stdin.write(answer + b"\n")
         while chunk := process.stdout.read(4096):
-            said += chunk
-    return said
+            printed += chunk
+    return printed

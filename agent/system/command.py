@@ -125,8 +125,8 @@ def run(
         ) from error
     output = Output(process.returncode, system_text.decode(out), system_text.decode(err))
     if output.code not in ok:
-        said = " ".join((output.err or output.out).split())[-300:] or "no output"
-        failed = f"{_name(argv)} failed with exit code {output.code}: {said}"
+        reason = " ".join((output.err or output.out).split())[-300:] or "no output"
+        failed = f"{_name(argv)} failed with exit code {output.code}: {reason}"
         raise CommandError(failed, output.code)
     return output
 
@@ -143,12 +143,12 @@ def _communicate(
         return process.communicate(stdin, timeout_s)
     begun_s = moved_s = time.monotonic()
     last_s = begun_s + timeout_s + progress.size_bytes / SLOWEST_BYTES_PER_S
-    counts, given = progress.counts(), True
+    counts, input_pending = progress.counts(), True
     while True:
         try:
-            return process.communicate(stdin if given else None, min(LOOK_S, timeout_s))
+            return process.communicate(stdin if input_pending else None, min(LOOK_S, timeout_s))
         except subprocess.TimeoutExpired:
-            given, now_s = False, time.monotonic()
+            input_pending, now_s = False, time.monotonic()
         if (now := progress.counts()) != counts:
             counts, moved_s = now, now_s
             for listen in _listeners:

@@ -47,17 +47,17 @@ class Processor:
         """Set what is not None on all CPUs. Raises CommandError where that is not so then."""
         if governor is not None:
             run([self.cpupower, "frequency-set", "-g", governor], ok=range(256))
-            if (now := list(self.state()["governors"])) != [governor]:
+            if (names := list(self.state()["governors"])) != [governor]:
                 raise CommandError(
-                    f"The governor is {', '.join(now) or 'none: this machine offers none'}, not "
+                    f"The governor is {', '.join(names) or 'none: this machine offers none'}, not "
                     f"{governor} as fde_governor asks: see cpupower frequency-info."
                 )
         if turbo is not None:
             run([self.cpupower, "set", "--turbo-boost", str(int(turbo))], ok=range(256))
-            if (seen := self._turbo()) != turbo:
+            if (now := self._turbo()) != turbo:
                 words = {True: "on", False: "off", None: "not offered by this machine"}
                 raise CommandError(
-                    f"Turbo is {words[seen]}, not {words[turbo]} as fde_turbo asks: set it in the "
+                    f"Turbo is {words[now]}, not {words[turbo]} as fde_turbo asks: set it in the "
                     "firmware, and fde_turbo: null."
                 )
 

@@ -100,8 +100,8 @@ def adopt_orphans() -> None:
 def kill_children() -> None:
     """Kill every descendant of this process, and return once they are gone (or cannot go)."""
     end_s = time.monotonic() + DYING_S
-    while (found := _descendants(os.getpid())) and time.monotonic() < end_s:
-        for pid in found:
+    while (descendants := _descendants(os.getpid())) and time.monotonic() < end_s:
+        for pid in descendants:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
@@ -125,10 +125,10 @@ def _descendants(root: int) -> list[int]:
             continue  # it ended while we looked
         if state not in "ZX":
             children.setdefault(int(parent), []).append(int(stat.parent.name))
-    found: list[int] = []
+    descendants: list[int] = []
     waiting = [root]
     while waiting:
         below = children.get(waiting.pop(), [])
-        found += below
+        descendants += below
         waiting += below
-    return found
+    return descendants

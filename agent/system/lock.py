@@ -44,10 +44,10 @@ def reason(path: Path = HOLD) -> str | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         left_ns = int(document["until_ns"]) - time.monotonic_ns()
-        said = str(document["reason"])
+        text = str(document["reason"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return said if 0 < left_ns <= LONGEST_S * 1e9 else None
+    return text if 0 < left_ns <= LONGEST_S * 1e9 else None
 
 
 RUN = Path("/run/fde-testbed")
@@ -127,8 +127,8 @@ def _take(fd: int, why: Callable[[], str]) -> None:
 
 
 def _holder(fd: int) -> str:
-    said = system_text.decode(os.pread(fd, 200, 0))
-    pid = said.rpartition("(process ")[2].rstrip(")")
+    holder_name = system_text.decode(os.pread(fd, 200, 0))
+    pid = holder_name.rpartition("(process ")[2].rstrip(")")
     if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-        return f"what {said} called before it was killed"
-    return said or "another process"
+        return f"what {holder_name} called before it was killed"
+    return holder_name or "another process"

@@ -98,14 +98,14 @@ def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
     if not units:
         return []
     show = ["show", "--property=Id,ActiveState,UnitFileState", *units]
-    found = []
+    units_on = []
     for unit in properties(run([systemctl, *show]).out):
         on = unit.get("ActiveState") == "active" or unit.get("UnitFileState") == "enabled"
         if on and unit["Id"] in units:
-            found.append(unit["Id"])
-    if found:
-        run([systemctl, "disable", "--now", *found])
-    return found
+            units_on.append(unit["Id"])
+    if units_on:
+        run([systemctl, "disable", "--now", *units_on])
+    return units_on
 
 
 def remove(path: Path = NOTE) -> list[str]:
@@ -114,16 +114,16 @@ def remove(path: Path = NOTE) -> list[str]:
     A package that something else needs by now stays. Raises CommandError.
     """
     before = read_object(path)
-    said = confinement.revoke()
+    actions = confinement.revoke()
     brought = installed(noted(before, "packages"))
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else
         gone.pop()
     if gone:
         _apt("--yes", "purge", *gone)
-        said.append(f"removed {', '.join(gone)}")
+        actions.append(f"removed {', '.join(gone)}")
     if left := sorted(set(brought) - set(gone)):
-        said.append(f"left {', '.join(left)}, which other packages need")
+        actions.append(f"left {', '.join(left)}, which other packages need")
     for name in noted(before, "files"):
         place = Path(name)
         if place.is_dir():
@@ -132,9 +132,9 @@ def remove(path: Path = NOTE) -> list[str]:
             place.unlink()
         else:
             continue
-        said.append(f"removed {name}")
+        actions.append(f"removed {name}")
     path.unlink(missing_ok=True)
-    return said
+    return actions
 
 
 def _apt(*arguments: str) -> None:

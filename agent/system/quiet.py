@@ -48,10 +48,10 @@ def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
     options = ["--state=active", "--full", "--plain", "--no-legend"]
     try:
         listed = run([systemctl, "list-units", *options, MANAGERS, *system], timeout_s=LIMIT_S).out
-        found = [unit for units in disturbing(listed).values() for unit in units]
+        listed_units = [unit for units in disturbing(listed).values() for unit in units]
         shown = ""
-        if found:
-            shown = run([systemctl, "show", "--property=Id,Transient", *found]).out
+        if listed_units:
+            shown = run([systemctl, "show", "--property=Id,Transient", *listed_units]).out
     except CommandError:
         return None
     stay = lasting(shown)
@@ -137,22 +137,22 @@ def off(
     """
     quiet, processor = quiet or Quiet(), processor or frequency.Processor()
     by_group = disturbers(systemctl) or {}
-    found = [unit for group in quiet.stop for unit in by_group.get(group, ())]
+    units = [unit for group in quiet.stop for unit in by_group.get(group, ())]
     wanted = quiet.governor is not None or quiet.turbo is not None
-    if found or wanted:
+    if units or wanted:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = read_object(path)
         # Before they are stopped, so that an agent killed in between leaves nothing off for good.
         # Of the processor what was first: the second time it is as we have set it.
         document = {
-            "units": sorted({*noted(before, "units"), *found}),
+            "units": sorted({*noted(before, "units"), *units}),
             "processor": before.get("processor") or (processor.state() if wanted else None),
         }
         write_json(path, document)
-        _ask(systemctl, "stop", found)
+        _ask(systemctl, "stop", units)
     if wanted:
         processor.set(quiet.governor, quiet.turbo)
-    return sorted(found)
+    return sorted(units)
 
 
 def back(
@@ -163,27 +163,27 @@ def back(
     """Start again what `off` stopped, whoever called it, and set the processor as it was; returns
     the units. Raises CommandError where the processor could not be set, once all else is done."""
     document = read_object(path)
-    found = noted(document, "units")
-    if found:
-        _ask(systemctl, "start", found)
+    units = noted(document, "units")
+    if units:
+        _ask(systemctl, "start", units)
     if isinstance(document.get("processor"), dict):
         (processor or frequency.Processor()).restore(document["processor"])
     path.unlink(missing_ok=True)
-    return found
+    return units
 
 
 def _ask(systemctl: str, verb: str, units: Collection[str]) -> None:
     """Of each systemd at once: the machine's, and each user's."""
     for uid in sorted({unit.rpartition("/")[0] for unit in units}):
-        own = [unit.rpartition("/")[2] for unit in units if unit.rpartition("/")[0] == uid]
+        names = [unit.rpartition("/")[2] for unit in units if unit.rpartition("/")[0] == uid]
         try:
             argv = _of_user(systemctl, uid) if uid else [systemctl]
-            run([*argv, verb, *own], ok=range(256), timeout_s=LIMIT_S)
+            run([*argv, verb, *names], ok=range(256), timeout_s=LIMIT_S)
         except (CommandError, KeyError, ValueError):
             continue  # it takes longer than anybody should wait: systemd continues with it
 
 
 def noted(document: Mapping[str, object], key: str) -> list[str]:
     """The names that a note of ours has under this key; none where it has no list."""
-    found = document.get(key)
-    return [str(name) for name in found] if isinstance(found, list) else []
+    names = document.get(key)
+    return [str(name) for name in names] if isinstance(names, list) else []

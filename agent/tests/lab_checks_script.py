@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent.checks import CheckContext, Finding, Inspection, Memory
+from agent.checks import CheckContext, Inspection, Memory
 from agent.system import quiet
 from contract.plan import Quiet
 
@@ -30,7 +30,7 @@ class Trial:
 
     def run(
         self, between: Callable[[], object] = lambda: None, waiting: Callable[[], object] = list
-    ) -> list[Finding]:
+    ) -> list[dict[str, object]]:
         inspection = Inspection(self.context, self.memory)
 
         def told(cause: str, why: str) -> None:
@@ -40,7 +40,7 @@ class Trial:
         inspection.before(told)
         between()
         inspection.after()
-        return inspection.found
+        return [finding.document() for finding in inspection.findings]
 
 
 def during(line: str, step_s: int) -> Callable[[], None]:

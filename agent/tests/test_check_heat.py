@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.checks import Inspection, Memory, processor
+from agent.checks import Finding, Inspection, Memory, processor
 from agent.tests.check_context import Machine, Patience, build
 
 ZONE = "sys/class/thermal/thermal_zone1/temp"
@@ -23,11 +23,11 @@ def _first(place: Machine) -> float:
     return float(json.loads(text)["temperature_c"])
 
 
-def _before(place: Machine, patience: Patience) -> tuple[list[str], dict[str, object]]:
+def _before(place: Machine, patience: Patience) -> tuple[list[str], Finding]:
     said: list[str] = []
     inspection = Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock)
     inspection.before(lambda cause, why: said.append(f"{cause}: {why}"))
-    (finding,) = (f for f in inspection.found if f["name"] == "temperature")
+    (finding,) = (f for f in inspection.findings if f.name == "temperature")
     return said, finding
 
 
@@ -61,9 +61,9 @@ def test_a_broken_sensor_is_none(place: Machine) -> None:
 
 def test_the_first_reading_is_kept_for_the_whole_suite(place: Machine) -> None:
     said, finding = _before(place, Patience())
-    assert (said, finding["value"], _first(place)) == ([], 45.0, 45.0)
+    assert (said, finding.value, _first(place)) == ([], 45.0, 45.0)
     place.write(ZONE, "47900")
-    assert _before(place, Patience())[1]["ok"]
+    assert _before(place, Patience())[1].ok
     assert _first(place) == 45.0
 
 
@@ -76,7 +76,7 @@ def test_heat_is_waited_for_until_it_is_gone(place: Machine) -> None:
         "temperature: the machine is warmer than at the suite's first reading "
         "(60.0 °C, 45.0 °C ± 3 °C wanted)"
     ]
-    assert (finding["ok"], finding["value"], finding["waited_s"]) == (True, 47.0, 20.0)
+    assert (finding.ok, finding.value, finding.waited_s) == (True, 47.0, 20.0)
 
 
 def test_heat_that_stays_is_a_warning(place: Machine) -> None:
@@ -84,7 +84,7 @@ def test_heat_that_stays_is_a_warning(place: Machine) -> None:
     place.write(ZONE, "60000")
     said, finding = _before(place, Patience())
     assert len(said) == 1
-    assert (finding["ok"], finding["severity"], finding["waited_s"]) == (False, "warning", 180.0)
+    assert (finding.ok, finding.severity, finding.waited_s) == (False, "warning", 180.0)
 
 
 def test_cold_is_helped_by_work_and_the_finding_says_so(
@@ -96,8 +96,8 @@ def test_cold_is_helped_by_work_and_the_finding_says_so(
     patient = [lambda: None] * 3
     said, finding = _before(place, Patience(*patient, lambda: place.write(ZONE, "44000")))
     assert said[0].startswith("temperature: the machine is colder")
-    assert finding["ok"]
-    assert finding["helped"] == "a short load was used to warm it up"
+    assert finding.ok
+    assert finding.helped == "a short load was used to warm it up"
 
 
 def test_a_hot_machine_is_not_made_to_work(place: Machine) -> None:

@@ -91,7 +91,8 @@ subprocess.run(["dd", f"if=/dev/{name}", "of=/dev/null", "bs=1M", "count=96", "i
 look.after()
 later = Inspection(context, Memory())
 later.before(tell)
-print(json.dumps({"found": look.found, "disks": look.disks, "said": said, "later": later.found}))
+now, then = ([each.document() for each in inspection.findings] for inspection in (look, later))
+print(json.dumps({"found": now, "disks": look.disks, "said": said, "later": then}))
 """
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent import precondition
-from agent.storage import opal, opal_ioctl
+from agent.storage import layout, opal, opal_ioctl
 from agent.storage.base import Place
 from agent.storage.guard import GuardError
 from agent.storage.opal_ioctl import RangeStatus
@@ -254,7 +254,9 @@ def test_a_place_of_another_size_is_refused(scene: Scene) -> None:
     other = replace(scene.spec, extent=replace(EXTENT, size_bytes=2**24))
     disk = scene.spec.disks["plain"]
     with (
-        pytest.raises(Exception, match="provision the target again"),
+        pytest.raises(layout.LayoutError) as refused,
         scene.stack(other).below(disk),
     ):
         raise AssertionError("it was let through")
+    assert refused.value.code == "other-extent"
+    assert refused.value.code == "other-extent"

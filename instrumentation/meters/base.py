@@ -64,10 +64,10 @@ class Meter(ABC):
     ) -> None:
         self._set(dict(settings or {}))
         own_names = self.available_channels()
-        for own, channel in channels.items():
-            if own not in own_names:
+        for key, channel in channels.items():
+            if key not in own_names:
                 raise MeterError(
-                    f"A {self.kind} has no channel {own}: it has {', '.join(own_names)}."
+                    f"A {self.kind} has no channel {key}: it has {', '.join(own_names)}."
                 )
             if not re.fullmatch(r"[a-z][a-z0-9_]*", channel):
                 raise MeterError(
@@ -162,19 +162,19 @@ class Meter(ABC):
         once `settings` and `channels` are set, and at each opening.
         """
 
-    def _set(self, given: dict[str, Any]) -> None:
+    def _set(self, settings: dict[str, Any]) -> None:
         """Take the settings, with their defaults, and the calibration. Raises MeterError."""
-        stated = given.pop("calibration", None)
+        stated = settings.pop("calibration", None)
         known = {field.name: field for field in fields(self.Settings)}
         try:
             self.calibrated = () if stated is None else calibration(stated)
-            for name, value in given.items():
+            for name, value in settings.items():
                 if name not in known:
                     has = f"it has {', '.join(known)}" if known else "it has none"
                     raise MeterError(f"A {self.kind} has no setting {name}: {has}.")
                 if isinstance(value, bool) != (known[name].type == "bool"):
                     raise MeterError(f"{value!r} is no {known[name].type} for {self.kind}.{name}.")
-            self.settings = self.Settings(**given)
+            self.settings = self.Settings(**settings)
         except (TypeError, ValueError) as error:
             raise MeterError(f"The settings of the {self.kind} cannot be used: {error}") from None
 

@@ -142,17 +142,17 @@ class HttpMeter(Networked):
     def _reading(self, answer: Answer) -> Reading:
         if not answer.label.startswith("200 "):
             raise refused(answer.label, self.settings.secret_file, self._device.path)
-        found, device = document(answer.body), self._device
-        for own in self.channels:
-            if value_at(found, device.valid.get(own, "/")) is False:
-                raise AnswerError("no-data", f"the meter calls its reading of {own} not valid")
+        content, device = document(answer.body), self._device
+        for key in self.channels:
+            if value_at(content, device.valid.get(key, "/")) is False:
+                raise AnswerError("no-data", f"the meter calls its reading of {key} not valid")
         places = device.places
         if device.unit:
-            unit = value_at(found, device.unit)
+            unit = value_at(content, device.unit)
             if not isinstance(unit, str) or unit not in _UNITS_W:
                 raise AnswerError("configuration", f"the entity is in {unit!r}, which is no power")
             places = replace(places, power_unit_w=_UNITS_W[unit])
-        return places.reading(found, self.channels, counter=self.has_energy)
+        return places.reading(content, self.channels, counter=self.has_energy)
 
 
 def refused(label: str, secret_file: str, path: str) -> AnswerError:

@@ -137,7 +137,7 @@ class LineMeter(Meter):
 
     def _forget(self) -> None:
         self._shape = self._layout
-        self._columns = [self._shape.channels[own] for own in self.channels]
+        self._columns = [self._shape.channels[key] for key in self.channels]
         self.arrival_delay_limit_s = self.settings.arrival_delay_limit_s or self.period_s
         self.has_energy = any("energy" in column for column in self._columns)
         self.timing = "device" if self._shape.time else "index"

@@ -311,16 +311,16 @@ class Mcp39f511n(Meter):
         self._pending = None
         self._due_ns = asked_ns + _STEP_NS
 
-    def _take(self, request: Request, data: bytes, seen: tuple[int, int]) -> None:
+    def _take(self, request: Request, data: bytes, interval: tuple[int, int]) -> None:
         if request.address == OUTPUTS and len(self._setup) == 2 * len(_SETUP):
-            self._look(Look(Outputs.of(data), *seen))
+            self._look(Look(Outputs.of(data), *interval))
         elif not request.size:
             self._written, self._setup, self._due_ns = True, [], 0
             self._exponent_now = self._wanted_exponent
         elif len(self._setup) < 2 * len(_SETUP):
             expected = _SETUP[len(self._setup) % len(_SETUP)]
             if request == expected:
-                self._take_setup(int.from_bytes(data[:4], "little"), seen[1])
+                self._take_setup(int.from_bytes(data[:4], "little"), interval[1])
 
     def _take_setup(self, value: int, t_ns: int) -> None:
         self._setup.append(value)
@@ -395,5 +395,5 @@ class Mcp39f511n(Meter):
     def _powers_w(self, outputs: Outputs) -> list[float]:
         ranges = self._setup[1:3]
         return [
-            power_w(outputs.power_raw[int(own) - 1], ranges[int(own) - 1]) for own in self.channels
+            power_w(outputs.power_raw[int(key) - 1], ranges[int(key) - 1]) for key in self.channels
         ]

@@ -86,5 +86,5 @@ class MqttMeter(Networked):
             raise AnswerError("retained", "a message from before we listened is no reading")
         if not answer.label.startswith(FRESH):
             raise AnswerError("no-data", f"the broker says {answer.label}")
-        found = document(answer.body)
-        return self._places.reading(found, self.channels, counter=self.has_energy)
+        content = document(answer.body)
+        return self._places.reading(content, self.channels, counter=self.has_energy)

@@ -181,16 +181,16 @@ class Networked(Meter):
     @property
     def accuracy(self) -> Accuracy:
         """The step of the display, and what the inventory states; makers state nothing here."""
-        given = self.settings
-        step_w = given.resolution_w or self._usual_resolution_w
-        source = given.accuracy_source or NOT_STATED
+        settings = self.settings
+        step_w = settings.resolution_w or self._usual_resolution_w
+        source = settings.accuracy_source or NOT_STATED
         more = [LINEARITY, POWER_FACTOR]
-        if given.relative_limit is None:
+        if settings.relative_limit is None:
             more.append(ErrorTerm("gain", None, source))
-        if given.absolute_limit_w is not None:
-            more.append(ErrorTerm("range", given.absolute_limit_w, source))
+        if settings.absolute_limit_w is not None:
+            more.append(ErrorTerm("range", settings.absolute_limit_w, source))
         return Accuracy(
-            given.relative_limit or 0.0,
+            settings.relative_limit or 0.0,
             step_w / 2,
             f"half a step of {step_w:g} W; limits of error: {source}",
             absolute="resolution",

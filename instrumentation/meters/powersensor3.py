@@ -108,8 +108,8 @@ class PowerSensor3(Meter):
 
     @property
     def accuracy(self) -> Accuracy:
-        given = self.settings
-        if (given.relative_limit, given.absolute_limit_w) == (0.03, 0.33):
+        settings = self.settings
+        if (settings.relative_limit, settings.absolute_limit_w) == (0.03, 0.33):
             source = (
                 "0.33 W: one step of 3.3 V / 1023 through a 12 V module of 120 mV/A; 3 % assumed "
                 "for a module that was not calibrated; both to be replaced by the settings "
@@ -118,8 +118,8 @@ class PowerSensor3(Meter):
         else:
             source = "the settings relative_limit and absolute_limit_w of this meter"
         return Accuracy(
-            given.relative_limit,
-            given.absolute_limit_w,
+            settings.relative_limit,
+            settings.absolute_limit_w,
             source,
             absolute="resolution",
             more=(LINEARITY,),  # direct current has no power factor
@@ -130,7 +130,7 @@ class PowerSensor3(Meter):
         return float(self.settings.frames / self.settings.frames_hz)
 
     def _forget(self) -> None:
-        self._rails = tuple(_RAILS.index(own) for own in self.channels)
+        self._rails = tuple(_RAILS.index(key) for key in self.channels)
         self._talk = Talk(self._rails)
         self._start_stream()
 
@@ -187,9 +187,9 @@ class PowerSensor3(Meter):
         offsets = np.concatenate([self._rest_ns[0], begins])
         times = np.concatenate([self._rest_ns[1], pieces_ns])
         data = self._rest + pieces.data
-        found = find(data)
-        arrived = times[np.searchsorted(offsets, found.at, "right") - 1]
-        words = np.concatenate([self._held[0], found.words])
+        frames = find(data)
+        arrived = times[np.searchsorted(offsets, frames.at, "right") - 1]
+        words = np.concatenate([self._held[0], frames.words])
         t_ns = np.concatenate([self._held[1], arrived])
         level = levels(words)
         stamps = level[:, 0].astype(np.int64)
@@ -199,15 +199,15 @@ class PowerSensor3(Meter):
             if alone:
                 timed = self._time.take(stamps[:-1], off_us, int(stamps[-1]), t_ns)
             else:
-                whole = np.searchsorted(found.at, begins - FRAME_BYTES, "right")
-                first = np.maximum(whole + len(self._held[0]) - 1, 0)
+                complete = np.searchsorted(frames.at, begins - FRAME_BYTES, "right")
+                first = np.maximum(complete + len(self._held[0]) - 1, 0)
                 timed = self._time.take_even(stamps[:-1], off_us, t_ns, pieces_ns, first)
         if timed is None and not alone:
             return joined([self.feed(piece.data, piece.t_mono_ns) for piece in pieces])
-        faults = self._junk_faults(found, arrived)
-        self._keep_rest(data, found.rest, offsets, times)
+        faults = self._junk_faults(frames, arrived)
+        self._keep_rest(data, frames.rest, offsets, times)
         self._held = words[-1:], t_ns[-1:]
-        if len(found.words):
+        if len(frames.words):
             self._talk.alive(pieces.t_mono_ns[-1])
         if timed is None:
             return ParseResult(self._rows(Samples.none(len(self.channels))), tuple(faults))
@@ -235,10 +235,10 @@ class PowerSensor3(Meter):
         else:
             self._rest_ns = _NOTHING, _NOTHING
 
-    def _junk_faults(self, found: Found, arrived: Ints) -> list[Fault]:
+    def _junk_faults(self, frames: Found, arrived: Ints) -> list[Fault]:
         faults = []
-        if len(found.junk):
-            junk = found.junk.copy()
+        if len(frames.junk):
+            junk = frames.junk.copy()
             junk[0] += self._junk
             self._junk = 0
             for at in np.flatnonzero(junk).tolist():
@@ -246,7 +246,7 @@ class PowerSensor3(Meter):
                     detail = f"{junk[at]} bytes before this are no PowerSensor3 frame"
                     faults.append(Fault(int(arrived[at]), "framing", detail))
             self._in_step = True
-        self._junk += found.junk_after
+        self._junk += frames.junk_after
         return faults
 
     def _power_w(self, level: Any) -> Floats:

@@ -75,8 +75,8 @@ def _stretch(data: bytes, at: int) -> Words:
         count = min(look, (len(data) - at) // FRAME_BYTES)
         raw = np.frombuffer(data, ">u2", count * WORDS, at).reshape(count, WORDS)
         words = raw.astype(np.uint16)
-        whole = ((words & _MASK) == _PATTERN).all(axis=1)
-        good = count if whole.all() else int(np.argmin(whole))
+        complete = ((words & _MASK) == _PATTERN).all(axis=1)
+        good = count if complete.all() else int(np.argmin(complete))
         parts.append(words[:good])
         if good < look:
             break
@@ -304,10 +304,10 @@ def gathered(samples: Samples, size: int) -> tuple[Rows, Samples]:
     """
     count = len(samples.t_ns)
     starts = _starts(samples.flags, size)
-    whole = int(starts[-1]) if count and count - int(starts[-1]) < size else count
-    if whole < count:
+    complete = int(starts[-1]) if count and count - int(starts[-1]) < size else count
+    if complete < count:
         starts = starts[:-1]
-    return _means(samples.at(slice(whole)), starts), samples.at(slice(whole, None))
+    return _means(samples.at(slice(complete)), starts), samples.at(slice(complete, None))
 
 
 def _means(done: Samples, starts: Ints) -> Rows:

@@ -138,7 +138,11 @@ class Talk:
             before, self._before = self._before, read
             self._then(_READ, t_ns)
             return "two readings of the configuration differ; asking again" if before else ""
-        off = [rail for rail in self._rails if not _in_use(read[2 * rail : 2 * rail + 2])]
+        off = [
+            rail
+            for rail in self._rails
+            if not all(sensor.used and sensor.sensitivity for sensor in read[2 * rail :][:2])
+        ]
         if off:
             self._then(STOP, t_ns + _OFF_PAUSE_NS)
             return (
@@ -148,7 +152,3 @@ class Talk:
         self.sensors = read
         self._then(START, t_ns)
         return ""
-
-
-def _in_use(pair: tuple[Sensor, ...]) -> bool:
-    return all(sensor.used and sensor.sensitivity for sensor in pair)

@@ -331,7 +331,7 @@ class SmartPower3(Meter):
     def _rows(self, lines: Lines, delta_ms: Ints, t_ms: Ints, t_ns: Ints) -> Rows:
         """Records of the first lines, of as many as there are times."""
         count = len(t_ms)
-        power_w = [lines.groups[own][2][:count] / 1000 for own in self.channels]
+        power_w = [lines.groups[key][2][:count] / 1000 for key in self.channels]
         return Rows(
             t_mono_ns=t_ns,
             t_device_us=t_ms * 1000,
@@ -394,13 +394,13 @@ class SmartPower3(Meter):
         if step.window_ms is None:
             return  # without a time before it, nobody knows what this is the mean of
         groups = {group: [int(match[n]) for n in FIELDS[group]] for group in GROUPS}
-        tripped = {own: match[FIELDS[own][3] + 1] != b"00" for own in _TRIPPED}
+        tripped = {key: match[FIELDS[key][3] + 1] != b"00" for key in _TRIPPED}
         flags = GAP * bool(step.missing_ms) | RESTART * step.restarted
         self._out.add(
             t_ns,
             step.t_device_ms * 1000,
             step.window_ms / 1000,
-            [groups[own][2] / 1000 for own in self.channels],
+            [groups[key][2] / 1000 for key in self.channels],
             flags=flags | int(self._flags(groups, tripped)),
         )
 

@@ -46,8 +46,8 @@ def incoherent(now: Readings) -> dict[str, bool]:
         if va is not None:
             failing["W = VA x PF"] = abs(w - va * pf / 100) > 0.006 * va + 3
         if v is not None and a is not None:
-            seen = v * a / 1000  # in 0.1 VA
-            failing["W = V x A x PF"] = abs(w - seen * pf / 100) > 0.06 * seen + 15
+            apparent = v * a / 1000  # in 0.1 VA
+            failing["W = V x A x PF"] = abs(w - apparent * pf / 100) > 0.06 * apparent + 15
     if pf is not None:
         failing["PF"] = pf > 100
     if hz is not None:
@@ -268,8 +268,8 @@ class WattsUp(Meter):
         """`packet` is without its semicolon."""
         # A longer one is none, and its white space would be looked through again and again.
         head, *values = _SEPARATOR.split(packet) if len(packet) <= _MOST_BYTES else [packet]
-        whole = len(values) >= 2 and values[0] == b"-" and values[1] == b"%d" % (len(values) - 2)
-        if not whole:
+        complete = len(values) >= 2 and values[0] == b"-" and values[1] == b"%d" % (len(values) - 2)
+        if not complete:
             self._report_junk(packet + b";", t_ns)
             return
         self._in_step = True

@@ -230,11 +230,11 @@ class YokogawaSimulator(ABC):
 
     def _inputs(self, group: str) -> Actions:
         """The headers below a group that say how voltage and current are measured."""
-        found: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
+        actions: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
         for name, ranged in (("VOLTage", self.volts), ("CURRent", self.amperes)):
-            found[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)
-            found[f"{group}:{name}:RANGe"] = partial(self._set_range, ranged)
-        return found
+            actions[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)
+            actions[f"{group}:{name}:RANGe"] = partial(self._set_range, ranged)
+        return actions
 
     def _set_headers(self, value: str) -> None:
         self._headers = is_on(value)
@@ -298,8 +298,8 @@ def is_on(value: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_header(pattern: str, header: str) -> bool:
     """Whether a header is this one, in its long or short form."""
-    wanted, given = pattern.split(":"), header.upper().split(":")
-    return len(wanted) == len(given) and all(
+    wanted, asked = pattern.split(":"), header.upper().split(":")
+    return len(wanted) == len(asked) and all(
         word in (mnemonic.upper(), "".join(c for c in mnemonic if not c.islower()))
-        for mnemonic, word in zip(wanted, given, strict=True)
+        for mnemonic, word in zip(wanted, asked, strict=True)
     )

@@ -73,14 +73,14 @@ class Table:
     def sums(self, names: Iterable[str]) -> dict[str, list[str]]:
         """By the name of each total that this machine's quantities make, those quantities."""
         every = list(names)
-        found: dict[str, list[str]] = {}
+        parts: dict[str, list[str]] = {}
         for total in self.totals:
             by_part = [[n for n in every if _matches(total, part, n)] for part in total.parts]
             members = [name for part in by_part for name in part]
             if all(by_part) and len(members) > 1:
                 chip = _plain(members[0]).rpartition("/")[0]
-                found[f"{chip}/{total.name}"] = members
-        return found
+                parts[f"{chip}/{total.name}"] = members
+        return parts
 
 
 def _matches(total: Total, part: re.Pattern[str], name: str) -> bool:

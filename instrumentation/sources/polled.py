@@ -180,7 +180,7 @@ class PolledSource:
 
     @property
     def gaps(self) -> Mapping[str, Sequence[Gap]]:
-        return {name: found.gaps for name, found in self._polled.sums.items()}
+        return {name: polled_sum.gaps for name, polled_sum in self._polled.sums.items()}
 
     def polls(self, name: str) -> bool:
         """Whether this quantity is a power that is polled, no counter."""
@@ -189,24 +189,24 @@ class PolledSource:
     @property
     def only_w(self) -> Mapping[str, float]:
         """By polled quantity that has shown one power alone, that power."""
-        shown = ((name, found.only_w) for name, found in self._polled.sums.items())
+        shown = ((name, polled_sum.only_w) for name, polled_sum in self._polled.sums.items())
         return {name: power_w for name, power_w in shown if power_w is not None}
 
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Counters as they stand, polled powers as their energy since `open`, in µJ."""
-        found = self._polled.read() | {name: self._counted(name) for name in self._counters}
-        return {name: found[name] for name in self.names}
+        readings = self._polled.read() | {name: self._counted(name) for name in self._counters}
+        return {name: readings[name] for name in self.names}
 
     def _counted(self, name: str) -> Reading | ReadFailure:
-        found = self._counters[name]()
-        if isinstance(found, ReadFailure):
-            return found
-        return replace(found, window_ns=self._watched[name].interval_ns or 0)
+        count = self._counters[name]()
+        if isinstance(count, ReadFailure):
+            return count
+        return replace(count, window_ns=self._windows_ns.get(name) or 0)
 
     def _watch_counters(self) -> None:
         def count(read: Callable[[], Reading | ReadFailure]) -> int | None:
-            found = read()
-            return found.energy_uj if isinstance(found, Reading) else None
+            counts = read()
+            return counts.energy_uj if isinstance(counts, Reading) else None
 
         longest_intervals_ns(
             [partial(count, read) for read in self._counters.values()],

@@ -112,8 +112,8 @@ class PowercapSource(HeldZones):
 
     def value_uj(self, index: int) -> int | None:
         """One counter's number alone; None where it cannot be read."""
-        found = self._read(index)
-        return found.energy_uj if isinstance(found, Reading) else None
+        value = self._read(index)
+        return value.energy_uj if isinstance(value, Reading) else None
 
     def _read(self, index: int) -> Reading | ReadFailure:
         t_before_ns = monotonic_ns()

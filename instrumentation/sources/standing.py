@@ -67,8 +67,8 @@ def sentences(objections: Iterable[Objection]) -> list[str]:
     for one in objections:
         same.setdefault((one.seen, one.way), []).append(one.label)
     return [
-        f"{', '.join(labels)} {'has' if len(labels) == 1 else 'have'} no joules: {seen}. {way}"
-        for (seen, way), labels in same.items()
+        f"{', '.join(labels)} {'has' if len(labels) == 1 else 'have'} no joules: {shown}. {way}"
+        for (shown, way), labels in same.items()
     ]
 
 
@@ -111,7 +111,9 @@ def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
         if one.energy_j is None or not one.seconds:
             continue
         before = rows[-1][-1] if rows else None
-        if before is None or not _alike(before, one):
+        # Of one mean power, as far as the times of polls show.
+        powers = [(each.energy_j or 0.0) / each.seconds for each in (before or one, one)]
+        if before is None or not math.isclose(*powers, rel_tol=ALIKE):
             rows.append([])
         rows[-1].append(one)
     sums = [
@@ -124,12 +126,6 @@ def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
     if longest is None or longest.seconds < max(patience, SHARE * whole_s):
         return None
     return longest
-
-
-def _alike(one: Stretch, other: Stretch) -> bool:
-    """Whether two stretches have one mean power, as far as the times of polls tell."""
-    powers = [(a.energy_j or 0.0) / a.seconds for a in (one, other)]
-    return math.isclose(*powers, rel_tol=ALIKE)
 
 
 def below(
@@ -174,16 +170,18 @@ def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Obj
     facts = {"seconds": seconds, "stretches": len(stretches), "still": still}
     way = Objection.way
     if code == DID_NOT_MOVE:
-        seen = f"no count changed in {seconds:.3g} s, which is too short for it"
+        observation = f"no count changed in {seconds:.3g} s, which is too short for it"
         way = "Let the command repeat its work."
     elif any(one.energy_j for one in stretches):
-        seen = f"the count stood still in {still} of {len(stretches)} stretches of rest and load"
+        observation = (
+            f"the count stood still in {still} of {len(stretches)} stretches of rest and load"
+        )
     else:
-        seen = (
+        observation = (
             f"no count changed over {seconds:.3g} s of rest and load, as in a virtual machine or "
             "where firmware feeds no counter"
         )
-    return Objection(code, label, seen, way, facts)
+    return Objection(code, label, observation, way, facts)
 
 
 def of_sensor(
@@ -212,10 +210,10 @@ def of_total(
     update_s: float,
 ) -> Objection | None:
     """What speaks against a total that is less than what lies within it."""
-    found = below(total, part, update_s)
-    if found is None:
+    shortfall = below(total, part, update_s)
+    if shortfall is None:
         return None
-    total_j, part_j = found
+    total_j, part_j = shortfall
     return Objection(
         BELOW_PART,
         label,

@@ -53,8 +53,8 @@ class Zone:
     @property
     def package(self) -> str | None:
         """The package that it belongs to, without the die: package-0."""
-        found = _PACKAGE.match(self.parent or self.name)
-        return found[1] if found else None
+        match = _PACKAGE.match(self.parent or self.name)
+        return match[1] if match else None
 
 
 class HeldZones:
@@ -99,19 +99,19 @@ def summands(names: Iterable[str]) -> dict[str, list[str]]:
     Core and uncore lie within the package, psys around everything. `names` are without mirrors,
     which show another's counter.
     """
-    found: dict[str, list[str]] = {"package": [], "dram": []}
+    groups: dict[str, list[str]] = {"package": [], "dram": []}
     for name in names:
-        if (kind := kind_of(name)) in found:
-            found[kind].append(name)
-    return found
+        if (kind := kind_of(name)) in groups:
+            groups[kind].append(name)
+    return groups
 
 
 def not_counted(names: Iterable[str]) -> str:
     """What zones of these names leave out of the machine's energy, in two sentences."""
     memory = any(kind_of(name) == "dram" for name in names)
-    seen, unseen = ("processor and memory", "") if memory else ("the processor", "memory, ")
+    covered, unseen = ("processor and memory", "") if memory else ("the processor", "memory, ")
     return (
-        f"RAPL counts {seen} alone: none of its joules holds {unseen}disks, network, display, "
+        f"RAPL counts {covered} alone: none of its joules holds {unseen}disks, network, display, "
         "board, fans, other cards or the losses of the power supply. Work that moves from the "
         "processor into one of these looks like a saving here."
     )
@@ -128,15 +128,17 @@ def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tupl
     tops = {t: {top: _name(top) for top in _top_zones(root, t)} for t in _CONTROL_TYPES}
     packages = {name for names in tops.values() for name in names.values()}
     several = sum(name.startswith("package") for name in packages) > 1
-    given = max_power_w or {}
-    found: dict[str, Zone] = {}
+    limits = max_power_w or {}
+    zones: dict[str, Zone] = {}
     for control_type in _CONTROL_TYPES:
         for name, path, parent in _named_zones(tops[control_type], control_type, several):
-            if name not in found and (path / "energy_uj").exists():
+            if name not in zones and (path / "energy_uj").exists():
                 zone = Zone(name, path, _number(path / "max_energy_range_uj") or None, parent)
-                bound_w = given.get(name) or _power_bound_w(zone)
-                found[name] = Zone(name, path, zone.max_range_uj, parent, None, bound_w)
-    return tuple(found.values())
+                files = [file for pattern in _LIMITS for file in path.glob(pattern)]
+                highest_w = max((_number(file) or 0 for file in files), default=0) / 1e6
+                bound_w = limits.get(name) or max(default_max_power_w(name), highest_w)
+                zones[name] = Zone(name, path, zone.max_range_uj, parent, None, bound_w)
+    return tuple(zones.values())
 
 
 def _name(zone: Path) -> str:
@@ -148,11 +150,6 @@ def _number(file: Path) -> int | None:
         return int(system_text.read(file))
     except (OSError, ValueError):
         return None
-
-
-def _power_bound_w(zone: Zone) -> float:
-    limits_uw = [_number(file) or 0 for pattern in _LIMITS for file in zone.path.glob(pattern)]
-    return max(default_max_power_w(zone.name), max(limits_uw, default=0) / 1e6)
 
 
 def _numbered(folder: Path, pattern: str) -> list[Path]:
@@ -194,7 +191,7 @@ def mirrors(
     Ends at `until_s` (time.monotonic): a pair that has not moved often enough by then is held for
     two counters.
     """
-    found: dict[str, str] = {}
+    originals: dict[str, str] = {}
     # Values at which a pair agreed. All pairs in turn: one that stands still holds up no other.
     open_pairs: dict[tuple[int, int], set[int]] = {pair: set() for pair in _pairs(zones)}
     while open_pairs and time.monotonic() < until_s:
@@ -204,9 +201,9 @@ def mirrors(
                 del open_pairs[first, second]
             if same:
                 name = zones[first].name
-                found.setdefault(zones[second].name, found.get(name, name))
+                originals.setdefault(zones[second].name, originals.get(name, name))
         time.sleep(0.0002)
-    return found
+    return originals
 
 
 def _pairs(zones: Sequence[Zone]) -> Iterator[tuple[int, int]]:

@@ -162,16 +162,16 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
     key, block, answer = (bytes.fromhex(text) for text in (key_hex, block_hex, answer_hex))
     second = bytes(byte ^ 0x5A for byte in key)
     # First, so that it is named where the kernel has neither.
-    whole = Cipher(algorithm(name, mode), key + second if mode == "xts" else key, size)
+    cipher = Cipher(algorithm(name, mode), key + second if mode == "xts" else key, size)
     # One block of CBC without an initial value is the bare cipher.
     bare, zero = Cipher(algorithm(name, "cbc"), key, mmap.PAGESIZE), bytes(BLOCK_BYTES)
     tweaker = Cipher(algorithm(name, "cbc"), second, mmap.PAGESIZE)
 
     encrypt, tweak = partial(bare.encrypted, zero), partial(tweaker.encrypted, zero)
     plain = os.urandom(size)
-    done = whole.encrypted(_IV, plain)
+    done = cipher.encrypted(_IV, plain)
     back = bytearray(size)
-    whole.crypt(_DECRYPT, _IV, memoryview(done), memoryview(back))
+    cipher.crypt(_DECRYPT, _IV, memoryview(done), memoryview(back))
     right = encrypt(block) == answer and back == plain
     for number in (0, 1, size // BLOCK_BYTES - 1):
         start = number * BLOCK_BYTES
@@ -180,7 +180,7 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
             if mode == "xts"
             else cipher_modes.cbc(encrypt, _IV, plain, done, number)
         )
-    for each in (bare, tweaker, whole):
+    for each in (bare, tweaker, cipher):
         each.close()
     if not right:
         raise WorkloadError(

@@ -121,9 +121,9 @@ def repeating(
     """
 
     def answer(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
-        found, step = prepare(request["job"])
+        prepared, step = prepare(request["job"])
         again = partial(for_seconds, step, float(request["seconds"]))
-        return {what: found, "job": request["job"]}, again
+        return {what: prepared, "job": request["job"]}, again
 
     return answer
 

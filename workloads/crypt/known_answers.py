@@ -193,9 +193,9 @@ def _other_block(cipher: str, mode: str, key: bytes, iv: bytes) -> tuple[str, Bl
 
 def _compare(cipher: str, mode: str, vector: Vector) -> None:
     ways = ((True, vector.plain, vector.answer), (False, vector.answer, vector.plain))
-    for encrypt, given, wanted in ways:
+    for encrypt, text, wanted in ways:
         stream = libraries.begin(cipher, mode, encrypt=encrypt, key=vector.key, iv=vector.iv)
-        if stream.crypt(given) != wanted:
+        if stream.crypt(text) != wanted:
             verb = "encrypts" if encrypt else "decrypts"
             raise WorkloadError(
                 f"{cipher} in {mode.upper()} {verb} wrongly, held against {vector.source}: "
