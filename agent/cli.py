@@ -23,6 +23,7 @@ from contract.errors import AgentError
 from contract.files import json_text
 from contract.journal import Entry
 from contract.names import sentence
+from contract.problem import ProblemError
 
 TARGET = Path("/etc/fde-testbed/target.json")
 # Exit codes beside 0, 1 and 2; all but the first two of sysexits.h's restart the service.
@@ -36,6 +37,7 @@ SECRETS = Path("/run/fde-testbed/secrets/secrets.json")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 refused or failed (one sentence on stderr), 2 usage.
 
+    A refusal is printed as JSON as well: `problems`, each as `contract.problem.Problem` has it.
     4: nobody is there to close the journal that is followed. 70: something that was not foreseen,
     and 75: the suite or the disks are in use, or the machine goes down: a service starts again.
     """
@@ -46,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except AgentError as error:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
+        if isinstance(error, ProblemError):
+            print(json_text({"problems": [problem.document() for problem in error.problems]}))
         return _status(error)
     except BrokenPipeError:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.

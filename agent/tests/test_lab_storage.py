@@ -179,7 +179,7 @@ print(json.dumps(found["mismatches"]))
 """
     mismatches = json.loads(target.python(script))
     facts = {"field": "key_bits", "found": 256, "planned": 512}
-    assert [mismatch["cause"] for mismatch in mismatches] == ["segment", "luks"]
+    assert [mismatch["code"] for mismatch in mismatches] == ["segment", "luks"]
     assert mismatches[0]["facts"] == {**facts, "name": "fde-data"}
     assert mismatches[1]["facts"] == {**facts, "found": [256], "planned": [512]}
 
