@@ -45,7 +45,7 @@ def compared(name: str, path: Path, known: Mapping[str, str | None]) -> str:
 
 
 def _listed(sums: Path, name: str) -> str:
-    """The sum of a file in what sha256sum wrote: `<sum>  <path>` a line."""
+    """Return the sum of a file in what sha256sum wrote: `<sum>  <path>` a line."""
     try:
         lines = sums.read_text(encoding="utf-8").splitlines()
     except OSError as error:

@@ -62,7 +62,7 @@ def read(suite_dir: Path) -> list[Request]:
 
 
 def pending(suite_dir: Path, entries: Sequence[Entry]) -> list[Request]:
-    """Requests whose `finished` line is still the last word on its run."""
+    """Return requests whose `finished` line is still the last word on its run."""
     last = {entry.run_id: entry for entry in entries if entry.run_id}
     requests: dict[str, Request] = {}
     for request in read(suite_dir):
@@ -126,7 +126,7 @@ class Accounts:
             self.tell(entry)
 
     def of(self, run_id: str) -> Account:
-        """The account of a run; an empty one if it was never tried."""
+        """Return the account of a run; an empty one if it was never tried."""
         return self._runs.setdefault(run_id, Account())
 
     @property
@@ -135,11 +135,11 @@ class Accounts:
         return len(self._void_in_a_row)
 
     def open(self) -> list[str]:
-        """Runs whose try has no closing line."""
+        """Return runs whose try has no closing line."""
         return [run_id for run_id, account in self._runs.items() if account.begun]
 
     def next(self, runs: Sequence[Run], attempts: int, boot_id: str) -> Run | None:
-        """The first run of the plan that is due."""
+        """Return the first run of the plan that is due."""
         return next((r for r in runs if self.of(r.run_id).due(attempts, boot_id)), None)
 
     def tell(self, entry: Entry) -> None:

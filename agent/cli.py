@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_suite_commands(commands: Any) -> None:
-    """What the controller asks of a suite beside running and following it."""
+    """Add what the controller asks of a suite beside running and following it."""
     held = _command(commands, "hold", "keep the agent from beginning the next run", _hold)
     held.add_argument("--reason", help="one sentence for people")
     held.add_argument("--for", dest="seconds", type=float, metavar="SECONDS")
@@ -163,8 +163,10 @@ def _add_suite_commands(commands: Any) -> None:
 def _command(
     commands: Any, name: str, about: str, does: Callable[[argparse.Namespace], int] | None = None
 ) -> argparse.ArgumentParser:
-    """A command that `does` what is asked, or the function of its name in agent.storage.commands
-    does, which the commands of a suite do not wait for."""
+    """Add a command that calls `does`, or the function of its name in agent.storage.commands.
+
+    The commands of a suite do not wait for the latter's modules.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about)
     parser.set_defaults(command=does or partial(_on_disks, name))
     return parser
@@ -214,8 +216,9 @@ def _follow(options: argparse.Namespace) -> int:
 
 
 def _keep_finished(entry: Entry, finished: list[str]) -> list[str]:
-    """Collect in `finished` the runs since the configuration was switched last; return them where
-    it is switched again, or where the suite ends.
+    """Collect in `finished` the runs since the configuration was switched last.
+
+    Return them where it is switched again, or where the suite ends.
 
     Nothing is measured then, so that sending their records disturbs no run.
     """

@@ -77,8 +77,11 @@ def _part(part: Callable[[], Any]) -> Any:
 
 
 def rapl(seconds: float = 0.5, root: Path | None = None) -> dict[str, Any]:
-    """The zones that can be read, which of them counted on over rest and load of so long each, and
-    platform zones that counted less than the packages within them."""
+    """Return the zones that can be read, those that counted, and totals below their parts.
+
+    They are read over rest and load of `seconds` each; a total is a platform zone that counted less
+    than the packages within it.
+    """
     from instrumentation.sources import powercap, standing
     from instrumentation.sources.counter import total
     from instrumentation.sources.zones import kind_of
@@ -175,7 +178,7 @@ def kernel() -> dict[str, bool | None]:
 
 
 def idle_states(context: CheckContext) -> dict[str, Any]:
-    """The C-states that may be entered, and those that somebody switched off."""
+    """Return the C-states that may be entered, and those that somebody switched off."""
     off = {
         text(path.parent / "name") or path.parent.name
         for path in context.cpus.glob("cpu[0-9]*/cpuidle/state*/disable")
@@ -238,7 +241,10 @@ def _contents(facts: disk_facts.DiskFacts) -> str:
 
 
 def _by_id(name: str) -> str:
-    """The path below /dev/disk/by-id that tells most: maker and serial before a bare number."""
+    """Return the path below /dev/disk/by-id that tells most.
+
+    Maker and serial before a bare number.
+    """
     folder = Path("/dev/disk/by-id")
     paths = [p for p in folder.glob("*") if p.resolve() == Path(f"/dev/{name}")]
     rank = ("nvme-", "ata-", "scsi-", "usb-", "mmc-", "virtio-")

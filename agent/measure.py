@@ -160,7 +160,7 @@ class Bench:
         return None
 
     def context(self) -> CheckContext:
-        """What the checks look at."""
+        """Return what the checks look at."""
         disks = (devices.kernel_name(disk.by_id) for disk in self._plan.storage.disks.values())
         return CheckContext(
             self._stack.mount_point, suite_dir=self._suite_dir, disks=tuple(filter(None, disks))
@@ -273,8 +273,10 @@ class Bench:
         return self._suite_dir / "runs" / run.run_id
 
     def write(self, run: Run, status: str, reason: str | None) -> str:
-        """Write the run.json, of a void or skipped run with all that was found out before; its
-        SHA-256."""
+        """Write the run.json, of a void or skipped run with all that was found out before.
+
+        Its SHA-256.
+        """
         findings = self._findings
         inspection = findings.inspection
         document = {
@@ -308,7 +310,7 @@ class Bench:
 
 
 def program_of(workload: str) -> str:
-    """What does the measured work, in words; empty where there is no such workload here."""
+    """Return what does the measured work, in words; empty where there is no such workload here."""
     try:
         return registry.load(workload).program
     except WorkloadError:
@@ -316,13 +318,17 @@ def program_of(workload: str) -> str:
 
 
 def origin(plan: Plan) -> str:
-    """The plan's origin, but never better than the counters: a simulated zone is modelled."""
+    """Return the plan's origin, but never better than the counters.
+
+    A simulated zone is modelled.
+    """
     return "modelled" if SIMULATED_RAPL.exists() else plan.origin
 
 
 def seed_of(plan: Plan, run: Run) -> int:
-    """The same for all configurations of a block, so that they do the same work; each repetition
-    within the block has its own.
+    """Return the same for all configurations of a block, so that they do the same work.
+
+    Each repetition within the block has its own.
 
     31 bits: programs such as sysbench take a signed 32-bit number.
     """
@@ -337,7 +343,10 @@ def drop_caches() -> None:
 
 
 def shared_scratch() -> Path:
-    """A new folder for what runs have in common; other users, as a database's, may enter it."""
+    """Return a new folder for what runs have in common.
+
+    Other users, as a database's, may enter it.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}shared-", dir=SCRATCH_ROOT))
     folder.chmod(_SHARED_MODE)
     return folder
@@ -360,7 +369,7 @@ def _remove_scratch() -> None:
 
 
 def _is_ours(left: Path) -> bool:
-    """A folder that we made: everybody can make one of such a name beside it."""
+    """Return whether we made a folder: everybody can make one of such a name beside it."""
     try:
         status = left.lstat()
     except OSError:

@@ -42,7 +42,7 @@ def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
 
 
 def _missing(plan: Plan) -> Iterator[str]:
-    """What cannot run here, though nobody said that this is meant."""
+    """Yield what cannot run here, though nobody said that this is meant."""
     for name, spec in plan.workloads.items():
         if plan.may_skip is None or name in plan.may_skip:
             continue
@@ -78,8 +78,10 @@ def _disk(needs: dict[str, Needs], extent_bytes: int) -> Iterator[str]:
 
 
 def _scratch(plan: Plan, needs: dict[str, Needs], scratch: Path) -> Iterator[str]:
-    """The sum over all workloads, for what one leaves to later runs stays while others run; of
-    several sizes of the same workload, the largest."""
+    """Yield the sum over all workloads, for what one leaves to later runs stays while others run.
+
+    Of several sizes of the same workload, the largest.
+    """
     largest: dict[str, int] = {}
     for name, need in needs.items():
         workload = plan.workloads[name].workload

@@ -46,7 +46,7 @@ def pack(suite_dir: Path, out: IO[bytes]) -> None:
 
 
 def fetched_files(root: Path) -> Iterator[Path]:
-    """The files below a folder that are packed, in order: neither hidden ones nor links."""
+    """Yield the files below a folder that are packed, in order: neither hidden ones nor links."""
     for path in sorted(root.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
         if not hidden and not path.is_symlink() and path.is_file():

@@ -44,7 +44,7 @@ class Measured:
         start: Reading | ReadFailure,
         end: Reading | ReadFailure,
     ) -> dict[str, Any]:
-        """An entry of a phase's `counters` in run.json, from 0 to the energy used, in µJ.
+        """Return an entry of a phase's `counters` in run.json, from 0 to the energy used, in µJ.
 
         `ours` is what our reader found from `start` to `end`, which enclose the measurement.
         """
@@ -92,7 +92,7 @@ class PhasePyrapl:
         self._begun = from_ns, monotonic_ns()
 
     def end(self) -> Measured:
-        """What was used since `begin`; never raises."""
+        """Return what was used since `begin`; never raises."""
         return Measured(*self._begun, self._source.read())
 
 

@@ -42,7 +42,7 @@ CPUPOWER = {"debian": "linux-cpupower", "ubuntu": "linux-tools-generic"}
 
 
 def wanted(target: dict[str, Any], installed: set[str], distribution: str = "debian") -> list[str]:
-    """The packages that the target's description asks for."""
+    """Return the packages that the target's description asks for."""
     quiet = target.get("quiet") or {}
     sets = quiet.get("governor") is not None or quiet.get("turbo") is not None
     cpupower = [CPUPOWER[distribution]] if sets and distribution in CPUPOWER else []
@@ -206,7 +206,7 @@ def _packages(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, A
 
 
 def _candidates(packages: list[str]) -> dict[str, str]:
-    """What apt would install, by package; apt's own caches are not written."""
+    """Return what apt would install, by package; apt's own caches are not written."""
     policy = _output(
         *("apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="),
         *("policy", *packages),
@@ -216,7 +216,7 @@ def _candidates(packages: list[str]) -> dict[str, str]:
 
 
 def self_encrypting(target: Mapping[str, Any]) -> list[str]:
-    """The disks that are called sed, or that a configuration of the kind `opal` lies on."""
+    """Return the disks that are called sed, or that a configuration of the kind `opal` lies on."""
     stacks = target.get("configurations", ())
     opal = {entry["disk"] for entry in stacks if entry["kind"] == "opal"}
     return [role for role in target["disks"] if role == "sed" or role in opal]
@@ -251,7 +251,7 @@ def _transport(by_id: str) -> str:
 
 
 def _version(text: str) -> str:
-    """The first `1.2` or `1.2.3` in a text; a Debian epoch (`2:`) is none."""
+    """Return the first `1.2` or `1.2.3` in a text; a Debian epoch (`2:`) is none."""
     match = re.search(r"\d+(\.\d+){1,2}", text)
     return match[0] if match else ""
 
@@ -268,7 +268,7 @@ def _text(path: Path) -> str | None:
 
 
 def _output(*command: str) -> str:
-    """Standard output of a command, whatever its exit code; empty if it is not there."""
+    """Return standard output of a command, whatever its exit code; empty if it is not there."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
     try:
         done = subprocess.run(

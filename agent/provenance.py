@@ -58,7 +58,7 @@ def gather(spec: StorageSpec) -> dict[str, Any]:
 
 
 def lab_word(key: str, command_line: str) -> str | None:
-    """What the virtual lab told its guest's kernel, None outside of it.
+    """Return what the virtual lab told its guest's kernel, None outside of it.
 
     `fde.machine`: what the guest runs on (kvm, uml, tcg); `fde.disks`: the model of its disks.
     """

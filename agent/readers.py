@@ -15,8 +15,11 @@ from instrumentation.sources.powercap import PowercapSource
 
 
 class Source(Protocol):
-    """An open source of the registry. One that also has `begin` counts from its last call; one that
-    adds up polled powers has `gaps` by zone, where it could not poll."""
+    """An open source of the registry.
+
+    One that also has `begin` counts from its last call; one that adds up polled powers has `gaps`
+    by zone, where it could not poll.
+    """
 
     def read(self) -> Readings: ...
     def close(self) -> None: ...
@@ -26,8 +29,10 @@ Openers = Mapping[str, Callable[[], Source]]
 
 
 def registered() -> Openers:
-    """How each source but our own is opened, by name, without those that this machine is known not
-    to have."""
+    """Map each source but our own to what opens it.
+
+    Those that this machine is known not to have are left out.
+    """
     names = (name for name in registry.names() if name != PowercapSource.name)
     return {name: partial(_open, name) for name in names if registry.there(name)}
 
@@ -102,7 +107,10 @@ class _Reader:
         return _Edge(from_ns, readings, monotonic_ns())
 
     def document(self, enclosing: tuple[Readings, Readings]) -> dict[str, Any]:
-        """The run's figures, or why there are none; then it is opened anew for the next run."""
+        """Return the run's figures, or why there are none.
+
+        Then it is opened anew for the next run.
+        """
         error = self._error or getattr(self._source, "error", None)
         if not error and self._end.readings:
             return _document(self._start, self._end, enclosing, getattr(self._source, "gaps", {}))

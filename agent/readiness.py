@@ -47,7 +47,9 @@ class Waits:
         run_id: str = "",
         limit_s: float | None = None,
     ) -> T:
-        """What `attempt` gives once it does not raise AgentError; the last error after `limit_s`.
+        """Return what `attempt` gives once it does not raise AgentError.
+
+        The last error after `limit_s`.
 
         The journal is told the cause and the error, once for each reason.
         """
@@ -67,7 +69,7 @@ class Waits:
             self._sleep(POLL_S)
 
     def for_secrets(self, path: Path) -> Secrets:
-        """The secrets, however long it takes until the controller has placed them again."""
+        """Return the secrets, however long it takes until the controller has placed them again."""
         return self.until("secrets", lambda: secrets.load(path))
 
     def for_disks(self, disks: Iterable[Disk], run_id: str = "") -> None:

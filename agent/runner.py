@@ -115,8 +115,10 @@ class Suite:
         self._assets: dict[str, str] = {}
 
     def execute(self, equip: Equip) -> int:
-        """Go through the runs; ends with the storage bare and a closing line, but where the
-        machine itself goes down."""
+        """Go through the runs; end with the storage bare and a closing line.
+
+        Where the machine itself goes down there is no closing line.
+        """
         entries = self.journal.entries
         ended = entries and entries[-1].state == "suite-finished"
         self._fold_interrupted()
@@ -284,7 +286,7 @@ class Suite:
         return folded
 
     def _set_aside(self, run_id: str, again: bool = True) -> None:
-        """A run that is repeated starts in an empty folder; what was there is kept beside it."""
+        """Give a run an empty folder; what was there is kept beside it."""
         folder = self.folder / "runs" / run_id
         if folder.exists():
             number = 1
@@ -345,8 +347,9 @@ class Suite:
 
 
 def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]]:
-    """One direct read of every locked range: the host's own look at what a drive says. By serial
-    number `{error, link_before, link_after}`; `error` is the kernel's name for it.
+    """One direct read of every locked range: the host's own look at what a drive says.
+
+    By serial number `{error, link_before, link_after}`; `error` is the kernel's name for it.
 
     A refused read starts the kernel's error handling, after which libata may switch native command
     queuing off or slow the link down (drivers/ata/libata-eh.c). So it is tried after the last run,

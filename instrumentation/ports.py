@@ -83,8 +83,9 @@ class Port:
         return (self.usb_id, self.serial_number) == (other.usb_id, other.serial_number)
 
     def is_same_device(self, other: Port) -> bool:
-        """Whether both are the same port of the same thing at perhaps different times: by a serial
-        number that no other thing has, else by its socket.
+        """Whether both are the same port of the same thing at perhaps different times.
+
+        By a serial number that no other thing has, else by its socket.
         """
         if not self.is_same_kind(other):
             return False
@@ -122,7 +123,7 @@ def has_chip(name: str, sys_class: Path = Path("/sys/class/tty")) -> bool:
 
 
 def serial_ports() -> list[Port]:
-    """The serial ports of this machine, as pyserial lists them, but those without a chip."""
+    """Return the serial ports of this machine, as pyserial lists them, but those without a chip."""
     try:
         ports = list_ports.comports()
     except (OSError, TypeError, ValueError):  # a device went while its attributes were read
@@ -141,7 +142,7 @@ def serial_ports() -> list[Port]:
 
 
 def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
-    """The USB test and measurement devices (`/dev/usbtmcN`) of this machine."""
+    """Return the USB test and measurement devices (`/dev/usbtmcN`) of this machine."""
     ports = []
     for entry in sorted(sys_class.glob("usbtmc*")):
         interface = (entry / "device").resolve()
@@ -202,7 +203,7 @@ def form_of(wanted: str) -> str:
 
 
 def check_form(wanted: str) -> None:
-    """Raises ValueError, with a sentence, where a name looks like one of these and is none."""
+    """Raise ValueError, with a sentence, where a name looks like one of these and is none."""
     if is_network(wanted) and not (_URL.fullmatch(wanted) or _VISA.fullmatch(wanted)):
         if "@" in wanted or SECRET_QUERY.search(wanted):  # not shown: it may hold a password
             raise ValueError("a login does not belong into the address: put it into secret_file.")
@@ -234,8 +235,9 @@ class Lookup:
         self._known: Port | None = None
 
     def device(self) -> str:
-        """Path or address to open now. Raises PortError (ENOENT: it is not there, ENOTUNIQ: several
-        are).
+        """Path or address to open now.
+
+        Raises PortError (ENOENT: it is not there, ENOTUNIQ: several are).
         """
         if is_network(self._wanted):
             return self._wanted
@@ -246,7 +248,7 @@ class Lookup:
         return self._wanted if is_here else port.device
 
     def _first(self, ports: Sequence[Port]) -> Port:
-        """What the name means before anything was opened."""
+        """Return what the name means before anything was opened."""
         if self._match is None:
             if not Path(self._wanted).exists():
                 raise PortError(errno.ENOENT, "it is not there")
@@ -328,7 +330,10 @@ def _moved(known: Port, alike: Port) -> str:
 
 
 def looks_like(data: bytes, besides: str) -> str:
-    """The kind of meter, other than one, that these bytes are a stream of; empty if of none."""
+    """Return the kind of meter, other than one, that these bytes are a stream of.
+
+    Empty if of none.
+    """
     for kind in registry.kinds():
         if kind == besides:
             continue
@@ -344,7 +349,7 @@ def looks_like(data: bytes, besides: str) -> str:
 
 
 def what_is_here(besides: str = "", finder: Finder = all_ports) -> str:
-    """A sentence on the ports of this machine other than one, by what the kernel knows of them."""
+    """Return a sentence on the other ports of this machine, by what the kernel knows of them."""
     real = os.path.realpath(besides) if besides else ""
     ports = [port for port in finder() if os.path.realpath(port.device) != real]
     labels = []

@@ -49,8 +49,9 @@ class Needs:
 def smallest(
     ranges: Sequence[float], peak: float, crest: float, peak_factor: float, spare: float
 ) -> float:
-    """The smallest range that holds `spare` times the rms value `peak`, and so its peaks, of which
-    a range takes `peak_factor` times itself. Raises RangingError where none does.
+    """Return the smallest range that holds `spare` times the rms value `peak`, and its peaks.
+
+    A range takes peaks of `peak_factor` times itself. Raises RangingError where none does.
     """
     needed = spare * peak * max(1.0, crest / peak_factor)
     for each in sorted(ranges):
@@ -63,7 +64,10 @@ def smallest(
 
 
 def advised(meter: Yokogawa, extremes: Extremes, needs: Needs) -> dict[str, float]:
-    """The settings to fix. Raises RangingError."""
+    """Return the settings to fix.
+
+    Raises RangingError.
+    """
     if not extremes.readings:
         raise RangingError("Not one reading came: is the machine at the meter switched on?")
     volts = VOLTAGE_RANGES_V, extremes.voltage_v, needs.voltage_crest
@@ -75,7 +79,10 @@ def advised(meter: Yokogawa, extremes: Extremes, needs: Needs) -> dict[str, floa
 
 
 def report(config: MeterConfig, meter: Yokogawa, needs: Needs) -> str:
-    """What was seen and what to set, for people. Raises RangingError."""
+    """Return what was seen and what to set, for people.
+
+    Raises RangingError.
+    """
     most = meter.extremes
     ranges = advised(meter, most, needs)
     settings = config.settings | ranges
@@ -104,8 +111,9 @@ def report(config: MeterConfig, meter: Yokogawa, needs: Needs) -> str:
 
 
 def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> bytes:
-    """Ask the meter and hear it until `stopped()` says so; the first bytes that came. Raises
-    OSError when the port is lost.
+    """Ask the meter and hear it until `stopped()` says so; the first bytes that came.
+
+    Raises OSError when the port is lost.
     """
     first = b""
     meter.opened()
@@ -122,7 +130,10 @@ def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> b
 
 
 def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> str:
-    """A ranging run, for people. Raises RangingError and RecorderError."""
+    """Return a ranging run, for people.
+
+    Raises RangingError and RecorderError.
+    """
     if not isinstance(config.driver(), Yokogawa):
         return f"{config.name}: a {config.kind} has no ranges; there is nothing to set."
     auto: dict[str, Any] = config.settings | _AUTO

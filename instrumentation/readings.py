@@ -39,7 +39,7 @@ class Settings:
 
 
 def record_type(channels: int, has_energy: bool) -> np.dtype[Any]:
-    """The layout of a record."""
+    """Return the layout of a record."""
     columns = [("t_mono_ns", "<i8"), ("t_device_us", "<i8"), ("window_s", "<f8"), ("flags", "<u2")]
     values = [("power_w", "<f8", (channels,))]
     return np.dtype([*columns, *values, *([("energy_j", "<f8", (channels,))] * has_energy)])

@@ -52,8 +52,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Bytes that came in several reads, nothing sent or opened in between: when the first byte of
-    each came, the size of each, and all of them.
+    """Bytes that came in several reads, nothing sent or opened in between.
+
+    When the first byte of each came, the size of each, and all of them.
     """
 
     t_mono_ns: Sequence[int]
@@ -76,7 +77,10 @@ class Pieces:
 
 
 def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
-    """The frame that begins there, if it is whole; `start` is where in the file the data lie."""
+    """Return the frame that begins there, if it is whole.
+
+    `start` is where in the file the data lie.
+    """
     body = offset + _HEADER.size
     if body > len(data):
         return None
@@ -95,7 +99,7 @@ def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
 
 
 def _parts(file: BinaryIO) -> Iterator[Frame | Pieces]:
-    """What a stream holds, as far as its frames are whole: see `read_pieces`."""
+    """Yield what a stream holds, as far as its frames are whole: see `read_pieces`."""
     data, start = b"", 0  # what is not used up yet, and where in the file it lies
     while piece := file.read(_READ_BYTES):
         data += piece
@@ -122,21 +126,28 @@ def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, int]]:
 
 
 def read_frames(path: Path) -> Iterator[Frame]:
-    """The whole frames of a stream, in order. Raises StreamError where the file is not a stream."""
+    """Yield the whole frames of a stream, in order.
+
+    Raises StreamError where the file is not a stream.
+    """
     with _named(path) as file:
         yield from (frame for frame, _ in _whole_frames(file))
 
 
 def read_pieces(path: Path) -> Iterator[Frame | Pieces]:
-    """The same as `read_frames`, what was received some megabytes at a time: a fast meter leaves
-    millions of frames.
+    """Yield the same as `read_frames`, what was received some megabytes at a time.
+
+    A fast meter leaves millions of frames.
     """
     with _named(path) as file:
         yield from _parts(file)
 
 
 def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
-    """The received frames that follow one another there: times, bytes, and where they end."""
+    """Return the received frames that follow one another there.
+
+    Times, bytes, and where they end.
+    """
     unpack, header, size = _HEADER.unpack_from, _HEADER.size, len(data)
     times: list[int] = []
     bodies: list[bytes] = []
@@ -165,7 +176,7 @@ def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
 @lru_cache(maxsize=64)
 @contextmanager
 def _named(path: Path) -> Iterator[BinaryIO]:
-    """The file, open, and named where it is no stream."""
+    """Name the error of the file where it is no stream."""
     try:
         with path.open("rb") as file:
             yield file

@@ -79,8 +79,11 @@ def pad_s(period_s: float) -> float:
 
 @dataclass(frozen=True)
 class Played:
-    """What happened. `edges` are `(t_mono_ns, 1 or 0)`, the mean of all children's own times;
-    `spread_ns` is how far the children were apart, in the mean of all edges."""
+    """What happened.
+
+    `edges` are `(t_mono_ns, 1 or 0)`, the mean of all children's own times; `spread_ns` is how far
+    the children were apart, in the mean of all edges.
+    """
 
     cpus: int
     edges: tuple[tuple[int, int], ...]

@@ -126,7 +126,10 @@ def _instructions(
 
 
 def _possible(context: Context, child: Child, jobs: list[Job], report: dict[str, Any]) -> list[Job]:
-    """The jobs that a library here can do, their answers checked; the others are left out."""
+    """Return the jobs that a library here can do, their answers checked.
+
+    The others are left out.
+    """
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for cipher, mode in dict.fromkeys((job.cipher, job.mode) for job in jobs):
         try:

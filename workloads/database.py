@@ -69,7 +69,7 @@ class Instance:
 
 
 def find(wanted: str = "any") -> Binaries | None:
-    """The installed server of that kind, MariaDB before MySQL; None if there is none."""
+    """Return the installed server of that kind, MariaDB before MySQL; None if there is none."""
     if wanted != "mysql" and (server := _mariadb()):
         return server
     return _mysql() if wanted != "mariadb" else None
@@ -90,8 +90,10 @@ def _mysql() -> Binaries | None:
 
 
 def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) -> list[str]:
-    """Why no such server can be run here with its data below `data`, each a sentence with the way
-    out; empty if one can."""
+    """Return why no such server can run here with its data below `data`; empty if one can.
+
+    Each reason is a sentence with the remedy.
+    """
     binaries = find(wanted)
     if binaries is None:
         package = " or ".join(PACKAGES) if wanted == "any" else f"{wanted}-server"
@@ -219,7 +221,7 @@ def _greets(socket_path: Path) -> bool:
 
 
 def _server(binaries: Binaries) -> programs.Command:
-    """The beginning of the server's command, as its own user.
+    """Return the beginning of the server's command, as its own user.
 
     MySQL is started as that user, as its package's service does: what it does as root before it
     changes to another, the package's AppArmor profile denies.
@@ -233,7 +235,7 @@ def _server(binaries: Binaries) -> programs.Command:
 
 
 def _make(folder: Path) -> None:
-    """A new folder that is the server's own."""
+    """Make a new folder that is the server's own."""
     folder.mkdir(mode=0o700)
     if os.geteuid() == 0:
         _check_reachable(folder)
@@ -252,7 +254,10 @@ def _check_reachable(folder: Path) -> None:
 
 
 def confining(server: Path) -> str:
-    """The profile by which AppArmor enforces what this program may do; empty where none does."""
+    """Return the profile by which AppArmor enforces what this program may do.
+
+    Empty where none does.
+    """
     try:
         profiles = system_text.read(APPARMOR / "profiles").splitlines()
     except OSError:

@@ -27,7 +27,7 @@ def described(workload: Workload) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: one name, or `all`."""
+    """Return the command line: one name, or `all`."""
     names = sys.argv[1:] if arguments is None else list(arguments)
     if len(names) != 1:
         print("usage: python3 -m workloads.describe NAME|all", file=sys.stderr)

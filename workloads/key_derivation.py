@@ -41,7 +41,10 @@ class Argon2:
 
 
 def iterations(hash_name: str, pim: int = 0, *, system: bool = False) -> int:
-    """Iterations of PBKDF2; a PIM of 0 is none. WorkloadError for a hash VeraCrypt never had."""
+    """Return iterations of PBKDF2; a PIM of 0 is none.
+
+    WorkloadError for a hash VeraCrypt never had.
+    """
     if hash_name not in DEFAULTS:
         raise WorkloadError(
             f"VeraCrypt has no PBKDF2 with {hash_name}: choose from {', '.join(DEFAULTS)}."
@@ -132,8 +135,10 @@ class Derivation:
 
 
 def planned(parameters: Parameters) -> list[Derivation]:
-    """Every derivation once, in the order of the functions; WorkloadError for what is none, and
-    where there is none."""
+    """Every derivation once, in the order of the functions.
+
+    WorkloadError for what is none, and where there is none.
+    """
     costs = [
         derivation
         for function in lists.words(parameters["functions"])

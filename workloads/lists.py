@@ -9,12 +9,12 @@ from workloads.base import WorkloadError
 
 
 def some_of(name: str, default: str, about: str, choices: Iterable[str] = ()) -> Parameter:
-    """A parameter that is such a list; of `choices`, if there are any."""
+    """Return a parameter that is such a list; of `choices`, if there are any."""
     return Parameter(name, default, "", about, choices=tuple(choices), several=True)
 
 
 def words(text: object) -> list[str]:
-    """The words between the commas, each once and without the spaces around it."""
+    """Return the words between the commas, each once and without the spaces around it."""
     stripped = (word.strip() for word in str(text).split(","))
     return list(dict.fromkeys(word for word in stripped if word))
 

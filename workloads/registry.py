@@ -18,7 +18,10 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Workload:
-    """A new instance of a workload; WorkloadError if it cannot be had, with the nearest name."""
+    """Return a new instance of a workload.
+
+    WorkloadError if it cannot be had, with the nearest name.
+    """
     try:
         workload: Workload = _GROUP.load(name)()
     except ExtensionError as error:

@@ -59,7 +59,7 @@ class Scaling(fio.OnOneFile):
 
 
 def steps(parameters: Parameters) -> Iterator[tuple[str, fio.Job]]:
-    """The number of each step with its unit, and what fio does in it, reading."""
+    """Yield the number of each step with its unit, and what fio does in it, reading."""
     block_bytes, file_bytes = _block_bytes(parameters), fio.file_bytes(parameters)
     base = fio.Job(
         pattern="read",

@@ -50,7 +50,7 @@ class Sql(Workload):
         )
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """The data with the logs, an empty database kept aside, the pool and the server itself."""
+        """Return the room for data with logs, an empty database kept aside, pool and server."""
         data_bytes = int(parameters["rows"]) * ROW_BYTES
         return Needs(
             disk_bytes=EMPTY_BYTES + data_bytes,
@@ -101,7 +101,10 @@ class Sql(Workload):
 
 
 def counted(output: str, events: int) -> dict[str, float]:
-    """Queries and transactions in sysbench's report; WorkloadError if fewer than asked for."""
+    """Return queries and transactions in sysbench's report.
+
+    WorkloadError if fewer than asked for.
+    """
     counts = dict(re.findall(r"^\s*(queries|transactions):\s+(\d+)\s", output, re.MULTILINE))
     if set(counts) != {"queries", "transactions"}:
         raise WorkloadError(f"sysbench gave no report: {programs.last_line(output)}")

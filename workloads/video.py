@@ -61,7 +61,7 @@ class Video(Workload):
                 )
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """The clip."""
+        """Return the clip."""
         return Needs(disk_bytes=assets["clip"].stat().st_size)
 
     def prepare(self, context: Context) -> None:

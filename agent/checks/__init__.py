@@ -170,13 +170,15 @@ class Inspection:
 
 
 def blockers(findings: list[Finding]) -> list[Finding]:
-    """What voids the run."""
+    """Return what voids the run."""
     return [one for one in findings if one.severity == "blocker" and not one.ok]
 
 
 def glance(names: Collection[str], context: CheckContext) -> list[Finding]:
-    """The checks of these names that are made before a run, each looked at once; what the machine
-    does not offer is left out."""
+    """Return the checks of these names that are made before a run, each looked at once.
+
+    What the machine does not offer is left out.
+    """
     rows = [c for c in TABLE if c.name in names and c.when == "before"]
     looks = [(c, _look(c.look, context)) for c in rows if not isinstance(c.look, Change)]
     return [Finding.from_observation(check, each) for check, each in looks if each is not None]
@@ -200,6 +202,6 @@ def _read(change: Change, context: CheckContext) -> Any:
 
 
 def _why(check: Check, observation: Observation) -> str:
-    """The clause that says what is wrong."""
+    """Return the clause that says what is wrong."""
     clause = _UNREADABLE_WHY if observation.cause == UNREADABLE else check.why
     return clause.format(value=observation.value, **observation.facts)

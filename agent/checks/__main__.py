@@ -56,7 +56,7 @@ These are known to be harmless; every other line is a warning:
 
 
 def document() -> str:
-    """The text of docs/checks.md."""
+    """Return the text of docs/checks.md."""
     rows = "".join(
         f"| `{c.name}` | {c.when} | {_severity(c)} | {c.what} | {c.remedy} |\n" for c in TABLE
     )

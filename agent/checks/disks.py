@@ -13,7 +13,7 @@ _TOLD = ("throttled", "written_bytes", "spare_percent", "used_percent", "errors"
 
 
 def health(context: CheckContext) -> Observation | None:
-    """What the disks say of themselves."""
+    """Return what the disks say of themselves."""
     verdicts = {name: h.passed for name, h in context.health.items() if h.passed is not None}
     if not verdicts:
         return None
@@ -60,7 +60,7 @@ def firmware(context: CheckContext) -> Observation | None:
 
 
 def temperatures_c(context: CheckContext) -> dict[str, float]:
-    """What the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number.
+    """Return what the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number.
 
     Where it reads none, what SMART says.
     """
@@ -97,7 +97,7 @@ def temperature(context: CheckContext) -> Observation | None:
 
 
 def throttles(context: CheckContext) -> dict[str, int] | None:
-    """What heat did to the disks since they were made, by serial number."""
+    """Return what heat did to the disks since they were made, by serial number."""
     counts = {h.serial or name: h.throttled for name, h in context.health.items()}
     return {serial: count for serial, count in counts.items() if count is not None} or None
 
@@ -140,7 +140,7 @@ def link_changed(before: dict[str, str], now: dict[str, str]) -> Observation:
 
 
 def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]]:
-    """What is known of each disk's state now, by serial number: kept with every run."""
+    """Return what is known of each disk's state now, by serial number: kept with every run."""
     warm, linked = temperatures_c(context), links(context) or {}
     states = {}
     for name in context.disks:
@@ -158,7 +158,7 @@ def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]
 
 
 def _serial(context: CheckContext, name: str) -> str:
-    """The disk's serial number as sysfs has it, else its name."""
+    """Return the disk's serial number as sysfs has it, else its name."""
     device = _device(context, name)
     return text(device / "serial") or text(device / "wwid") or name
 

@@ -79,7 +79,7 @@ def parse(text: str) -> list[Line]:
 
 
 def since(before: list[Line], now: list[Line]) -> list[Line]:
-    """What was written after the last record of `before`, of level warning and worse."""
+    """Return what was written after the last record of `before`, of level warning and worse."""
     last = before[-1].seq if before else -1
     return [line for line in now if line.seq > last and line.level <= WARNING]
 
@@ -96,7 +96,7 @@ def suspicious(lines: list[Line]) -> list[Line]:
 
 
 def show(lines: list[Line]) -> str:
-    """The first few different lines, for a message."""
+    """Return the first few different lines, for a message."""
     texts = list(dict.fromkeys(line.text.strip() for line in lines))
     more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return ", ".join(f"“{text}”" for text in texts[:_SHOWN]) + more
@@ -104,7 +104,7 @@ def show(lines: list[Line]) -> str:
 
 @cache
 def patterns(path: Path) -> tuple[Pattern, ...]:
-    """A list's lines, `expression  # reason` each; lines that begin with # are comments."""
+    """Return a list's lines, `expression  # reason` each; lines that begin with # are comments."""
     known = []
     for line in path.read_text(encoding="utf-8").splitlines():
         expression, _, reason = line.partition("  # ")

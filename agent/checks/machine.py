@@ -1,5 +1,7 @@
-"""Checks of what else happens on the machine, of what there is room for, of what the kernel said,
-and of clocks: those that people set must not matter, and the machine must not have slept."""
+"""Check what else happens on the machine, what is free, what the kernel logs, and clocks.
+
+Clocks that people set must not matter, and the machine must not have slept.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ TOLERANCE_NS = 50_000_000
 
 
 def held(context: CheckContext) -> Observation:
-    """The controller's lease: it asks for no run while a meter is silent, or its disk full."""
+    """Observe the controller's lease.
+
+    It asks for no run while a meter is silent, or its disk full.
+    """
     reason = lock.reason(context.run_dir / lock.HOLD.name)
     return Observation(int(reason is not None), reason is None, {"reason": reason or ""})
 
@@ -55,8 +60,9 @@ def _busy_s(context: CheckContext) -> float:
 
 
 def stolen_s(context: CheckContext) -> tuple[float, float, float]:
-    """Seconds that its host kept from a virtual machine's CPUs (proc_stat(5)), of how many, and
-    what share may be. A modelled machine stands still meanwhile, a real one goes on drawing power.
+    """Return the seconds that a host kept from the CPUs, of how many, and the share allowed.
+
+    See proc_stat(5). A modelled machine stands still meanwhile, a real one goes on drawing power.
     """
     ticks = int(system_text.read(context.proc / "stat").splitlines()[0].split()[8])
     modelled = (context.sys / "module/fde_rapl_sim").exists()
@@ -107,7 +113,7 @@ def powercap(context: CheckContext) -> Observation:
 
 
 def timers(context: CheckContext) -> Observation | None:
-    """What may start work by itself in the middle of a run."""
+    """Return what may start work by itself in the middle of a run."""
     by_group = quiet.disturbers(context.systemctl)
     if by_group is None:
         return None
@@ -120,13 +126,13 @@ def kernel_lines(context: CheckContext) -> list[Line] | None:
 
 
 def grave(before: list[Line], now: list[Line]) -> Observation:
-    """Number of lines that spoil the run."""
+    """Count the lines that spoil the run."""
     lines = kernel_log.grave(kernel_log.since(before, now))
     return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 
 
 def suspicious(before: list[Line], now: list[Line]) -> Observation:
-    """Number of warnings that nobody has called harmless."""
+    """Count the warnings that are not known to be harmless."""
     lines = kernel_log.suspicious(kernel_log.since(before, now))
     return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 

@@ -87,7 +87,7 @@ def work(seconds: float) -> None:
 
 
 def governor(context: CheckContext) -> Observation | None:
-    """cpufreq's governors, of all CPUs."""
+    """Cpufreq's governors, of all CPUs."""
     governors = {text(p) for p in context.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
     if not governors:
         return None
@@ -106,7 +106,10 @@ def turbo(context: CheckContext) -> Observation | None:
 
 
 def idle_states(context: CheckContext) -> str | None:
-    """The C-states that every CPU may enter, by name; None where the kernel leaves none to it."""
+    """Return the C-states that every CPU may enter, by name.
+
+    None where the kernel leaves none to it.
+    """
     state_sets = set()
     for cpu in sorted(context.cpus.glob("cpu[0-9]*/cpuidle")):
         states = sorted(cpu.glob("state[0-9]*"), key=lambda p: int(p.name.removeprefix("state")))

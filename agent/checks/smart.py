@@ -38,7 +38,10 @@ class Health:
 
 
 def read(program: str, name: str) -> Health | None:
-    """The health of the disk with this kernel name; None without smartctl or without SMART."""
+    """Return the health of the disk with this kernel name.
+
+    None without smartctl or without SMART.
+    """
     try:
         # Its exit code is a set of bits that the JSON says better.
         output = run(

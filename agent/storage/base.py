@@ -58,7 +58,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Layer:
-    """A device-mapper device; `made_by` is the start of its UUID: CRYPT-LUKS2, FDE-TESTBED …
+    """A device-mapper device; `made_by` is the start of its UUID: CRYPT-LUKS2, FDE-TESTBED ….
 
     In what is planned it is empty for what cryptsetup keeps below its own mapping, which it calls
     differently from 2.8 on.
@@ -97,8 +97,7 @@ DISCARD = Parameter(
 
 
 class Kind(ABC):
-    """One kind of configuration; a module of its own that has its `name`, here or in an installed
-    package.
+    """A kind of configuration, in a module that has its `name`, here or in an installed package.
 
     `encrypted_by` is one of `NOBODY`, `DRIVE`, `PROCESSOR`. `fields` are all that a configuration
     of the kind may be told besides its name and disk; `packages` what is installed for it on the
@@ -117,10 +116,13 @@ class Kind(ABC):
 
     @abstractmethod
     def label(self, configuration: Configuration) -> str:
-        """What reports call it: letters, digits, spaces, and `,.-–` in at most 60 characters."""
+        """Return what reports call it.
+
+        Letters, digits, spaces, and `,.-–` in at most 60 characters.
+        """
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """What this machine lacks, with the way out; None if all is there.
+        """Return what this machine lacks, with the way out; None if all is there.
 
         Destroys nothing.
         """
@@ -134,7 +136,7 @@ class Kind(ABC):
 
     @abstractmethod
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
-        """What `agent.storage.proof` compares the findings with."""
+        """Return what `agent.storage.proof` compares the findings with."""
 
     def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
         """Make the place ready; evidence that can only be had while the mapping is closed."""
@@ -205,5 +207,5 @@ def cipher_label(cipher: str) -> str:
 
 
 def partition_name(place: Place) -> str:
-    """The partition as a segment names it."""
+    """Return the partition as a segment names it."""
     return Path(place.partition).name

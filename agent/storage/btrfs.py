@@ -1,5 +1,7 @@
-"""Where Btrfs keeps a byte on its device: FIEMAP there tells logical addresses, the chunk tree maps
-them (Documentation/filesystems/btrfs; structures of linux/btrfs.h and linux/btrfs_tree.h).
+"""Where Btrfs keeps a byte on its device.
+
+FIEMAP there tells logical addresses, the chunk tree maps them (Documentation/filesystems/btrfs;
+structures of linux/btrfs.h and linux/btrfs_tree.h).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _MANY_PLACES = 0b11111001000  # RAID0, RAID10, RAID5, RAID6, RAID1C3 and 4: not 
 
 
 def physical(fd: int, address: int) -> int | None:
-    """The byte on the device of a logical address; `address` itself where it is not Btrfs.
+    """Return the byte on the device of a logical address; `address` itself where it is not Btrfs.
 
     None where no chunk has it, or one that is spread over devices. Raises OSError.
     """

@@ -51,7 +51,7 @@ class Use:
 
 @contextmanager
 def opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
-    """A descriptor of what is opened so, closed at the end; raises OSError."""
+    """Open a path and close its descriptor at the end; raises OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC)
     try:
         yield fd
@@ -60,7 +60,7 @@ def opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
 
 
 def kernel_name(path: str | os.PathLike[str]) -> str | None:
-    """The kernel's name of the block device behind a path; None if there is none."""
+    """Return the kernel's name of the block device behind a path; None if there is none."""
     try:
         info = os.stat(path)  # noqa: PTH116 - takes any path-like
     except OSError:
@@ -159,7 +159,10 @@ def _diskseq_of(fd: int) -> int:
 
 
 def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
-    """The kernel name of the disk's only partition once its node is there; None if it never is."""
+    """Return the kernel name of the disk's only partition once its node is there.
+
+    None if it never is.
+    """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         names = partitions(disk)
@@ -235,26 +238,35 @@ def _hidden(name: str) -> bool:
 
 
 def controllers(device: Path) -> list[Path]:
-    """What leads to a disk whose `device` in sysfs this is: itself, or with native NVMe multipath,
-    where the disk hangs on its subsystem, each of the subsystem's controllers."""
+    """Return what leads to a disk whose `device` in sysfs this is.
+
+    Itself, or with native NVMe multipath, where the disk hangs on its subsystem, each of the
+    subsystem's controllers.
+    """
     paths = sorted(path for path in device.glob("nvme*") if (path / "transport").exists())
     return paths or [device]
 
 
 def diskseq(name: str) -> int:
-    """The kernel's number of this very appearance of a disk; it is never given again until boot."""
+    """Return the kernel's number of this very appearance of a disk.
+
+    It is never given again until boot.
+    """
     return int(system_text.read(BLOCK / name / "diskseq"))
 
 
 def writes(name: str) -> str:
-    """What has been written to a disk and discarded on it by the kernel that runs, in its own
-    numbers (Documentation/block/stat.rst); another text after a restart or another appearance."""
+    """Return the kernel's counts of what was written to and discarded on a disk.
+
+    See Documentation/block/stat.rst. The text is another one after a restart or another appearance
+    of the disk.
+    """
     counts = system_text.read(BLOCK / name / "stat").split()
     return " ".join([boot_id(), str(diskseq(name)), *counts[4:7], *counts[11:14]])
 
 
 def progress(path: str) -> Progress:
-    """What the kernel counts of a device, by its path, as a program works on it."""
+    """Return what the kernel counts of a device, by its path, as a program works on it."""
     name = Path(path).resolve().name
 
     def counts() -> str:
@@ -277,7 +289,7 @@ def ata_security_off(name: str) -> bool:
 
 
 def busy(path: str) -> bool:
-    """Whether someone has the disk or a part of it for himself: mounts (in any namespace), ZFS, …
+    """Whether someone has the disk or a part of it for himself: mounts (in any namespace), ZFS, ….
 
     The kernel refuses a second exclusive open. Tools hold a disk for moments: asked three times.
     """
@@ -330,7 +342,7 @@ def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
 
 
 def dm_name(name: str) -> str | None:
-    """The device-mapper name of a device; None if it is no mapping."""
+    """Return the device-mapper name of a device; None if it is no mapping."""
     try:
         return system_text.read(BLOCK / name / "dm" / "name").strip()
     except OSError:
@@ -360,9 +372,11 @@ def uses(disk: str) -> list[Use]:
 
 
 def exports(disk: str) -> list[Use]:
-    """Who serves the disk to others without a descriptor: the kernel, as configfs has it, and a
-    virtual function of its controller that a program drives (linux-nvme, LIO, kernel
-    Documentation/ABI/testing/sysfs-bus-pci)."""
+    """Who serves the disk to others without a descriptor.
+
+    The kernel, as configfs has it, and a virtual function of its controller that a program drives
+    (linux-nvme, LIO, kernel Documentation/ABI/testing/sysfs-bus-pci).
+    """
     names = [disk, *partitions(disk)]
     device = BLOCK / disk / "device"
     # A passthru subsystem is told the controller.
@@ -395,7 +409,7 @@ def given_away() -> list[str]:
 
 
 def _number(file: Path) -> int | None:
-    """The device number in a file of sysfs; None without one."""
+    """Return the device number in a file of sysfs; None without one."""
     try:
         major, minor = system_text.read(file).split(":")
     except OSError:
@@ -411,7 +425,7 @@ def _rdev(path: str) -> int | None:
 
 
 def _named_in_tables(disk: str) -> list[Use]:
-    """What is to be mounted or opened from a disk later, blank as it may be until then."""
+    """Return what is to be mounted or opened from a disk later, blank as it may be until then."""
     names = {disk, *partitions(disk)}
     users = []
     for table, column in ((Path("/etc/fstab"), 0), (Path("/etc/crypttab"), 1)):
@@ -426,11 +440,11 @@ def _named_in_tables(disk: str) -> list[Use]:
 
 
 def openers(disk: str) -> list[Use]:
-    """Programs that have the disk or a part of it open, exclusively or not, as virtual machines and
-    databases have theirs, also by its generic device (ng, sg, bsg), which is no block device.
+    """List the programs that have the disk or a part of it open, exclusively or not.
 
-    Tools look at a disk for moments, and who counts is seen three times; udev, which may look for
-    longer on a busy machine, is kept away by `held`.
+    Virtual machines and databases have theirs so, also by its generic device (ng, sg, bsg), which
+    is no block device. Tools look at a disk for moments, and who counts is seen three times; udev,
+    which may look for longer on a busy machine, is kept away by `held`.
     """
     names = [name for name in (disk, *partitions(disk)) if kernel_name(f"/dev/{name}")]
     nodes = {(stat.S_IFBLK, Path("/dev", name).stat().st_rdev): name for name in names}
@@ -515,7 +529,7 @@ def _name_of(major: int, minor: int) -> str | None:
 
 
 def chain(name: str) -> set[str]:
-    """The device and all devices below it, down to whole disks."""
+    """Return the device and all devices below it, down to whole disks."""
     members: set[str] = set()
     waiting = [name]
     while waiting:

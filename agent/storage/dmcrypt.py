@@ -202,7 +202,7 @@ def volume_key_bits(configuration: Configuration) -> int:
 
 
 def _authenticated(place: Place, configuration: Configuration) -> Expectation:
-    """The cipher's mapping above dm-integrity's, which keeps tags between the data."""
+    """Return the cipher's mapping above dm-integrity's, which keeps tags between the data."""
     settings = configuration.settings
     name = ciphers.algorithm(cipher(configuration))
     of_hmac = settings["integrity"] == HMAC
@@ -237,7 +237,10 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
 
 
 def _tag_bytes(settings: Mapping[str, ParameterValue]) -> int:
-    """What cryptsetup keeps of a sector: HMAC-SHA-256, or the tag and the nonce of the cipher."""
+    """Return what cryptsetup keeps of a sector.
+
+    HMAC-SHA-256, or the tag and the nonce of the cipher.
+    """
     if settings["integrity"] == HMAC:
         return HMAC_BITS // 8
     return 16 + (12 if str(settings["cipher"]).startswith("aes-gcm") else 16)
@@ -257,13 +260,13 @@ def _write_edges() -> None:
 
 
 def options(configuration: Configuration) -> tuple[str, ...]:
-    """The mapping's options as the table shows them, sorted."""
+    """Return the mapping's options as the table shows them, sorted."""
     wanted = [name for name in _PERFORMANCE if configuration.settings[name]]
     return tuple(sorted([*wanted, *(["allow_discards"] if configuration.discard else [])]))
 
 
 def open_arguments(configuration: Configuration) -> list[str]:
-    """The same for cryptsetup; they are no part of a header and act only on opening."""
+    """Return the same for cryptsetup; they are no part of a header and act only on opening."""
     named = {"allow_discards": "--allow-discards"}
     without = ["--integrity-no-journal"] if configuration.settings["integrity_no_journal"] else []
     return without + [named.get(name, f"--perf-{name}") for name in options(configuration)]
@@ -295,7 +298,10 @@ class LuksVolume:
             run(["cryptsetup", "luksSuspend", MAPPING])
 
     def resume(self) -> None:
-        """Raises CommandError; what is mounted then answers with errors."""
+        """Resume the mapping; raises CommandError.
+
+        What is mounted then answers with errors.
+        """
         if not mapping.suspended():
             return
         try:
@@ -307,7 +313,7 @@ class LuksVolume:
 
 
 def volume(secrets: Secrets) -> LuksVolume | None:
-    """The volume of the configuration that stands, if it is a LUKS2 one."""
+    """Return the volume of the configuration that stands, if it is a LUKS2 one."""
     luks2 = mapping.uuid(mapping.kernel_name()).startswith("CRYPT-LUKS2")
     return LuksVolume(secrets) if luks2 else None
 

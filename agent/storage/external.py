@@ -1,5 +1,6 @@
-"""A product that we have no code for: four commands of the inventory open, close, prove and
-describe it.
+"""A product that we have no code for.
+
+Four commands of the inventory open, close, prove and describe it.
 
 Each is a list of arguments, run as the agent runs, without a shell, with a limit of time.
 `{device}` in an argument is the container that the product gets: our partition from 8 MiB before

@@ -33,12 +33,12 @@ _TABLES = frozenset({"gpt", "PMBR", "dos"})
 
 
 def disk_uuid(serial: str) -> str:
-    """The GPT's disk GUID that marks the disk of this serial number as ours (UUID version 5)."""
+    """Return the GPT disk GUID that marks the disk of a serial number as ours (UUID version 5)."""
     return str(uuid.uuid5(_NAMESPACE, f"disk {serial}"))
 
 
 def partition_uuid(serial: str) -> str:
-    """The UUID of our partition on the disk of this serial number."""
+    """Return the UUID of our partition on the disk of this serial number."""
     return str(uuid.uuid5(_NAMESPACE, f"partition {serial}"))
 
 
@@ -258,7 +258,7 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
 
 
 def with_contents(facts: DiskFacts) -> DiskFacts:
-    """The same with what lies at the edges and between them."""
+    """Return the same with what lies at the edges and between them."""
     if facts.path is None or facts.read_error is not None:
         return facts
     try:
@@ -290,7 +290,10 @@ def _writes(facts: DiskFacts) -> int | None:
 
 
 def _unknown(path: str, edges: tuple[bytes, bytes], offsets: tuple[int, ...]) -> str:
-    """What lies on a disk that has no signature, in words that follow "holds"; empty if nothing."""
+    """Return what lies on a disk that has no signature, in words that follow "holds".
+
+    Empty if nothing.
+    """
     names = [f"{kind} at {at // samples.MIB} MiB" for kind, at in samples.named(path, offsets)]
     if names:
         return f"{', '.join(names)} without a partition table"
@@ -327,8 +330,10 @@ def _header_signatures(name: str) -> list[Signature]:
 
 
 def _signatures(paths: list[str]) -> dict[str, list[Signature]]:
-    """All signatures of these devices by kernel name, also those at the end and those that hide
-    one another."""
+    """Return all signatures of these devices by kernel name.
+
+    Those at the end and those that hide one another are among them.
+    """
     signatures: dict[str, list[Signature]] = {Path(path).name: [] for path in paths}
     printed = run(["wipefs", "--no-act", "--json", *paths]).out
     for entry in json.loads(printed or "{}").get("signatures", []):
@@ -338,7 +343,7 @@ def _signatures(paths: list[str]) -> dict[str, list[Signature]]:
 
 
 def _table(path: str) -> dict[str, Any]:
-    """The GPT as sfdisk reads it; empty if it cannot."""
+    """Return the GPT as sfdisk reads it; empty if it cannot."""
     output = run(["sfdisk", "--json", path], ok=(0, 1))
     if output.code or not output.out:
         return {}
@@ -360,7 +365,7 @@ def _entry(entry: dict[str, Any], sector_bytes: int) -> Partition:
 def _partition(
     name: str, place: tuple[int, int], entry: Partition | None, signatures: list[Signature]
 ) -> Partition:
-    """What the kernel shows, with what the table says of it."""
+    """Return what the kernel shows, with what the table says of it."""
     return Partition(
         f"/dev/{name}",
         entry.type_guid if entry else "",

@@ -199,7 +199,7 @@ def refusal(code: str, disk: Disk, disk_facts: DiskFacts, /, **facts: Fact) -> P
 
 
 def reason(problem: Problem) -> str:
-    """What a refusal says of its disk, as a clause."""
+    """Return what a refusal says of its disk, as a clause."""
     return _WORDINGS[problem.code].reason.format(**problem.facts)
 
 
@@ -298,7 +298,7 @@ def _our_use(how: str) -> bool:
 
 
 def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """What keeps us from knowing what is on it; `erase` is no way past these."""
+    """Return what keeps us from knowing what is on it; `erase` is no way past these."""
     owned = facts.opal is not None and facts.opal.locking_enabled
     if facts.shadowed:
         return [refusal("shadowed", disk, facts)]
@@ -311,7 +311,10 @@ def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
 
 
 def foreign(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """What is on the disk that is not ours; `erase` in the inventory is the only way past it."""
+    """Return what is on the disk that is not ours.
+
+    `erase` in the inventory is the only way past it.
+    """
     expired = disk.erase is not None and not given_up(disk, facts)
 
     def refused(code: str, **contents: Fact) -> list[Problem]:
@@ -394,7 +397,7 @@ def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.s
 
 
 def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
-    """Raises GuardError if the disk is not as it was approved."""
+    """Refuse a disk that is not as it was approved; raises GuardError."""
     # Who uses it is judged again, and Opal's state is the drive's, not its contents.
     same = replace(
         facts,

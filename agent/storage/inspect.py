@@ -49,7 +49,7 @@ def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
 
 
 def opal(facts: DiskFacts) -> dict[str, bool | None] | None:
-    """The state of a drive's Opal for programs; None without it."""
+    """Return the state of a drive's Opal for programs; None without it."""
     if facts.opal is None:
         return None
     return {
@@ -61,7 +61,7 @@ def opal(facts: DiskFacts) -> dict[str, bool | None] | None:
 
 
 def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
-    """What is on the disk, in words."""
+    """Return what is on the disk, in words."""
     if facts.path is None:
         return "no block device stands there"
     if facts.read_error is not None:
@@ -91,7 +91,7 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
 
 
 def opal_in_words(facts: DiskFacts) -> str:
-    """The state of a drive that has Opal, as far as it can be told without a PIN."""
+    """Return the state of a drive that has Opal, as far as it can be told without a PIN."""
     status, sid = facts.opal, facts.sid
     if status is None:
         return "no Opal"
@@ -115,7 +115,10 @@ def opal_in_words(facts: DiskFacts) -> str:
 
 
 def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
-    """What provisioning would do to a disk that it may write; empty where it is as it must be."""
+    """Return what provisioning would do to a disk that it may write.
+
+    Empty where it is as it must be.
+    """
     steps = []
     ready = layout.ready(disk, facts, spec.extent)
     owned = facts.opal is not None and facts.opal.locking_enabled

@@ -65,7 +65,7 @@ def discarded_bytes(place: Place, outcome: str) -> int:
 
 
 def discard_findings(place: Place, mappings: dict[str, str], mount_options: str) -> dict[str, Any]:
-    """What each layer passes on, by its name, and whether the file system discards by itself."""
+    """Return what each layer discards, by name, and whether the file system discards unasked."""
     names = {Path(place.partition).name: Path(place.partition).name, **mappings}
     return {
         "layers": {name: _limits(kernel) for name, kernel in names.items()},
@@ -74,7 +74,10 @@ def discard_findings(place: Place, mappings: dict[str, str], mount_options: str)
 
 
 def _limits(name: str) -> dict[str, int]:
-    """A device's limits in bytes, a partition's are those of its disk; 0 where there are none."""
+    """Return a device's limits in bytes, a partition's are those of its disk.
+
+    0 where there are none.
+    """
     device = (BLOCK / name).resolve()
     queue = (device if (device / "queue").exists() else device.parent) / "queue"
     files = {"granularity_bytes": "discard_granularity", "max_bytes": "discard_max_bytes"}
@@ -175,7 +178,7 @@ def ready(disk: Disk, facts: DiskFacts, extent: Extent) -> bool:
 
 
 def script(disk: Disk, extent: Extent) -> str:
-    """What sfdisk is told; the UUIDs bind the mark to the disk's serial number."""
+    """Return what sfdisk is told; the UUIDs bind the mark to the disk's serial number."""
     return (
         f"label: gpt\nlabel-id: {disk_uuid(disk.serial)}\n"
         f"start={START_BYTES // MIB}MiB, size={partition_bytes(extent) // MIB}MiB, "
@@ -212,7 +215,7 @@ def clear(disk: Disk, approved: DiskFacts) -> None:
 
 
 def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
-    """A revert leaves random bytes in the place of table and data: make the disk a bare one.
+    """Make a disk bare after a revert, which leaves random bytes in place of table and data.
 
     What lies there now cannot be compared; that it is the same disk, unused, still must be true.
     Raises AgentError, which says so where the drive does not answer before a power cycle.

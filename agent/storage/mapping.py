@@ -20,7 +20,7 @@ class TableError(AgentError):
 
 
 def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
-    """The lines of the table of each of these mappings, by name; keys are shown as zeros."""
+    """Return the lines of the table of each of these mappings, by name; keys are shown as zeros."""
     lines: dict[str, list[str]] = {name: [] for name in mappings}
     for line in run(["dmsetup", "table"]).out.splitlines():
         name, _, rest = line.partition(": ")
@@ -30,7 +30,7 @@ def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
 
 
 def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[Layer]:
-    """These mappings (name to kernel name) as they are; raises TableError."""
+    """Return these mappings (name to kernel name) as they are; raises TableError."""
     stack = []
     for name, kernel in mappings.items():
         # "CRYPT-LUKS2-<its own>-<name>": the first two words tell who made it.
@@ -41,10 +41,9 @@ def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[
 
 
 def parse_line(text: str) -> Segment:
-    """One line of a `linear`, `crypt` or `integrity` table (kernel documentation), others by
-    target alone.
+    """Parse one line of a `linear`, `crypt` or `integrity` table, others by target alone.
 
-    `device` is `major:minor`. Raises TableError.
+    `device` is `major:minor`. See the kernel's documentation of device-mapper. Raises TableError.
     """
     fields = text.split()
     try:
@@ -77,7 +76,7 @@ def parse_line(text: str) -> Segment:
 
 
 def without_key(text: str) -> str:
-    """A line with a crypt target's key left out, even one that dmsetup has zeroed."""
+    """Return a line with a crypt target's key left out, even one that dmsetup has zeroed."""
     fields = text.split()
     if len(fields) > 4 and fields[2] == "crypt":
         fields[4] = f"<{_key_bits(fields[4])}-bit-key>"
@@ -85,15 +84,18 @@ def without_key(text: str) -> str:
 
 
 def _key_bits(field: str) -> int:
-    """A key in the kernel's keyring is `:<bytes>:<type>:<name>`, none `-` or, zeroed by dmsetup,
-    `0`, another (zeroed) hex, of two digits a byte."""
+    """Return the bits of a table's key.
+
+    A key in the kernel's keyring is `:<bytes>:<type>:<name>`, none `-` or, zeroed by dmsetup, `0`,
+    another (zeroed) hex, of two digits a byte.
+    """
     if len(field) == 1:
         return 0
     return 8 * int(field.split(":")[1]) if field.startswith(":") else 4 * len(field)
 
 
 def _with_name(segment: Segment) -> Segment:
-    """The segment with the name of the device below instead of its number."""
+    """Return the segment with the name of the device below instead of its number."""
     if segment.device is None:
         return segment
     kernel = Path(f"/sys/dev/block/{segment.device}").resolve().name
@@ -130,9 +132,10 @@ def devices() -> dict[str, str]:
 
 
 def strangers(disks: Collection[str]) -> list[str]:
-    """Mappings of our names that stand on other disks than these (kernel names), so are not ours.
+    """List mappings of our names that stand on other disks than these, so are not ours.
 
-    Ours on a disk that has gone stands on nothing that the kernel still shows.
+    `disks` are kernel names. Ours on a disk that has gone stands on nothing that the kernel still
+    shows.
     """
     foreign = []
     for name, kernel in devices().items():
@@ -196,7 +199,7 @@ def revive() -> None:
 
 
 def uuid(kernel: str) -> str:
-    """The mapping's UUID, which tells who made it; empty where it has no table."""
+    """Return the mapping's UUID, which tells who made it; empty where it has no table."""
     return system_text.read(BLOCK / kernel / "dm" / "uuid").strip() if kernel else ""
 
 

@@ -88,7 +88,9 @@ class Opal(Kind):
 
 
 def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None:
-    """The locking range of the place; None where the disk has no Opal or locking is not enabled.
+    """Return the locking range of the place.
+
+    None where the disk has no Opal or locking is not enabled.
 
     Raises AgentError if the drive does not take our PIN.
     """
@@ -139,7 +141,7 @@ def luks_metadata(partition: str) -> dict[str, Any]:
 def why_not_ready(
     place: Place, secrets: Secrets, *, try_passphrase: bool = True
 ) -> NotReady | None:
-    """What is missing from a provisioned self-encrypting disk; None if it is as it must be.
+    """Return what is missing from a provisioned self-encrypting disk; None if it is as it must be.
 
     Raises AgentError if the drive is ours by its header but does not take our PIN, or does not
     answer: formatting would spoil a good header before the drive refuses.

@@ -204,7 +204,7 @@ def discover(device: str) -> Discovery:
 
 
 def parse_discovery(page: bytes) -> Discovery:
-    """The same from the bytes of a level 0 discovery, however short."""
+    """Return the same from the bytes of a level 0 discovery, however short."""
     at = _HEADER_BYTES
     bodies: dict[int, bytes] = {}
     while at + _FEATURE_BYTES < len(page):
@@ -235,7 +235,10 @@ def status(device: str) -> Status:
 
 
 def offered(device: str) -> Status | None:
-    """The same, None where there is no Opal at all: an ordinary disk, or a kernel without it."""
+    """Return the same, None where there is no Opal at all.
+
+    An ordinary disk, or a kernel without it.
+    """
     try:
         reported = status(device)
     except OpalError as error:
@@ -303,7 +306,7 @@ def _session(number: int, pin: bytes) -> bytes:
 
 
 def _log_in(device: str, authority: str, request: int, buffer: bytearray, action: str) -> None:
-    """A call with a PIN; one that the drive refused is not tried again by this process.
+    """Make a call with a PIN; one that the drive refused is not tried again by this process.
 
     Raises PinTriesError where the drive has refused too many.
     """

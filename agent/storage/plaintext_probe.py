@@ -107,7 +107,7 @@ def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> b
 
 
 def read_direct(device: str, offset_bytes: int, length_bytes: int = BLOCK_BYTES) -> bytes:
-    """A block or more, read with O_DIRECT; raises OSError as the kernel gives it."""
+    """Return a block or more, read with O_DIRECT; raises OSError as the kernel gives it."""
     with (
         opened(device, os.O_RDONLY | os.O_DIRECT) as fd,
         mmap.mmap(-1, length_bytes) as buffer,  # page-aligned, as O_DIRECT wants it
@@ -117,7 +117,7 @@ def read_direct(device: str, offset_bytes: int, length_bytes: int = BLOCK_BYTES)
 
 
 def locked_read(device: str, offset_bytes: int) -> str | None:
-    """The error's name if a direct read there is refused; None if it can be read."""
+    """Return the error's name if a direct read there is refused; None if it can be read."""
     try:
         read_direct(device, offset_bytes)
     except OSError as error:

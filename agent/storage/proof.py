@@ -97,7 +97,7 @@ class Found:
 
 
 def planned(place: Place, expectation: Expectation, discards: bool = False) -> Planned:
-    """What the plan asks for, in the units in which it is found."""
+    """Return what the plan asks for, in the units in which it is found."""
     name = Path(place.partition).name
     block_bytes = devices.block_bytes(name)
     extent = place.extent
@@ -132,7 +132,10 @@ def mismatches(plan: Planned, findings: Found) -> list[Problem]:
 
 
 def _layer_mismatches(wanted: Sequence[Layer], actual: Sequence[Layer]) -> list[Problem]:
-    """A layer is known by its place in the stack where cryptsetup has given it another name."""
+    """Compare the layers that are there with those that are planned.
+
+    A layer is known by its place in the stack where cryptsetup has given it another name.
+    """
     left = {layer.name: layer for layer in _stack(actual)}
     pairs = {layer.name: left.pop(layer.name, None) for layer in wanted}
     for name in [name for name, one in pairs.items() if one is None and left]:
@@ -281,7 +284,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
 def _plaintext_probe(
     place: Place, expectation: Expectation, folder: Path, key: str
 ) -> dict[str, Any]:
-    """What was seen of it, or `{error}`, so that all else that was found is told as well."""
+    """Return what was seen of it, or `{error}`, so that all else that was found is told as well."""
     offset_bytes, room_bytes = place.extent.offset_bytes, 0
     try:
         if expectation.interleaved:
@@ -298,7 +301,7 @@ def _plaintext_probe(
 
 
 def _document(layer: Layer, lines: Sequence[str], crypto: str) -> dict[str, Any]:
-    """A layer for the data contract, with the driver of its cipher; no keys."""
+    """Return a layer for the data contract, with the driver of its cipher; no keys."""
     first = layer.segments[0] if layer.segments else Segment(0, "none")
     driver = ciphers.driver(ciphers.algorithm(first.cipher), crypto) if first.cipher else None
     return {

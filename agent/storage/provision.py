@@ -56,7 +56,10 @@ def carries_opal(spec: StorageSpec, role: str) -> bool:
 
 
 def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """The guard's reasons, and what the layout and the configurations need; asks for no PIN."""
+    """Return the guard's reasons, and what the layout and the configurations need.
+
+    Asks for no PIN.
+    """
     reasons = guard.refusals(_given_up(disk, facts), facts)
     if reason := layout.fits(disk, spec.extent):
         reasons.append(reason)
@@ -69,7 +72,7 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> l
 
 
 def _given_up(disk: Disk, facts: DiskFacts) -> Disk:
-    """The disk, to be erased also where our own revert left what is on it."""
+    """Return the disk, to be erased also where our own revert left what is on it."""
     return replace(disk, erase=disk.serial) if disk_records.left_by_us(disk, facts) else disk
 
 

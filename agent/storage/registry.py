@@ -19,14 +19,16 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Kind:
-    """The kind of that name; raises ExtensionError."""
+    """Return the kind of that name; raises ExtensionError."""
     kind: Kind = _GROUP.load(name)()
     return kind
 
 
 def complete(entry: Mapping[str, Any]) -> Configuration:
-    """The configuration of an entry, with its kind's defaults; raises AgentError with all that is
-    wrong in it, clauses with the way out."""
+    """Return the configuration of an entry, with its kind's defaults.
+
+    Raises AgentError with all that is wrong in it, clauses with the way out.
+    """
     kind = load(entry["kind"])
     entry_settings = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}
     completed, broken = settings(kind, entry["disk"], entry_settings)
@@ -36,7 +38,7 @@ def complete(entry: Mapping[str, Any]) -> Configuration:
 
 
 def label(configuration: Configuration) -> str:
-    """What reports call a configuration, by what it is and never by its name."""
+    """Return what reports call a configuration, by what it is and never by its name."""
     kind = load(configuration.kind)
     parts = [kind.label(configuration)]
     parts += ["TRIM"] if configuration.discard else []

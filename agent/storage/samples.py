@@ -80,10 +80,10 @@ def without_table(offsets: Iterable[int]) -> list[int]:
 
 
 def headers(path: str, size: int, volumes: Iterable[tuple[int, int]]) -> tuple[str, ...]:
-    """Sums of the first 8 MiB and the last MiB of the disk, of volumes of it, and of those inside.
+    """Return sums of the disk's first 8 MiB and last MiB, of its volumes, and of those inside.
 
-    `volumes`: (offset, length) in bytes, a length of 0 where it is not known. What a file system,
-    a group of volumes or an array notes of its use (times, counts, generations, free blocks) lies
+    `volumes`: (offset, length) in bytes, a length of 0 where it is not known. What a file system, a
+    group of volumes or an array notes of its use (times, counts, generations, free blocks) lies
     there, so that a file stored anywhere in it changes a sum. Raises OSError.
     """
     waiting = sorted({(0, size), *volumes})

@@ -53,7 +53,7 @@ class Login:
         return int(read_object(PLACE).get(self._key, 0))
 
     def check(self) -> None:
-        """Raises PinTriesError, with the limit and the way out, where no more is to be tried."""
+        """Raise PinTriesError, with the limit and the remedy, where no more is to be tried."""
         if self.refused >= MOST:
             named = {"device": self.device, "authority": self.authority}
             raise PinTriesError("refused", **named, refused=self.refused, way_out=self.way_out)
@@ -64,7 +64,7 @@ class Login:
         write_json(PLACE, {**read_object(PLACE), self._key: self.refused + 1})
 
     def forget(self) -> None:
-        """The drive took the PIN, and sets its own count back."""
+        """Forget the refusals: the drive took the PIN, and sets its own count back."""
         if self.refused:
             others = {key: n for key, n in read_object(PLACE).items() if key != self._key}
             write_json(PLACE, others)
@@ -82,7 +82,7 @@ class Login:
 
 
 def login(device: str, authority: str) -> Login:
-    """An authority of the drive that a disk or a partition belongs to."""
+    """Return an authority of the drive that a disk or a partition belongs to."""
     name = devices.kernel_name(device)
     if name is not None and (devices.BLOCK / name / "partition").exists():
         name = (devices.BLOCK / name).resolve().parent.name

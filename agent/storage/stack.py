@@ -1,4 +1,4 @@
-"""The states of the storage and the ways between them, a small graph:
+"""The states of the storage and the ways between them, a small graph:.
 
     bare --map--> mapped --format--> formatted --mount--> mounted
 
@@ -178,7 +178,10 @@ class Stack:
             raise
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """What this machine lacks for a configuration, with the way out; None if all is there."""
+        """Return what this machine lacks for a configuration, with the way out.
+
+        None if all is there.
+        """
         kind = self._load_kind(configuration.kind)
         filesystem = (configuration.filesystem or self.spec.filesystem).type
         if not _kernel_has(filesystem):
@@ -209,7 +212,7 @@ class Stack:
             raise
 
     def _go_down(self) -> None:
-        """Raises the first error, once every step was tried."""
+        """Take every step down, and raise the first error once all were tried."""
         errors: list[Exception] = []
         try:
             names = (devices.kernel_name(disk.by_id) for disk in self.spec.disks.values())
@@ -231,8 +234,10 @@ class Stack:
 
     @contextmanager
     def below(self, disk: Disk) -> Iterator[Place]:
-        """The disk's place with nothing on it, for who writes the extent itself: held, checked as
-        for a configuration, a range that locks open meanwhile. Raises AgentError."""
+        """Hold and check the disk's place with nothing on it, for who writes the extent itself.
+
+        A range that locks is open meanwhile. Raises AgentError.
+        """
         self.leave()
         with self._hold(disk):
             place = layout.place(disk, self.spec.extent, self._check(disk))
@@ -364,8 +369,10 @@ def bare_after_internal_error(stack: Stack) -> Iterator[None]:
 
 
 def _kernel_has(filesystem: str) -> bool:
-    """Whether the kernel can mount it: fsopen(2) has it load the module, which a service's sandbox
-    does not let us do ourselves."""
+    """Whether the kernel can mount it.
+
+    Fsopen(2) has it load the module, which a service's sandbox does not let us do ourselves.
+    """
     known = {line.split()[-1] for line in system_text.read(Path("/proc/filesystems")).splitlines()}
     if filesystem in known:
         return True

@@ -1,5 +1,6 @@
-"""TrueCrypt and VeraCrypt volumes: `tcplay` creates the former, we write the latter's headers;
-cryptsetup opens both, one mapping for each cipher.
+"""TrueCrypt and VeraCrypt volumes: `tcplay` creates the former, we write the latter's headers.
+
+Cryptsetup opens both, one mapping for each cipher.
 
 A volume has 128 KiB of headers in front of its data and as many behind it. It lies in a container
 of dm-linear whose start is chosen so that the data area is exactly the extent of all
@@ -152,7 +153,10 @@ class TrueCrypt(Kind):
 
 
 def parse_dump(text: str) -> dict[str, str]:
-    """What cryptsetup says of the header: the cipher chain, its mode, bits of all its keys."""
+    """Return what cryptsetup says of the header.
+
+    The cipher chain, its mode, bits of all its keys.
+    """
     pairs = (line.partition(":") for line in text.splitlines())
     fields = {key.strip(): value.strip() for key, _, value in pairs}
     wanted = {"chain": "Cipher chain", "mode": "Cipher mode", "key_bits": "MK bits"}
@@ -173,8 +177,10 @@ def _write_headers(path: str, words: list[str], passphrase: bytes, data_bytes: i
 
 
 def _header(words: list[str], passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
-    """512 bytes as VeraCrypt documents them; no program of Debian's writes them. `words` are
-    ciphers, the first applied first; `keys` 256 random bytes, of which they take the first.
+    """512 bytes as VeraCrypt documents them; no program of Debian's writes them.
+
+    `words` are ciphers, the first applied first; `keys` 256 random bytes, of which they take the
+    first.
 
     https://veracrypt.io/en/VeraCrypt%20Volume%20Format%20Specification.html: a salt of 64 bytes,
     then 448 bytes that every cipher of the chain encrypts with XTS as one data unit numbered 0.

@@ -72,8 +72,7 @@ def listening(listen: Callable[[str], None]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Progress:
-    """Counts that change as a program works on a disk, as the kernel has them, and the bytes that
-    it may have to go through."""
+    """Counts that change as a program works on a disk, and the bytes it may have to go through."""
 
     counts: Callable[[], str]
     size_bytes: int = 0
@@ -138,7 +137,10 @@ def _communicate(
     progress: Progress | None,
     name: str,
 ) -> tuple[bytes, bytes]:
-    """What it prints; raises TimeoutExpired. Its work is shown as it goes on."""
+    """Return what it prints; raises TimeoutExpired.
+
+    Its work is shown as it goes on.
+    """
     if progress is None:
         return process.communicate(stdin, timeout_s)
     begun_s = moved_s = time.monotonic()
@@ -163,7 +165,7 @@ def program_path() -> str:
 
 
 def _name(argv: Sequence[str]) -> str:
-    """The program, and its own command where it has one; never the value of an option."""
+    """Return the program, and its own command where it has one; never the value of an option."""
     words = list(argv[argv.index("--") + 1 :] if argv[0] == "nsenter" else argv)
     if words[0] == "env":
         words = [word for word in words[1:] if "=" not in word]

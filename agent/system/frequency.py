@@ -23,8 +23,10 @@ class Processor:
     cpupower: str = "cpupower"
 
     def state(self) -> dict[str, Any]:
-        """`governors`: each one's CPUs, as cpupower takes them; `turbo`, None where it is not
-        offered."""
+        """`governors`: each one's CPUs, as cpupower takes them.
+
+        `turbo`, None where it is not offered.
+        """
         governors: dict[str, list[str]] = {}
         for place in sorted(self.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")):
             number = place.parents[1].name.removeprefix("cpu")
@@ -62,7 +64,7 @@ class Processor:
                 )
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """What `state` told earlier. Raises CommandError where it is not so then."""
+        """Set what `state` returned earlier; raises CommandError where it is not so then."""
         if self.state() == dict(state):
             return
         for governor, cpus in state["governors"].items():

@@ -63,8 +63,10 @@ class Limit:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """After `seconds` the programs that the block started are killed and TooLong is raised in
-        it, and again every minute until it is left. None: it may take for ever."""
+        """Kill the programs that the block started after `seconds`, and raise TooLong in it.
+
+        It is raised again every minute until the block is left. None: it may take for ever.
+        """
         if self._seconds is None:
             yield
             return
@@ -115,7 +117,7 @@ def reap() -> None:
 
 
 def _descendants(root: int) -> list[int]:
-    """Processes below `root` that are not dead already."""
+    """Return processes below `root` that are not dead already."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -76,8 +76,11 @@ def disks(who: str, path: Path = RUN / "agent.system.lock") -> Iterator[None]:
 
 
 def held() -> tuple[int, ...]:
-    """Descriptors that hold the disks. The programs that write them are given these as well, so
-    that one which outlives a killed agent still keeps the next agent away."""
+    """Descriptors that hold the disks.
+
+    The programs that write them are given these as well, so that one which outlives a killed agent
+    still keeps the next agent away.
+    """
     return tuple(_held)
 
 
@@ -98,7 +101,10 @@ def suite(folder: Path) -> Iterator[None]:
 
 
 def holder(folder: Path) -> int | None:
-    """The process that holds a suite's folder, found without taking the lock; None if none does."""
+    """Return the process that holds a suite's folder, found without taking the lock.
+
+    None if none does.
+    """
     try:
         inode = folder.stat().st_ino
     except OSError:

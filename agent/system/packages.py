@@ -89,8 +89,10 @@ def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -
 
 
 def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
-    """Stop the services and timers that came with these packages, and keep them from starting at
-    boot: a database server draws power. Returns those that were active or enabled."""
+    """Stop the services and timers of these packages, and keep them from starting at boot.
+
+    A database server draws power. Returns those that were active or enabled.
+    """
     packages = installed(noted(read_object(path), "packages"))
     if not packages:
         return []
@@ -186,7 +188,7 @@ def lock_holder(locks: Sequence[Path] = LOCKS) -> str | None:
 
 
 def installed(packages: Collection[str]) -> list[str]:
-    """Of these."""
+    """Return those of `packages` that dpkg reports as installed."""
     if not packages:
         return []
     show = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages]

@@ -64,7 +64,7 @@ def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
 
 
 def told(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[str]:
-    """A line on what a suite stops of what `disturbers` found, and one on what it does not."""
+    """Return a line on the services that a suite stops, and one on those it does not."""
     words = {group: f"{group} ({', '.join(units)})" for group, units in by_group.items()}
     stopped = "; ".join(word for group, word in words.items() if group in stop)
     left = "; ".join(word for group, word in words.items() if group not in stop)
@@ -75,17 +75,17 @@ def told(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[s
 
 
 def patterns(group: str) -> list[str]:
-    """A group's units as `systemctl list-units` takes them."""
+    """Return a group's units as `systemctl list-units` takes them."""
     return [name if name.endswith(".timer") else f"{name}.service" for name in GROUPS[group]]
 
 
 def _names(listed: str) -> list[str]:
-    """What `systemctl list-units` printed: a line a unit, its name first."""
+    """Return what `systemctl list-units` printed: a line a unit, its name first."""
     return [line.split()[0] for line in listed.splitlines() if line.strip()]
 
 
 def disturbing(listed: str) -> dict[str, list[str]]:
-    """What disturbs of what `systemctl list-units` printed, by group."""
+    """Return what disturbs of what `systemctl list-units` printed, by group."""
     names = sorted({n for n in _names(listed) if not any(fnmatchcase(n, kept) for kept in KEPT)})
     return {
         group: [n for n in names if any(fnmatchcase(n, known) for known in patterns(group))]
@@ -94,7 +94,7 @@ def disturbing(listed: str) -> dict[str, list[str]]:
 
 
 def lasting(shown: str) -> list[str]:
-    """The units that are not transient, from what `systemctl show` printed.
+    """Return the units that are not transient, from what `systemctl show` printed.
 
     Transient units are left alone: once stopped they are gone and cannot be started again.
     """
@@ -118,7 +118,10 @@ def _indexers(systemctl: str, uid: str, options: Sequence[str]) -> list[str]:
 
 
 def _of_user(systemctl: str, uid: str) -> list[str]:
-    """The systemctl of a user's own systemd. Raises KeyError where there is no such user."""
+    """Return the systemctl of a user's own systemd.
+
+    Raises KeyError where there is no such user.
+    """
     name, place = pwd.getpwuid(int(uid)).pw_name, f"XDG_RUNTIME_DIR=/run/user/{uid}"
     return ["runuser", "-u", name, "--", "env", place, systemctl, "--user"]
 
@@ -129,8 +132,9 @@ def off(
     path: Path = REMEMBERED,
     processor: frequency.Processor | None = None,
 ) -> list[str]:
-    """Stop what disturbs and may be stopped, and set governor and turbo where that is asked for;
-    returns what was stopped, none where nothing was active.
+    """Stop what disturbs and may be stopped, and set governor and turbo where that is asked for.
+
+    Returns what was stopped, none where nothing was active.
 
     A unit that does not stop is no error here: the check `timers` tells of it before every run.
     Raises CommandError where the processor could not be set.
@@ -160,8 +164,11 @@ def back(
     path: Path = REMEMBERED,
     processor: frequency.Processor | None = None,
 ) -> list[str]:
-    """Start again what `off` stopped, whoever called it, and set the processor as it was; returns
-    the units. Raises CommandError where the processor could not be set, once all else is done."""
+    """Start again what `off` stopped, whoever called it, and set the processor as it was.
+
+    Returns the units. Raises CommandError where the processor could not be set, once all else is
+    done.
+    """
     document = read_object(path)
     units = noted(document, "units")
     if units:
@@ -184,6 +191,6 @@ def _ask(systemctl: str, verb: str, units: Collection[str]) -> None:
 
 
 def noted(document: Mapping[str, object], key: str) -> list[str]:
-    """The names that a note of ours has under this key; none where it has no list."""
+    """Return the names that a note of ours has under this key; none where it has no list."""
     names = document.get(key)
     return [str(name) for name in names] if isinstance(names, list) else []

@@ -19,9 +19,11 @@ _SLEEPS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hiber
 
 
 def facts(root: Path = Path("/")) -> dict[str, Any]:
-    """`able`: whether the kernel can sleep (None: it does not say). `masked`: sleep is off.
-    `idle_action`, `lid_action`: what logind is told to do, empty where that is no sleep or there is
-    no lid. `desktop`: the display manager, empty without one."""
+    """`able`: whether the kernel can sleep (None: it does not say).
+
+    `masked`: sleep is off. `idle_action`, `lid_action`: what logind is told to do, empty where that
+    is no sleep or there is no lid. `desktop`: the display manager, empty without one.
+    """
     state = root / "sys/power/state"
     settings = _logind(root)
     lid = any((root / "proc/acpi/button/lid").glob("*"))
@@ -42,7 +44,7 @@ def _masked(root: Path, unit: str) -> bool:
 
 
 def _logind(root: Path) -> dict[str, str]:
-    """The keys of [Login]: the main file, then its drop-ins by their names."""
+    """Return the keys of [Login]: the main file, then its drop-ins by their names."""
     main = [root / place / "systemd/logind.conf" for place in _LOGIND]
     drops = [p for d in _LOGIND for p in (root / d / "systemd/logind.conf.d").glob("*.conf")]
     settings: dict[str, str] = {}

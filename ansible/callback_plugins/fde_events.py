@@ -65,7 +65,10 @@ class CallbackModule(CallbackBase):
 
 
 def _reasons(result: dict[str, Any]) -> list[str]:
-    """What was wrong, each in a sentence or a line: our own modules say it on standard error."""
+    """Return what was wrong, each in a sentence or a line.
+
+    Our own modules say it on standard error.
+    """
     if result.get("argument_errors"):
         return [str(reason) for reason in result["argument_errors"]]
     said = str(result.get("stderr") or "").strip().splitlines()

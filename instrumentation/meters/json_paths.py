@@ -28,10 +28,12 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class JsonSettings(NetworkSettings):
-    """`profile` is the sort of device. Of the generic one: `power`, `energy` and `stamp` as JSON
-    Pointers, for several channels `{channel: pointer}`; `""` is the whole document. With `counter:
-    false` the meter's own counter is not read. `ca_file` has the certificates of the authorities
-    to trust with TLS, or the device's own.
+    """`profile` is the sort of device.
+
+    Of the generic one: `power`, `energy` and `stamp` as JSON Pointers, for several channels
+    `{channel: pointer}`; `""` is the whole document. With `counter: false` the meter's own counter
+    is not read. `ca_file` has the certificates of the authorities to trust with TLS, or the
+    device's own.
     """
 
     profile: str = ""
@@ -93,7 +95,10 @@ class Places:
         )
 
     def reading(self, document: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
-        """What a document says of these channels. Raises AnswerError."""
+        """Read what a document says of these channels.
+
+        Raises AnswerError.
+        """
         if self.login and isinstance(wanted := value_at(document, self.login), str):
             way = "name a file with its login as secret_file, or check it"
             raise AnswerError("configuration", f"the device wants a login ({wanted[:60]}): {way}")
@@ -126,8 +131,9 @@ class Places:
         return self.power_unit_w * number(value, f"power of channel {key}")
 
     def _counter_j(self, document: Any, key: str) -> float:
-        """The counter of a channel, NaN where there is none of it alone: one total beside the
-        powers of several sockets is that of all of them.
+        """Return the counter of a channel, NaN where there is none of it alone.
+
+        One total beside the powers of several sockets is that of all of them.
         """
         if lists_above(document, self.power[key]) > lists_above(document, self.energy[key]):
             return math.nan
@@ -137,7 +143,7 @@ class Places:
             return math.nan
 
     def _errors(self, document: Any, key: str) -> Iterator[str]:
-        """The names of errors that the device reports."""
+        """Yield the names of errors that the device reports."""
         for place in self.errors.get(key, (f"{_parent(self.power[key])}/errors",)):
             value = value_at(document, place)
             if value is True:
@@ -163,7 +169,10 @@ def lists_above(document: Any, pointer: str) -> int:
 
 
 def pointers(name: str, document: object) -> dict[str, str]:
-    """A setting that is one pointer or `{channel: pointer}`. Raises ValueError."""
+    """Return a setting that is one pointer or `{channel: pointer}`.
+
+    Raises ValueError.
+    """
     by_channel = {ONLY_CHANNEL: document} if isinstance(document, str) else document
     if not isinstance(by_channel, Mapping) or not by_channel:
         raise ValueError(
@@ -177,13 +186,15 @@ def pointers(name: str, document: object) -> dict[str, str]:
 
 
 def check_pointer(name: str, pointer: object) -> None:
-    """Raises ValueError where it is none."""
+    """Raise ValueError where it is no pointer."""
     if not isinstance(pointer, str) or not _POINTER.fullmatch(pointer):
         raise ValueError(f"{name} is {pointer!r}: write a JSON Pointer such as /sensor/power.")
 
 
 def value_at(document: Any, pointer: str) -> Any:
-    """What stands there, None where nothing does. The empty pointer is the whole document.
+    """Return what stands there, None where nothing does.
+
+    The empty pointer is the whole document.
 
     Index 0 of what is no list is that itself: Tasmota gives a list for several sockets only.
     """

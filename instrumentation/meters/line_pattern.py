@@ -58,7 +58,10 @@ class Layout:
 
 
 def layout(pattern: str) -> Layout:
-    """What a pattern says. Raises PatternError."""
+    """Return what a pattern says.
+
+    Raises PatternError.
+    """
     try:
         regex = re.compile(pattern.encode())
     except (re.error, OverflowError, RecursionError) as error:
@@ -107,7 +110,7 @@ def _unit(group: str) -> tuple[str, str]:
 
 
 def _separators(pattern: str, group: str) -> str:
-    """The points and commas among the next few tokens behind a group."""
+    """Return the points and commas among the next few tokens behind a group."""
     opened: list[str] = []
     tokens = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(pattern)]
     for n, (kind, text) in enumerate(tokens):

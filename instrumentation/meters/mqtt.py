@@ -34,8 +34,9 @@ _ZIGBEE = Places(
 
 @dataclass(frozen=True)
 class Settings(JsonSettings):
-    """See `JsonSettings`. `device` is the plug's name in its topics, `topic` where the generic one
-    publishes.
+    """See `JsonSettings`.
+
+    `device` is the plug's name in its topics, `topic` where the generic one publishes.
     """
 
     device: str = ""

@@ -1,15 +1,6 @@
-"""PowerSensor3 on DC rails: four pairs of a current and a voltage sensor, read 20,000 times a
-second (nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883).
+"""PowerSensor3 on DC rails: pairs of a current and a voltage sensor, 20,000 times a second.
 
-Each pair is a rail, `0` to `3`. A level of 10 bits stands for (3.3 V × level / 1023 − vref) /
-sensitivity, in A or V, with vref and sensitivity from the meter's EEPROM; power is their product in
-each frame, and a record the mean over the frames of a window. What a frame's bits mean, how it is
-asked and how its time continues stand in `powersensor3_frames` and `powersensor3_talk`.
-
-A board with an STM32F411 sends 20,000 frames a second; one with an F401 runs its converter more
-slowly (about 17,500, computed from the firmware's clock settings, not measured). The time of a
-frame is taken when its average of six conversions is complete; there may be firmware that takes it
-in the middle, 25 µs before.
+nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883.
 """
 
 from __future__ import annotations
@@ -56,9 +47,10 @@ _RAILS = ("0", "1", "2", "3")
 
 @dataclass(frozen=True)
 class Settings:
-    """`window_ms` is the time of one record, 0 for every frame; `frames_hz` how often the board
-    sends. The limits of error are the user's own, from a calibration or the paper's table of
-    modules; see `PowerSensor3.accuracy`.
+    """`window_ms` is the time of one record, 0 for every frame.
+
+    `frames_hz` how often the board sends. The limits of error are the user's own, from a
+    calibration or the paper's table of modules; see `PowerSensor3.accuracy`.
     """
 
     window_ms: int = 1
@@ -81,7 +73,7 @@ class Settings:
 
 
 def value_of(level: Floats | float, sensor: Sensor) -> Any:
-    """A or V for a sensor's level."""
+    """Return A or V for a sensor's level."""
     return (SUPPLY_V * level / MAX_LEVEL - sensor.vref_v) / sensor.sensitivity
 
 
@@ -160,7 +152,7 @@ class PowerSensor3(Meter):
         return b"X"
 
     def _table(self, rail: int) -> tuple[Floats, Floats]:
-        """A and V of a rail for each level."""
+        """Return A and V of a rail for each level."""
         every = np.arange(MAX_LEVEL + 1, dtype=np.float64)
         sensors = self._talk.sensors
         return value_of(every, sensors[2 * rail]), value_of(every, sensors[2 * rail + 1])

@@ -30,9 +30,11 @@ _COMMAND = r"[ -~]{1,200}"
 
 @dataclass(frozen=True)
 class Settings(NetworkSettings):
-    """`query` is sent each period; `fields` says which of the answer's numbers, separated by commas
-    and counted from 1, is the power of a channel, `energy_fields` the same of a counter. `start`
-    and `stop` are commands without an answer, one a line, for when the port is opened and closed.
+    """`query` is sent each period.
+
+    `fields` says which of the answer's numbers, separated by commas and counted from 1, is the
+    power of a channel, `energy_fields` the same of a counter. `start` and `stop` are commands
+    without an answer, one a line, for when the port is opened and closed.
     """
 
     query: str = ""

@@ -34,8 +34,9 @@ _APC_POWER = {
 
 @dataclass(frozen=True)
 class Settings(NetworkSettings):
-    """`profile` is the sort of device. Of the generic one: `power` and perhaps `energy` as
-    `{channel: OID}`.
+    """`profile` is the sort of device.
+
+    Of the generic one: `power` and perhaps `energy` as `{channel: OID}`.
     """
 
     profile: str = ""
@@ -88,7 +89,7 @@ class SnmpMeter(Networked):
         return tuple(_APC_POWER)
 
     def _reading(self, answer: Answer) -> Reading:
-        """The answer is a list of `[OID, type, number or text]`."""
+        """Read an answer, a list of `[OID, type, number or text]`."""
         if answer.label != "ok":
             raise AnswerError("no-data", f"the unit answers {answer.label}")
         content = document(answer.body)

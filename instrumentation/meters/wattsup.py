@@ -240,7 +240,7 @@ class WattsUp(Meter):
         super().on_request_sent(data, t_ns)
 
     def stop_command(self) -> bytes:
-        """Ends the logging to the port."""
+        """Return the command that ends logging to the port."""
         return _STOP
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
@@ -320,7 +320,7 @@ class WattsUp(Meter):
             self._fault(t_ns, "distrust", f"this meter does not keep to {relation}; no longer used")
 
     def _take(self, record: _Record) -> None:
-        """A record that is sound in itself: does it follow from what came before?"""
+        """Take a record that is sound in itself: does it follow from what came before?"""
         last = self._last
         if last is None:
             self._last = record

@@ -31,8 +31,9 @@ _NOTHING = 9.9e37
 
 @dataclass(frozen=True)
 class RangeSettings:
-    """`rate_s` is the update interval, `voltage_range_v` and `current_range_a` the fixed ranges;
-    null lets the meter choose them, at the cost of an accuracy that nobody knows beforehand.
+    """`rate_s` is the update interval, `voltage_range_v` and `current_range_a` the fixed ranges.
+
+    Null lets the meter choose them, at the cost of an accuracy that nobody knows beforehand.
     `power_factor` is the machine's lowest, as the meter shows it; null where nobody looked.
     """
 
@@ -63,8 +64,11 @@ def _one_of(name: str, value: float, possible: tuple[float, ...]) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of error beside 0.1 % of the reading: in parts of the power range, and at a power
-    factor of 0 in parts of the apparent power, None where that is not stated; and the source."""
+    """Limits of error beside 0.1 % of the reading.
+
+    In parts of the power range, and at a power factor of 0 in parts of the apparent power, None
+    where that is not stated; and the source.
+    """
 
     range_part: float
     apparent_part: float | None
@@ -84,8 +88,9 @@ def _power_factor(power_factor: float | None, limits: Limits) -> ErrorTerm:
 
 @dataclass(frozen=True)
 class Extremes:
-    """The highest that was read so far (rms in V and A, mean power in W), the highest ranges that
-    were in use, and how many readings were beyond them.
+    """The highest values and ranges so far, and how many readings were beyond the ranges.
+
+    Values are rms in V and A, and mean power in W.
     """
 
     readings: int = 0
@@ -122,14 +127,16 @@ class Reading(NamedTuple):
 
 
 def number(text: str) -> float:
-    """A number of a line: NaN where there is none, infinite beyond the range."""
+    """Return a number of a line: NaN where there is none, infinite beyond the range."""
     value = float(text)
     return math.copysign(math.inf, value) if abs(value) >= _NOTHING else value
 
 
 def plausible(power_w: float, voltage_v: float, current_a: float, range_w: float) -> bool:
-    """Whether a power can belong to these rms values: it is at most their product (Cauchy and
-    Schwarz), but for the errors of three readings. Readings that are no numbers are plausible.
+    """Whether a power can belong to these rms values.
+
+    It is at most their product (Cauchy and Schwarz), but for the errors of three readings. Readings
+    that are no numbers are plausible.
     """
     limit_w = 1.02 * abs(voltage_v * current_a) + 0.01 * range_w
     return not abs(power_w) > limit_w or not math.isfinite(power_w)
@@ -182,10 +189,10 @@ class Yokogawa(Meter):
 
     @abstractmethod
     def _commands(self) -> list[str]:
-        """Sets the meter up."""
+        """Return the commands that set the meter up."""
 
     def _reading(self, line: str) -> Reading | None:
-        """What a line of measured data says; None where it is not sound."""
+        """Return what a line of measured data says; None where it is not sound."""
         match = self._line_pattern.fullmatch(line)
         if match is None:
             return None
@@ -196,7 +203,7 @@ class Yokogawa(Meter):
         return Reading(power_w, volts, amperes, (range_v, range_a), int(match["C"]))
 
     def _range_commands(self, prefix: str) -> list[str]:
-        """Fixes the ranges, or leaves them to the meter."""
+        """Return the commands that fix the ranges, or leave them to the meter."""
         fixed = {"VOLT": self.settings.voltage_range_v, "CURR": self.settings.current_range_a}
         return [
             f"{prefix}:{name}:AUTO ON" if value is None else f"{prefix}:{name}:RANG {value:g}"
@@ -280,7 +287,7 @@ class Yokogawa(Meter):
         return min(self._step, self._loop_step)
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """An answer that has not come by now is given up."""
+        """Give up an answer that has not come by now."""
         if self._inbox:
             part = self._inbox.data[:_SHOWN_BYTES]
             self._fault(t_ns, "framing", f"{part!r} is not a whole line")
@@ -361,7 +368,7 @@ class Yokogawa(Meter):
         self._timeouts = 0
 
     def _record(self, reading: Reading, t_ns: int) -> None:
-        """The first update after setting up began before it, and is not used."""
+        """Make a record; the first update after setting up began before it, and is not used."""
         if not self._settled:
             self._settled = True
             return

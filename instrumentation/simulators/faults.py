@@ -56,7 +56,7 @@ class FaultyWire:
         self._random = random.Random(self.seed)
 
     def carry(self, piece: bytes) -> bytes:
-        """What arrives of one piece."""
+        """Return what arrives of one piece."""
         arrived = self._bent(piece)
         if self._random.random() < self.lose:
             arrived = b""
@@ -206,9 +206,9 @@ class Faults:
         return cls(**rates)
 
     def wire(self, seed: int) -> FaultyWire:
-        """The wire with these faults."""
+        """Return the wire with these faults."""
         return FaultyWire(seed, **{name: getattr(self, name) for name in WIRE_FAULTS})
 
     def meter(self, make: Callable[[], Simulator], seed: int) -> FaultyMeter:
-        """The meter with these faults."""
+        """Return the meter with these faults."""
         return FaultyMeter(make, seed, step=self.step, restart=self.restart)

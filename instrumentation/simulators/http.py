@@ -204,7 +204,7 @@ class HttpServer:
 def _admitted(
     simulator: HttpSimulator, request: BaseHTTPRequestHandler, secret: str
 ) -> tuple[str, str]:
-    """The path without a login, and the challenge where the login is not the right one."""
+    """Return the path without a login, and the challenge where the login is not the right one."""
     authorization = request.headers.get("Authorization", "")
     if simulator.profile == "tasmota":
         path, _, login = request.path.partition("&user=")

@@ -49,7 +49,7 @@ class MqttSimulator(NetworkSimulator):
         return topics.get(self.profile, "zigbee2mqtt/plug")
 
     def payload(self) -> bytes:
-        """What it publishes now."""
+        """Return what it publishes now."""
         watts, joules = self.power_w[0], self.energy_j[0]
         if self.profile == "tasmota":
             return json.dumps(tasmota_status(watts, joules)).encode()
@@ -80,7 +80,7 @@ class MqttSimulator(NetworkSimulator):
         return sent
 
     def serve(self, host: str, port: int, secret: str = "") -> MqttServer:
-        """Connects to a broker there, which must run."""
+        """Connect to a broker there, which must run."""
         self.sink = MqttServer(self, host, port, secret)
         return self.sink
 
@@ -117,7 +117,10 @@ class MqttServer:
             raise OSError(f"no broker takes a plug at {self.address}")
 
     def publish(self, *, retain: bool = False) -> None:
-        """The state now. The broker has a retained one, for whoever subscribes later, on return."""
+        """Publish the state now.
+
+        The broker has a retained one, for whoever subscribes later, on return.
+        """
         message = self._plug.payload()
         sent = self._client.publish(self._plug.topic, message, qos=int(retain), retain=retain)
         if retain:

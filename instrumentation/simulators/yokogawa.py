@@ -30,7 +30,7 @@ def nr3(value: float, full_scale: float) -> str:
 
 
 def step(full_scale: float) -> float:
-    """The last of the five digits."""
+    """Return the last of the five digits."""
     return float(10.0 ** (math.floor(math.log10(full_scale) + 1e-9) - 4))
 
 
@@ -194,7 +194,7 @@ class YokogawaSimulator(ABC):
         return ";".join(answers).encode("ascii") + self._line_end if answers else b""
 
     def _unit(self, header: str, value: str) -> str | None:
-        """The answer to one unit; empty for a command, None for what it does not know."""
+        """Return the answer to one unit; empty for a command, None for what it does not know."""
         match header.upper():
             case "*CLS":
                 self._errors.clear()
@@ -229,7 +229,7 @@ class YokogawaSimulator(ABC):
         """Headers of this meter, and what answers them."""
 
     def _inputs(self, group: str) -> Actions:
-        """The headers below a group that say how voltage and current are measured."""
+        """Return the headers below a group that say how voltage and current are measured."""
         actions: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
         for name, ranged in (("VOLTage", self.volts), ("CURRent", self.amperes)):
             actions[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)
@@ -287,11 +287,11 @@ class YokogawaSimulator(ABC):
 
 
 def nothing(_: str) -> None:
-    """What a setting does that changes no figure."""
+    """Do nothing: the setting changes no figure."""
 
 
 def is_on(value: str) -> bool:
-    """A truth value as the meter takes it."""
+    """Return a truth value as the meter takes it."""
     return value.upper() in ("ON", "1")
 
 

@@ -74,13 +74,13 @@ class _Battery:
             raise OSError(f"{self.folder.name}/{file}: {not_a_number(text)}") from None
 
     def power_uw(self) -> int:
-        """What it gives; some drivers show a discharge below 0."""
+        """Return what it gives; some drivers show a discharge below 0."""
         if self.has("power_now"):
             return abs(self.number("power_now"))
         return abs(self.number("current_now")) * self.number("voltage_now") // 10**6
 
     def count(self) -> tuple[int, int]:
-        """What is left by its gauge, in counts, and a count's energy in nJ at this voltage."""
+        """Return the charge left by the gauge, in counts, and a count's energy in nJ."""
         if self.has("energy_now"):
             return self.number("energy_now"), NJ_PER_UWH
         return self.number("charge_now"), self.number("voltage_now") * NJ_PER_UWH // 10**6
@@ -189,7 +189,10 @@ class BatterySource(PolledSource):
             raise
 
     def _used_uj(self) -> int:
-        """What the gauge has counted down since the first look. Raises OSError."""
+        """Return what the gauge has counted down since the first look.
+
+        Raises OSError.
+        """
         self._require_discharging()
         counts = [battery.count() for battery in self._batteries]
         for last, (count, nj) in zip(self._counts, counts, strict=False):
@@ -220,7 +223,7 @@ def _of_machine(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _supplies(root: Path) -> tuple[Path, ...]:
-    """What can feed the machine beside its batteries."""
+    """Return what can feed the machine beside its batteries."""
     return tuple(
         folder
         for folder, kind in _of_machine(root)
@@ -229,7 +232,10 @@ def _supplies(root: Path) -> tuple[Path, ...]:
 
 
 def _online(supplies: Sequence[Path]) -> list[str]:
-    """The names of those that feed the machine: 1 is a fixed supply, 2 one that can be set."""
+    """Return the names of those that feed the machine.
+
+    1 is a fixed supply, 2 one that can be set.
+    """
     names = []
     for folder in supplies:
         try:
@@ -242,7 +248,7 @@ def _online(supplies: Sequence[Path]) -> list[str]:
 
 
 def _require_discharging(batteries: Sequence[_Battery], supplies: Sequence[Path]) -> None:
-    """Raises OSError where the machine does not live on its batteries alone."""
+    """Raise OSError where the machine does not live on its batteries alone."""
     states = {battery.folder.name: battery.status() for battery in batteries}
     others = [f"{name} is {state!r}" for name, state in states.items() if state != "Discharging"]
     if len(others) == len(states) or any(

@@ -37,8 +37,7 @@ class HwmonError(SourceError):
 
 @dataclass(frozen=True)
 class Sensor:
-    """A file that shows energy (µJ) or power (µW), or current (mA) where `voltage` (mV) is beside
-    it."""
+    """A file that shows energy (µJ), power (µW), or current (mA) beside `voltage` (mV)."""
 
     name: str
     path: Path
@@ -151,8 +150,11 @@ def _products(chip: Path) -> Iterator[Sensor]:
 
 
 def _power_uw(sensor: Sensor, never_zero: bool) -> int:
-    """Its power in µW. Raises OSError for what the power of this quantity cannot be, as where the
-    firmware answers with all bits set or, of a machine that runs, with 0."""
+    """Its power in µW.
+
+    Raises OSError for what the power of this quantity cannot be, as where the firmware answers with
+    all bits set or, of a machine that runs, with 0.
+    """
     power_uw = sensor.read()
     if never_zero and not power_uw:
         raise OSError("it shows 0 W, and the machine runs")
@@ -162,7 +164,7 @@ def _power_uw(sensor: Sensor, never_zero: bool) -> int:
 
 
 def _averaged_ns(path: Path) -> int:
-    """The time that a power is the mean of, where the driver states it (ms); else 0."""
+    """Return the time that a power is the mean of, where the driver states it (ms); else 0."""
     try:
         return _number(path.with_name(f"{path.name}_interval")) * 10**6
     except OSError:

@@ -56,7 +56,7 @@ class Event:
     uj_per_count: Fraction
 
     def energy_uj(self, count: int) -> int:
-        """A count in µJ, rounded down."""
+        """Return a count in µJ, rounded down."""
         return count * self.uj_per_count.numerator // self.uj_per_count.denominator
 
 

@@ -51,8 +51,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Objection:
-    """Why the joules of a source, called `label`, are no figure: `code`, and clauses for people
-    that say what was seen and what to do. `facts` are what was seen."""
+    """Why the joules of a source, called `label`, are no figure.
+
+    `code`, and clauses for people that say what was seen and what to do. `facts` are what was seen.
+    """
 
     code: str
     label: str
@@ -104,8 +106,10 @@ def stood_still(stretches: Sequence[Stretch], patience: float) -> str:
 
 
 def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
-    """The longest row of rests and runs through which a sensor showed one power, if it lasts for
-    `patience` and more than `SHARE` of the whole; rests and runs take turns."""
+    """Return the longest row of rests and runs through which a sensor showed one power.
+
+    It must last for `patience` and more than `SHARE` of the whole; rests and runs take turns.
+    """
     rows: list[list[Stretch]] = []
     for one in stretches:
         if one.energy_j is None or not one.seconds:
@@ -131,9 +135,11 @@ def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
 def below(
     total: Sequence[Stretch], part: Sequence[Stretch], update_s: float
 ) -> tuple[float, float] | None:
-    """Joules of a total and of its part over the stretches that both have, where the total is
-    less by more than late counts explain (each within `update_s`), or less in each of some
-    stretches, at rest as under load; else None."""
+    """Return the joules of a total and of its part, where the total is less; else None.
+
+    They are over the stretches that both have. Less is what late counts (each within `update_s`) do
+    not explain, or less in each of some stretches, at rest as under load.
+    """
     both = [
         (one, other)
         for one, other in zip(total, part, strict=True)
@@ -154,14 +160,16 @@ def below(
 
 
 def update_of(stretches: Sequence[Stretch]) -> float:
-    """Within how long a counter is brought up to date, in s: `UPDATE_S`, less where it moved in
-    shorter stretches."""
+    """Within how long a counter is brought up to date, in s.
+
+    `UPDATE_S`, less where it moved in shorter stretches.
+    """
     moved = sum(bool(one.energy_j) for one in stretches)
     return min(UPDATE_S, math.fsum(one.seconds for one in stretches) / max(1, moved))
 
 
 def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Objection | None:
-    """What speaks against a counter, which may show one count for `patience` s."""
+    """Return what speaks against a counter, which may show one count for `patience` s."""
     code = stood_still(stretches, patience)
     if not code:
         return None
@@ -187,8 +195,10 @@ def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Obj
 def of_sensor(
     label: str, power_w: float, seconds: float, busy_s: float, patience: float
 ) -> Objection | None:
-    """What speaks against a sensor that showed one power in `seconds`, of which commands kept the
-    processor busy for `busy_s`. Without work for a processor one power may be true, unless it is 0.
+    """Return what speaks against a sensor that showed one power in `seconds`.
+
+    Commands kept the processor busy for `busy_s`. Without work for a processor one power may be
+    true, unless it is 0.
     """
     if power_w and (seconds < patience or busy_s < BUSY * seconds):
         return None
@@ -209,7 +219,7 @@ def of_total(
     part: Sequence[Stretch],
     update_s: float,
 ) -> Objection | None:
-    """What speaks against a total that is less than what lies within it."""
+    """Return what speaks against a total that is less than what lies within it."""
     shortfall = below(total, part, update_s)
     if shortfall is None:
         return None

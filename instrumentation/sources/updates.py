@@ -14,9 +14,12 @@ PAUSE_S = 0.0005
 
 
 @dataclass
-class Watched:
-    """One counter while it is watched. A hold lasts from its first read to its last, so that a
-    watcher that is not let on the processor makes none longer."""
+class _Watched:
+    """One counter while it is watched.
+
+    A hold lasts from its first read to its last, so that a watcher that is not let on the processor
+    makes none longer.
+    """
 
     value: int | None = None
     first_ns: int = 0
@@ -49,8 +52,9 @@ def longest_intervals_ns(
     *,
     watched: Sequence[Watched] | None = None,
 ) -> list[int | None]:
-    """Longest time without an update of each counter, to the pause between two reads; None of one
-    that stood still throughout.
+    """Longest time without an update of each counter, to the pause between two reads.
+
+    None of one that stood still for `watch_s`.
 
     `reads` return the count, None where it cannot be read. The watch lasts for `watch_s`, and
     `SLOW` times as long where a counter had fewer than `FEW` updates by then. It ends early once

@@ -28,8 +28,10 @@ _LIMITS = "constraint_*_max_power_uw", "constraint_*_power_limit_uw"
 
 @dataclass(frozen=True)
 class Zone:
-    """One counter. `name` is the kernel's: package-0, package-0-die-1, psys, and below a package
-    core, uncore or dram, led by the package's (`package-1/dram`) where there are several packages.
+    """One counter.
+
+    `name` is the kernel's: package-0, package-0-die-1, psys, and below a package core, uncore or
+    dram, led by the package's (`package-1/dram`) where there are several packages.
 
     `max_range_uj` is None where the kernel does not tell it. `parent` names the zone above. A zone
     with `mirror_of` shows the counter of that other zone once more. `max_power_w` is more than the
@@ -83,18 +85,19 @@ class HeldZones:
 
 
 def kind_of(name: str) -> str:
-    """The kind of a zone of this name, without package, die and number: see Zone.kind."""
+    """Return the kind of a zone of this name, without package, die and number: see Zone.kind."""
     return re.split(r"-\d", name.rsplit("/", 1)[-1], maxsplit=1)[0]
 
 
 def default_max_power_w(name: str) -> float:
-    """The power bound of a zone of this name where nothing more is known."""
+    """Return the power bound of a zone of this name where nothing more is known."""
     return PLATFORM_MAX_POWER_W if kind_of(name) == "psys" else MAX_POWER_W
 
 
 def summands(names: Iterable[str]) -> dict[str, list[str]]:
-    """The zones whose sum is the whole machine's, by `package` (or their dies) and `dram`; empty
-    where there is none, as of AMD's memory.
+    """Return the zones whose sum is the whole machine's, by `package` (or their dies) and `dram`.
+
+    Empty where there is none, as of AMD's memory.
 
     Core and uncore lie within the package, psys around everything. `names` are without mirrors,
     which show another's counter.
@@ -107,7 +110,7 @@ def summands(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def not_counted(names: Iterable[str]) -> str:
-    """What zones of these names leave out of the machine's energy, in two sentences."""
+    """Return what zones of these names leave out of the machine's energy, in two sentences."""
     memory = any(kind_of(name) == "dram" for name in names)
     covered, unseen = ("processor and memory", "") if memory else ("the processor", "memory, ")
     return (

@@ -62,7 +62,7 @@ class Cipher:
             raise WorkloadError(f"The kernel took {sent} of {len(into)} B and gave {done} B.")
 
     def encrypted(self, iv: bytes, data: bytes) -> bytes:
-        """A copy, encrypted."""
+        """Return a copy, encrypted."""
         into = bytearray(len(data))
         self.crypt(_ENCRYPT, iv, memoryview(data), memoryview(into))
         return bytes(into)
@@ -88,7 +88,9 @@ class Cipher:
 
 
 def prepare(job: Mapping[str, Any]) -> tuple[list[str], list[Callable[[], None]]]:
-    """The drivers, and a step for each thread: one request to each cipher, done once to try it.
+    """Return the drivers, and a step for each thread.
+
+    One request to each cipher, done once to try it.
 
     A job has `ciphers` (the last is applied first), `mode`, `key_bits`, `operation`,
     `request_bytes`, `threads`. Each thread has sockets and buffers of its own.
@@ -128,7 +130,10 @@ def _step(
 
 
 def restriction() -> str:
-    """A sentence to add where the kernel keeps ciphers from programs; empty where it does not."""
+    """Return a sentence to add where the kernel keeps ciphers from programs.
+
+    Empty where it does not.
+    """
     try:
         level = system_text.read(RESTRICTION).strip()
     except OSError:
@@ -150,8 +155,10 @@ def key_bytes(mode: str, bits: int) -> int:
 
 @cache
 def check(name: str, mode: str, bits: int, size: int) -> None:
-    """Compare a block with its published answer, and a request of `size` bytes with the mode's
-    definition. WorkloadError where they differ, MissingError where the cipher has no such key.
+    """Compare a block with its published answer, and a request with the mode's definition.
+
+    The request has `size` bytes. Raises WorkloadError where they differ, MissingError where the
+    cipher has no such key.
     """
     if (name, bits) not in BLOCKS:
         raise MissingError(
@@ -190,7 +197,10 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
 
 
 def driver(name: str, crypto: str) -> str:
-    """The driver of highest priority, from the text of /proc/crypto; empty if there is none."""
+    """Return the driver of highest priority, from the text of /proc/crypto.
+
+    Empty if there is none.
+    """
     offers = [("", -1)]
     for entry in crypto.split("\n\n"):
         pairs = (line.partition(":") for line in entry.splitlines())

@@ -54,7 +54,7 @@ def missing_libraries(name: str) -> list[str]:
 
 
 def padded(size: int, block_bytes: int) -> int:
-    """The size filled up to whole blocks."""
+    """Return the size filled up to whole blocks."""
     return -(-size // block_bytes) * block_bytes
 
 

@@ -101,7 +101,7 @@ class Vector:
 
 
 def published(cipher: str, mode: str) -> Vector | None:
-    """The published answer; None where none is known for this mode."""
+    """Return the published answer; None where none is known for this mode."""
     if cipher in _AES_KEYS:
         answer = _AES[mode][list(_AES_KEYS).index(cipher)]
         iv = _AES_COUNTER if mode == "ctr" else _AES_IV

@@ -43,7 +43,7 @@ class Stream:
     bind: Callable[[Buffer, bytearray | memoryview], Operation]
 
     def crypt(self, source: Buffer) -> bytes:
-        """The next bytes of the stream, for what is not measured."""
+        """Return the next bytes of the stream, for what is not measured."""
         target = bytearray(len(source) + 16)
         self.bind(source, target)()
         return bytes(target[: len(source)])
@@ -76,7 +76,7 @@ def begin(cipher: str, mode: str, *, encrypt: bool, key: bytes, iv: bytes) -> St
 
 
 def versions() -> dict[str, str]:
-    """What does the work, by library."""
+    """Return what does the work, by library."""
     library: Any = importlib.import_module("cryptography")
     backend: Any = importlib.import_module("cryptography.hazmat.backends.openssl").backend
     other: Any = importlib.import_module("Cryptodome")

@@ -152,7 +152,10 @@ class RsaOaep(_Rsa):
 
 
 def make(name: str, seed: int) -> Recipe:
-    """A recipe by its name in `workloads.file_ciphers`; the RSA key is made once, at random."""
+    """Return a recipe by its name in `workloads.file_ciphers`.
+
+    The RSA key is made once, at random.
+    """
     if name == "rsa-2048-wrap":
         return RsaWrap(seed)
     if name == "rsa-2048-oaep":
