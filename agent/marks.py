@@ -146,7 +146,7 @@ class Marks:
         return None if self._partition is None else written_bytes(self._partition)
 
     def tail(self, seconds: float) -> None:
-        """Mark the last phase: write back what is dirty, then rest; `seconds` from its beginning."""
+        """Mark the last phase of `seconds`: write back what is dirty, then rest."""
         with self._marked("tail"):
             end_s = time.monotonic() + seconds
             os.sync()

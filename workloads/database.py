@@ -113,8 +113,9 @@ def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) 
 
 
 def provide(binaries: Binaries, data: Path, temporary: Path, shared: Path) -> None:
-    """What `initialise` makes, as a copy of an empty database that is kept in `shared`: to make one
-    takes a server longer than many a workload takes.
+    """Copy an empty database that is kept in `shared`, made by `initialise` the first time.
+
+    To make one takes a server longer than many a workload takes.
     """
     template = shared / f"empty-{binaries.server.name}"
     if not template.exists():

@@ -1,4 +1,4 @@
-"""A known block in a file, looked for on the raw medium: is what lies there the plaintext?"""
+"""Look for a known block of a file on the raw medium, to see whether it is plaintext there."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Target:
         self.lab.ssh(f"umask 077; cat > {path}", stdin=json.dumps(document).encode())
 
     def ask(self, role: str, command: str, **parameters: Any) -> dict[str, Any]:
-        """A command to a drive's control socket, which must be done."""
+        """Return a command to a drive's control socket, which must be done."""
         answer = ask(Path(self.lab.state["drives"][role]["control"]), command, **parameters)
         assert answer["ok"], answer
         return answer
@@ -109,7 +109,7 @@ class Target:
         )
 
     def python(self, script: str) -> str:
-        """What a Python script prints in the guest, with the agent's code on its path."""
+        """Return what a Python script prints in the guest, with the agent's code on its path."""
         command = f"cd / && PYTHONPATH={CODE}:{CODE}/lib python3 -"
         text: str = self.lab.ssh(command, stdin=script.encode()).stdout
         return text.strip()

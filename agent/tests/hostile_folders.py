@@ -239,7 +239,7 @@ class Cases:
         return _said(taken)
 
     def _packed(self, chance: random.Random) -> Path:
-        """The suite as a bundle that says of itself what it wants."""
+        """Return the suite as a bundle that says of itself what it wants."""
         plan = json.loads((self.base / "plan.json").read_text(encoding="utf-8"))
         what = BundleDocument("fde-bundle/1", plan["suite_id"], False, {}, "0", "0" * 64)
         with contextlib.suppress(OSError):  # an earlier change made something else there
@@ -347,7 +347,10 @@ def _said(do: Callable[[], object]) -> int:
 
 
 def _sentences(out: str, err: str, status: object) -> Iterator[str]:
-    """What is wrong with the words of a command that ended with `status`; None: it did not end."""
+    """Yield what is wrong with the words of a command that ended with `status`.
+
+    None: it did not end.
+    """
     for text in (out, err):
         if found := CONTROL.search(text):
             around = text[max(0, found.start() - 60) : found.end() + 20]
@@ -369,7 +372,7 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def _sound(folder: Path, target: dict[str, Any]) -> None:
-    """A sealed suite that both the analysis and a session take."""
+    """Make a sealed suite that both the analysis and a session take."""
     options = Options(
         blocks=1, interval_ms=500, configurations=("plain", "opal"), workloads=("idle",),
         host="target", settling={"plain": [400, 100, 100, 101, 99, 100]},
@@ -418,7 +421,7 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
 
 
 def run(seeds: Sequence[int], folder: Path) -> Figures:
-    """The cases of these seeds, one after the other, below `folder`."""
+    """Return the cases of these seeds, one after the other, below `folder`."""
 
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
@@ -450,7 +453,10 @@ def _part(options: argparse.Namespace) -> int:
 
 
 def piece(first: int, count: int, bytecode: str = "") -> dict[str, Any]:
-    """The figures of some cases, from a process of its own; `bytecode` is a folder of modules'."""
+    """Return the figures of some cases, from a process of its own.
+
+    `bytecode` is a folder of modules'.
+    """
     argv = [sys.executable, "-B", "-m", "agent.tests.hostile_folders", "--part"]
     done = subprocess.run(
         [*argv, "--first", str(first), "--count", str(count)],

@@ -1,5 +1,7 @@
-"""Runs in the guest: what its real sensor, disks, kernel log, clock and timers look like to the
-checks. Prints one JSON object."""
+"""Print how the guest's sensor, disks, kernel log, clock and timers look to the checks.
+
+Runs in the guest; one JSON object.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class Trial:
 
 
 def during(line: str, step_s: int) -> Callable[[], None]:
-    """What happens during a run: the kernel says something, and the clock is set."""
+    """Return what happens during a run: the kernel says something, and the clock is set."""
 
     def happens() -> None:
         Path("/dev/kmsg").write_text(line + "\n")
@@ -56,7 +58,7 @@ def during(line: str, step_s: int) -> Callable[[], None]:
 
 
 def found() -> list[str]:
-    """What of that which may be stopped is active."""
+    """Return what of that which may be stopped is active."""
     by_group = quiet.disturbers() or {}
     return sorted(unit for group in Quiet().stop for unit in by_group.get(group, ()))
 

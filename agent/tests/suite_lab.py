@@ -238,7 +238,7 @@ def entries(lab: Lab) -> list[Entry]:
 
 
 def sound(lab: Lab) -> set[str]:
-    """Runs whose last state is `finished`, each with the run.json that its line means."""
+    """Return runs whose last state is `finished`, each with the run.json that its line means."""
     found = set()
     last = {entry.run_id: entry for entry in entries(lab) if entry.run_id}
     for run_id, entry in last.items():

@@ -23,7 +23,7 @@ def lab(one_block: Lab) -> Lab:
 
 
 def changed(lab: Lab, **keys: object) -> None:
-    """The same suite with other keys in its plan."""
+    """Give the same suite other keys in its plan."""
     document = json.loads((lab.folder / "plan.json").read_text()) | keys
     lab.plan = plan.parse(plan.freeze(document))
     (lab.folder / "plan.json").write_text(json.dumps(plan.freeze(document)))

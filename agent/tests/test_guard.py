@@ -506,7 +506,7 @@ Loop = Callable[[], tuple[Path, Path]]
 
 @pytest.fixture
 def loop(tmp_path: Path) -> Iterator[Loop]:
-    """Makes (device, backing file) pairs of 64 MiB."""
+    """Make (device, backing file) pairs of 64 MiB."""
     if os.geteuid() != 0:
         pytest.skip("loop devices need root")
     devices: list[str] = []
@@ -687,7 +687,7 @@ def test_a_file_that_io_uring_alone_keeps_is_a_use(loop: Loop) -> None:
 
 
 def sys_name() -> str:
-    """The name of this interpreter's processes, as the kernel cuts it."""
+    """Return the name of this interpreter's processes, as the kernel cuts it."""
     return Path(sys.executable).name[:15]
 
 

@@ -121,7 +121,7 @@ def test_an_argument_is_never_read_as_shell(script: str, tmp_path: Path) -> None
 
 
 def _scripts(tree: ast.AST) -> Iterator[ast.expr]:
-    """What stands behind `sh -c` in any list or tuple."""
+    """Yield what stands behind `sh -c` in any list or tuple."""
     for node in ast.walk(tree):
         words = node.elts if isinstance(node, ast.List | ast.Tuple) else []
         for shell, option, script in zip(words, words[1:], words[2:], strict=False):

@@ -115,8 +115,10 @@ try:
 
 
 def test_every_configuration_begins_on_a_discarded_extent(target: Target) -> None:
-    """What one leaves on the medium is gone in the next, below dm-crypt as well; who passes a
-    discard on is what was planned."""
+    """What one leaves on the medium is gone in the next, below dm-crypt as well.
+
+    Who passes a discard on is what was planned.
+    """
     script = (
         PROLOGUE
         + """
@@ -202,7 +204,7 @@ def _mapped(target: Target) -> list[str]:
 
 
 def _range(target: Target) -> dict[str, Any]:
-    """The sed's first locking range, as its owner sees it."""
+    """Return the sed's first locking range, as its owner sees it."""
     script = f"""
 import json
 from dataclasses import asdict

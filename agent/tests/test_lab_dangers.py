@@ -30,7 +30,7 @@ def guest(lab: Any) -> Iterator[Guest]:
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[dict[str, Seen]]:
-    """What the tests saw; the page is made from it."""
+    """Provide what the tests saw; the page is made from it."""
     rows: dict[str, Seen] = {}
     yield rows
     dangers.keep(rows)

@@ -55,7 +55,7 @@ class Twofold:
 
 @pytest.fixture
 def drive(lab: Any, tmp_path: Path) -> Iterator[Twofold]:
-    """A new drive whose second namespace carries somebody's file system."""
+    """Provide a new drive whose second namespace carries somebody's file system."""
     network = Network(lab.state["network_pid"])
     started = Started(tmp_path, "disk.img", *OPTIONS, network=network)
     serial = started.nqn.rpartition(":")[2]

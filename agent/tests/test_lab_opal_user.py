@@ -35,7 +35,7 @@ def target(lab: Any) -> Iterator[Target]:
 
 @pytest.fixture(scope="module")
 def users_pin(target: Target) -> str:
-    """The volume key, in hexadecimal."""
+    """Provide the volume key, in hexadecimal."""
     by_id = target.disks["sed"]["by_id"]
     dump = "cryptsetup luksDump --batch-mode --dump-volume-key --key-file -"
     shown = target.lab.ssh(
@@ -51,7 +51,7 @@ def session(who: int = USER2, lr: int = 1) -> dict[str, Any]:
 
 
 def answers(target: Target, pin: str, *steps: tuple[str, dict[str, Any]]) -> list[int | None]:
-    """What each call returns, this key for every PIN; None where the kernel refuses."""
+    """Return what each call returns, this key for every PIN; None where the kernel refuses."""
     script = f"""
 import json, os, sys
 sys.path.insert(0, "{FOLDER}/{SCRIPTS.name}")

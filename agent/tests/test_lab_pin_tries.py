@@ -28,7 +28,7 @@ CONFIGURATIONS = [
 
 @pytest.fixture(scope="module")
 def owned(lab: Any) -> Iterator[Target]:
-    """A drive that took our PIN, and an agent that is given another one."""
+    """Provide a drive that took our PIN, and an agent that is given another one."""
     target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
     target.agent("teardown")
     target.agent("prepare")
@@ -39,14 +39,14 @@ def owned(lab: Any) -> Iterator[Target]:
 
 @pytest.fixture
 def target(owned: Target) -> Target:
-    """The same, the count of refused tries at nothing and the wrong PIN in the secrets."""
+    """Provide the same, the count of refused tries at nothing and the wrong PIN in the secrets."""
     forget(owned)
     owned.put(f"{FOLDER}/secrets.json", {**owned.secrets, "opal_admin_pin": "another PIN"})
     return owned
 
 
 def forget(target: Target) -> None:
-    """What a restart does to our count; to the drive's, as Admin1's, the right PIN does it."""
+    """Do what a restart does to our count; to the drive's, as Admin1's, the right PIN does it."""
     target.lab.ssh(f"rm -f {secrets.PLACE}")
     target.put(f"{FOLDER}/secrets.json", target.secrets)
     target.agent("storage leave")

@@ -46,7 +46,7 @@ def target(**changes: Any) -> plan.Target:
 
 
 def configuration(**changes: Any) -> dict[str, Any]:
-    """Changes of the plan, in which one more configuration stands."""
+    """Return changes of the plan, in which one more configuration stands."""
     return {"configurations": [*PLAN["configurations"], {**PLAIN, **changes}]}
 
 
@@ -55,7 +55,7 @@ def filesystem(*options: str, kind: str = "ext4", mount: str = "noatime") -> dic
 
 
 def level(*options: str, **changes: Any) -> dict[str, Any]:
-    """A configuration as a suite's factor makes it, with another file system."""
+    """Return a configuration as a suite's factor makes it, with another file system."""
     return configuration(name="plain.other", filesystem=filesystem(*options, **changes))
 
 

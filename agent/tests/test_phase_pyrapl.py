@@ -28,7 +28,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def phases(root: Path, *steps: dict[str, int]) -> list[list[dict[str, Any]]]:
-    """pyRAPL's counters of one phase after the other, in each of which counters are set."""
+    """PyRAPL's counters of one phase after the other, in each of which counters are set."""
     with PowercapSource.open(root / "sys/class/powercap") as source:
         marks = Marks(source, Sampler(source, 0), pyrapl=PhasePyrapl())
         for number, step in enumerate(steps):
@@ -61,7 +61,7 @@ def test_a_counter_that_went_round_has_no_figure_and_the_next_phase_has(root: Pa
 
 
 def test_one_that_went_round_in_between_and_rose_again_has_none_either(root: Path) -> None:
-    """pyRAPL sees a rise and knows nothing of the rounds: our samples do."""
+    """PyRAPL sees a rise and knows nothing of the rounds: our samples do."""
     with PowercapSource.open(root / "sys/class/powercap") as source:
         sampler = Sampler(source, 200)
         marks = Marks(source, sampler, pyrapl=PhasePyrapl())

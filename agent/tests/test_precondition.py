@@ -50,7 +50,7 @@ class Fio:
         (folder / "fio").chmod(0o755)
 
     def at(self, *speeds: int) -> None:
-        """The speeds in MiB/s of the calls to come; after them it fails."""
+        """Set the speeds in MiB/s of the calls to come; after them it fails."""
         (self.folder / "speeds").write_text("".join(f"{speed}\n" for speed in speeds))
         (self.folder / "told").write_text("")
 
@@ -74,7 +74,7 @@ def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fio:
 
 @pytest.fixture
 def lab(three_blocks: Lab) -> Lab:
-    """A suite that is preconditioned, on a stand-in whose disk is a file."""
+    """Provide a suite that is preconditioned, on a stand-in whose disk is a file."""
     three_blocks.plan = planned()
 
     @contextmanager

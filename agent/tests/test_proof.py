@@ -210,7 +210,7 @@ def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fde-data_1", "fde-data_2"])
 def test_what_a_version_of_cryptsetup_calls_a_layer_proves_nothing(name: str) -> None:
-    """cryptsetup 2.8 has its own UUIDs (`CRYPT-SUBDEV-…`) below the mapping asked for."""
+    """Cryptsetup 2.8 has its own UUIDs (`CRYPT-SUBDEV-…`) below the mapping asked for."""
     plan, found = SOUND["cascade"]
     other = {name: "fde-data-otherwise"}
     renamed = [

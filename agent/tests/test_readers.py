@@ -23,7 +23,10 @@ ENTRY = {"zone", "own_start", "own_end", "apart_ns"}
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without perf_event; its powercap tree is read by pyRAPL and by ourselves."""
+    """Provide a machine without perf_event.
+
+    Its powercap tree is read by pyRAPL and by ourselves.
+    """
     lay_out_pyrapl(tmp_path, packages=1, drams=1)
     lead(tmp_path, monkeypatch)
     monkeypatch.setattr(PerfSource, "there", lambda: False)
@@ -124,7 +127,7 @@ class Shunt:
 
 @pytest.fixture
 def shunt(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A source of an installed package; it reads a file."""
+    """Provide a source of an installed package; it reads a file."""
     site, file = root / "site", root / "energy_uj"
     info = site / "fde_shunt-1.dist-info"
     info.mkdir(parents=True)

@@ -31,7 +31,7 @@ SECRETS = {"luks_passphrase": "tell nobody", "opal_admin_pin": "nor this"}
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """The socket that systemd would listen at."""
+    """Provide the socket that systemd would listen at."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
         link.bind(str(tmp_path / "notify"))
         link.settimeout(20)
@@ -331,7 +331,7 @@ def test_the_identity_tells_the_machine_apart_and_hides_its_id(tmp_path: Path) -
 
 
 def agent(suite: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The real command, as the service calls it."""
+    """Return the real command, as the service calls it."""
     secrets = ["--secrets", str(suite / "none")]
     return subprocess.run(
         [sys.executable, "-m", "agent", "run", "--suite-dir", str(suite), *secrets],

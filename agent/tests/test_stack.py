@@ -59,7 +59,7 @@ class LoopMapping:
         return [Path(where) for _, where, source in devices.mounts() if source == self.PATH]
 
     def revive(self) -> None:
-        """A loop device is never suspended."""
+        """Do nothing: a loop device is never suspended."""
 
 
 class LoopKind(Kind):

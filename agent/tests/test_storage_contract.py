@@ -58,7 +58,7 @@ def role(kind: str) -> str:
 
 
 def example(kind: str) -> dict[str, Any]:
-    """What a configuration must be told, as its declaration shows it."""
+    """Return what a configuration must be told, as its declaration shows it."""
     return {field.name: field.default for field in registry.load(kind).fields if field.required}
 
 
@@ -149,7 +149,7 @@ def test_the_ranges_of_the_tree_s_kinds() -> None:
 
 
 def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
-    """The sector of the partition that a sector of a layer ends on."""
+    """Return the sector of the partition that a sector of a layer ends on."""
     for segment in layer.segments:
         assert segment.length_sectors is not None
         if sector < segment.length_sectors:

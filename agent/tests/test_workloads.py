@@ -29,7 +29,7 @@ def lab(three_blocks: Lab) -> Lab:
 
 
 def with_variant(one: Lab) -> None:
-    """The suite's second workload under a name of its own, and twice in a block."""
+    """Add the suite's second workload under a name of its own, and twice in a block."""
     document = blocks_document()
     document["workloads"][1] = {"name": "big", "workload": "file_io", "parameters": {"x": 1}}
     for run in document["runs"]:

@@ -99,11 +99,11 @@ class Controller:
         return [_hash(Path(drive["backing"])) for drive in self.lab.state["drives"].values()]
 
     def agent(self, arguments: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """The agent's own command in the guest."""
+        """Return the agent's own command in the guest."""
         return self.lab.ssh(f"{self.AGENT} {arguments}", check=check)
 
     def prepare(self) -> None:
-        """What a play of site.yml does at its end, by the programs that it calls."""
+        """Do what a play of site.yml does at its end, by the programs that it calls."""
         target = str(self.target)
         done = self.python("controller.target.secrets", "place", "--target", target)
         assert done.returncode == 0
@@ -118,7 +118,7 @@ class Controller:
         return self.run([*argv, f"ansible/{playbook}"])
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
-        """A command in the root of the sources; its output is shown where a test fails."""
+        """Return a command in the root of the sources; its output is shown where a test fails."""
         done = subprocess.run(
             argv, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False
         )
@@ -127,24 +127,24 @@ class Controller:
 
     @staticmethod
     def recap(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-        """The counts of a play's last line."""
+        """Return the counts of a play's last line."""
         line = done.stdout.split("PLAY RECAP")[-1]
         return {word: int(count) for word, count in re.findall(r"(\w+)=(\d+)", line)}
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A module of ours in this environment."""
+        """Return a module of ours in this environment."""
         return self.run([sys.executable, "-m", *arguments])
 
 
 @pytest.fixture(scope="session")
 def controller(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Controller:
-    """The controller of the session's lab, which is not provisioned yet."""
+    """Provide the controller of the session's lab, which is not provisioned yet."""
     return Controller(lab.directory, tmp_path_factory.mktemp("build"), lab)
 
 
 @pytest.fixture(scope="session")
 def provisioned(controller: Controller) -> Controller:
-    """The same after a play of site.yml."""
+    """Provide the same after a play of site.yml."""
     done = controller.play("site.yml")
     assert done.returncode == 0, "site.yml failed; its output stands above"
     return controller
@@ -154,7 +154,7 @@ def provisioned(controller: Controller) -> Controller:
 def two_hosts(
     lab_directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Controller]:
-    """The controller of two labs beside the session's, both provisioned by one play."""
+    """Provide the controller of two labs beside the session's, both provisioned by one play."""
     build = tmp_path_factory.mktemp("build")
     labs = [Layout(lab_directory / host) for host in ("first", "second")]
     try:
@@ -197,7 +197,10 @@ class Witness:
     watches: dict[str, subprocess.Popen[str]]
 
     def seen(self) -> dict[str, dict[str, Any]]:
-        """What each has seen so far: lists `argv` and `environ`, and how many it `missed`."""
+        """Return what each has seen so far.
+
+        Lists `argv` and `environ`, and how many it `missed`.
+        """
         found = {}
         for place, watch in self.watches.items():
             assert watch.stdin is not None

@@ -23,7 +23,7 @@ SECRETS = {
 
 
 def check(inventory: Path | str, build: Path) -> subprocess.CompletedProcess[str]:
-    """The page of an inventory."""
+    """Return the page of an inventory."""
     return subprocess.run(
         [sys.executable, "-m", "controller", "check", "--inventory", str(inventory)],
         env={**os.environ, "FDE_BUILD": str(build), "FDE_LAB_DIR": str(build)},
@@ -35,7 +35,7 @@ def check(inventory: Path | str, build: Path) -> subprocess.CompletedProcess[str
 
 
 def copied(folder: Path, **hosts: dict[str, Any]) -> Path:
-    """The example's inventory with these hosts' variables, and whole secrets beside it."""
+    """Return the example's inventory with these hosts' variables, and whole secrets beside it."""
     inventory = folder / "mine"
     shutil.copytree(INVENTORIES / "hardware.example", inventory)
     text = yaml.safe_dump({"targets": {"hosts": hosts}})

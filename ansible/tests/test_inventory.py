@@ -306,7 +306,7 @@ print(json.dumps([list(validator.validate(given).error_messages) for given in al
 
 
 def given_with(**changes: Any) -> dict[str, Any]:
-    """The variables of GIVEN as an inventory has them, with changes."""
+    """Return the variables of GIVEN as an inventory has them, with changes."""
     given = {f"fde_{key}": value for key, value in GIVEN.items() if key not in ("host", "ssh")}
     given |= {
         "fde_targets_dir": "/b",
@@ -350,7 +350,7 @@ WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.fixture(scope="module")
 def said() -> list[str]:
-    """What the role's argument_specs say of GIVEN, then of each of WRONG_TYPES."""
+    """Provide what the role's argument_specs say of GIVEN, then of each of WRONG_TYPES."""
     text = (ROLES / "target_spec" / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     options = yaml.safe_load(text)["argument_specs"]["main"]["options"]
     cases = [given_with(), *(given_with(**changes) for changes, _ in WRONG_TYPES)]

@@ -20,7 +20,7 @@ WORKLOADS = {"file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"}
 
 @pytest.fixture(scope="module")
 def folder(two_hosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The group's folder, after its suites have run and have been reported."""
+    """Provide the group's folder, after its suites have run and have been reported."""
     out = tmp_path_factory.mktemp("suites")
     sizes = ("--suite", "micro", "--blocks", "2", "--seed", "1", "--out", str(out))
     place = ("--inventory", two_hosts.inventory, "--configurations", ",".join(CONFIGURATIONS))

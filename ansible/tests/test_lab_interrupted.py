@@ -47,7 +47,7 @@ class Trap:
     process: subprocess.Popen[str]
 
     def sprung(self) -> dict[str, Any]:
-        """The process that it caught, `agents` above it, and how it was `called`."""
+        """Return the process that it caught, `agents` above it, and how it was `called`."""
         out, _ = self.process.communicate(timeout=PATIENCE_S)
         assert self.process.returncode == 0
         found: dict[str, Any] = json.loads(out)
@@ -84,7 +84,7 @@ class Bench:
         return Trap(process)
 
     def behind(self, command: str) -> subprocess.Popen[str]:
-        """A command in the guest that runs beside the test."""
+        """Return a command in the guest that runs beside the test."""
         return subprocess.Popen(
             ssh.command(self.lab.state["ssh"], [command]),
             stdin=subprocess.PIPE,
@@ -99,7 +99,7 @@ class Bench:
         self.lab.ssh(f"while [ -e /proc/{caught['pid']} ]; do sleep 0.2; done")
 
     def power_cut(self) -> None:
-        """The target loses power and starts again; what it had in memory is gone."""
+        """Cut the target's power and start it again; what it had in memory is gone."""
         before = self.lab.ssh("cat /proc/sys/kernel/random/boot_id; sync").stdout
         self.lab.disconnect()
         power.reset(Layout(self.lab.directory))
@@ -163,7 +163,7 @@ class Bench:
             assert answer.get("code") == 0, answer
 
     def disk(self, role: str) -> str:
-        """A disk's by-id path."""
+        """Return a disk's by-id path."""
         path: str = json.loads(self.controller.target.read_text())["disks"][role]["by_id"]
         return path
 
@@ -173,7 +173,7 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench(provisioned: Any) -> Iterator[Bench]:
-    """Ends provisioned, whatever the tests have done."""
+    """End provisioned, whatever the tests have done."""
     bench = Bench(provisioned)
     bench.lab.ssh("udevadm settle")
     yield bench
@@ -183,7 +183,7 @@ def bench(provisioned: Any) -> Iterator[Bench]:
 
 
 def names_the_holder(said: str, what: str, caught: dict[str, Any]) -> bool:
-    """The sentence of agent/system/lock.py, which Ansible may have wrapped."""
+    """Return the sentence of agent/system/lock.py, which Ansible may have wrapped."""
     (agent,) = caught["agents"]
     said = " ".join(said.split())
     return "The test disks are in use by" in said and f"{what} (process {agent})" in said

@@ -27,8 +27,7 @@ CONFIGURATIONS = [
 
 @pytest.fixture(scope="module")
 def installed(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The controller where both packages are installed and the meter is plugged in, and a target
-    provisioned by it."""
+    """Provide the controller with both packages and the meter, and a target."""
     folder = tmp_path_factory.mktemp("packages")
     port = folder / "meter"
     simulator = ("instrumentation.simulators", "--kind", "tally", "--watts", str(POWER_W))

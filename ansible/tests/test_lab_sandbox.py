@@ -35,7 +35,7 @@ HOLDER += "time.sleep(600)"
 
 
 def frozen(controller: Any) -> dict[str, Any]:
-    """A plan with one run on each of two configurations."""
+    """Return a plan with one run on each of two configurations."""
     target = json.loads(controller.target.read_text())
     names = ("plain", "opal")
     kept = {key: target[key] for key in ("disks", "extent_bytes", "filesystem")}
@@ -89,7 +89,7 @@ def until(lab: Any, condition: str) -> str:
 
 @pytest.fixture(scope="module")
 def held(provisioned: Any) -> Iterator[Any]:
-    """The guest, whose agent has its secrets and waits for its first run.
+    """Provide the guest, whose agent has its secrets and waits for its first run.
 
     It found a configuration that was mounted outside of its sandbox before it was started.
     """
@@ -234,7 +234,7 @@ def test_the_suite_goes_on_and_its_mount_is_seen_outside(held: Any) -> None:
 
 
 def sandboxed_unit() -> str:
-    """A unit with the agent's own lines of its sandbox, in which a workload is run."""
+    """Return a unit with the agent's own lines of its sandbox, in which a workload is run."""
     text = UNIT_FILE.read_text(encoding="utf-8")
     lines = text.partition("# The sandbox.")[2].partition("[Install]")[0].splitlines()[1:]
     start = [f"WorkingDirectory={CODE}", f"ExecStart=/bin/sh {CODE}/contract.sh %i"]
@@ -244,7 +244,7 @@ def sandboxed_unit() -> str:
 
 @pytest.fixture(scope="module")
 def sandbox(lab: Any) -> Iterator[Any]:
-    """The guest with such a unit; no command line names the folder of a workload."""
+    """Provide the guest with such a unit; no command line names the folder of a workload."""
     for package in ("contract", "workloads"):
         lab.send(Path(contract.__file__).parents[2] / package, CODE)
     assets = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]

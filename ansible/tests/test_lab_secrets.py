@@ -37,7 +37,10 @@ PIECE = 12  # characters: who shows as much of a secret has shown it
 
 
 def needles(secret: bytes) -> list[bytes]:
-    """What a secret looks like: as it stands, and in hexadecimal and base64 within anything."""
+    """Return what a secret looks like.
+
+    As it stands, and in hexadecimal and base64 within anything.
+    """
     encoded = [secret.hex().encode(), secret.hex().upper().encode()]
     encoded += [secret[:PIECE], secret[-PIECE:]] if secret.isascii() else []
     for shift in range(3):
@@ -109,7 +112,7 @@ class Scene:
         return found
 
     def _on_the_controller(self, wanted: Path) -> list[tuple[str, bytes]]:
-        """The suite, its report, the build folder, and the lab: logs, console, all disks."""
+        """Return the suite, its report, the build folder, and the lab: logs, console, all disks."""
         left_out = [f"--exclude={name}" for name in HELD_SECRETS]
         # -z: what no NUL divides is a line, so that a medium is not one, and holes are passed over.
         argv = ["grep", "-raozFHZ", "-D", "skip", *left_out, "-f", str(wanted)]
@@ -141,7 +144,7 @@ def _shown(output: bytes) -> list[tuple[str, bytes]]:
 
 @pytest.fixture(scope="module")
 def quick_writeback(provisioned: Any) -> Iterator[None]:
-    """What the target writes to its system disk gets there, however soon it is removed."""
+    """Provide what the target writes to its system disk gets there, however soon it is removed."""
     names = ("dirty_expire_centisecs", "dirty_writeback_centisecs")
     files = " ".join(f"/proc/sys/vm/{name}" for name in names)
     before = provisioned.lab.ssh(f"cat {files}").stdout.split()
@@ -221,7 +224,7 @@ def found(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
 
 
 def _plant(lab: Any, decoy: str) -> None:
-    """A decoy, put once wherever one might be careless, in the ways that it might look."""
+    """Put a decoy once wherever one might be careless, in the ways that it might look."""
     packed = base64.b64encode(f'{{"pin": "{decoy}"}}'.encode()).decode()
     planted = (
         "cat > /run/fde-watch/decoy; "

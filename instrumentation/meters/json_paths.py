@@ -44,8 +44,9 @@ class JsonSettings(NetworkSettings):
     ca_file: str = ""
 
     def check_described(self, needed: tuple[str, ...], *keys: str) -> None:
-        """Raises ValueError where the settings do not fit the profile: those in `needed` have no
-        usual period, and `keys` are settings of the generic one.
+        """Raise ValueError where the settings do not fit the profile.
+
+        Those in `needed` have no usual period, and `keys` are settings of the generic one.
         """
         if self.profile in needed and (self.period_s is None or self.resolution_w is None):
             raise ValueError(

@@ -320,7 +320,7 @@ class WattsUp(Meter):
             self._fault(t_ns, "distrust", f"this meter does not keep to {relation}; no longer used")
 
     def _take(self, record: _Record) -> None:
-        """Take a record that is sound in itself: does it follow from what came before?"""
+        """Take a record that is sound in itself, and distrust one that does not follow the last."""
         last = self._last
         if last is None:
             self._last = record

@@ -55,7 +55,7 @@ def _dripping(text: bytes) -> Pieces:
 
 
 def http_answer(chance: random.Random) -> Pieces:
-    """An answer as a device behind HTTP may send it."""
+    """Return an answer as a device behind HTTP may send it."""
     ok, body = b"HTTP/1.1 200 OK\r\n", chance.choice(DOCUMENTS)
     length = b"Content-Length: %d\r\n\r\n" % len(body)
     chunked = ok + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -89,7 +89,7 @@ def http_answer(chance: random.Random) -> Pieces:
 
 
 def scpi_answer(chance: random.Random) -> Pieces:
-    """An answer as an instrument at a socket may send it."""
+    """Return an answer as an instrument at a socket may send it."""
     kinds: tuple[Callable[[], Pieces], ...] = (
         lambda: iter((b"1.5E+1\n",)),
         lambda: _endless(b"1" * 65_536),
@@ -113,7 +113,7 @@ def _packet(command: int, content: bytes, length: int | None = None) -> bytes:
 
 
 def mqtt_answer(chance: random.Random) -> Pieces:
-    """What a broker may send; most begin as they should."""
+    """Return what a broker may send; most begin as they should."""
     topic = b"\x00\x01t"
     message = _packet(0x30, topic + chance.choice(DOCUMENTS))
     greeting = (_packet(0x20, b"\0\0"), _packet(0x90, b"\0\1\0"))
@@ -136,7 +136,7 @@ def mqtt_answer(chance: random.Random) -> Pieces:
 
 
 def snmp_answer(chance: random.Random, asked: bytes) -> bytes:
-    """A datagram for one that came: its own, changed, or none at all."""
+    """Return a datagram for one that came: its own, changed, or none at all."""
     own = bytearray(asked.replace(b"\xa0", b"\xa2", 1))
     for _ in range(chance.choice((0, 1, 1, 3, 10))):
         own[chance.randrange(len(own))] = chance.randrange(256)

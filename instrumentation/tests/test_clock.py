@@ -144,7 +144,7 @@ def test_link_to_ourselves_finds_no_offset(tmp_path: Path) -> None:
 
 
 def dying(answers: int) -> list[str]:
-    """A responder whose link breaks after some answers."""
+    """Return a responder whose link breaks after some answers."""
     code = (
         "import sys, time\n"
         f"for _ in range({answers}):\n"

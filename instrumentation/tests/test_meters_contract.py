@@ -57,7 +57,7 @@ def decoded(kind: str, frames: list[Frame]) -> Decoded:
 
 @functools.cache
 def a_short_stream(kind: str, seed: int) -> tuple[list[Frame], Decoded]:
-    """What a property is tried on many times, and what it is decoded to."""
+    """Return what a property is tried on many times, and what it is decoded to."""
     frames, _ = a_stream(kind, seed, periods=60)
     return frames, decoded(kind, frames)
 
@@ -74,7 +74,7 @@ def periods_of(kind: str, samples: pl.DataFrame) -> list[int]:
 
 
 def errors_w(kind: str, samples: pl.DataFrame, energy_j: NDArray[np.float64]) -> float:
-    """The largest error of any record where its windows, one after the other, fit best."""
+    """Return the largest error of any record where its windows, one after the other, fit best."""
     simulator = simulators.load(kind)()
     widths = periods_of(kind, samples)
     ends = np.cumsum([0, *widths])

@@ -50,7 +50,7 @@ SECRET = "admin:corr&ct horse"
 
 @contextlib.contextmanager
 def a_broker(users: dict[str, str] | None = None, folder: Path | None = None) -> Iterator[int]:
-    """A broker (amqtt) at a free port, for anybody or for these users alone."""
+    """Provide a broker (amqtt) at a free port, for anybody or for these users alone."""
     plugins: dict[str, dict[str, Any]] = {
         "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": not users}
     }
@@ -91,7 +91,7 @@ def broker() -> Iterator[int]:
 def on_the_network(
     simulator: NetworkSimulator, port: int = 0, secret: str = ""
 ) -> Iterator[Server]:
-    """A simulator that is served, in true time."""
+    """Provide a simulator that is served, in true time."""
     server = simulator.serve(HOST, port, secret)
     live = Live(simulator, [WATTS] * len(simulator.channels))
     try:
@@ -114,7 +114,7 @@ def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> Mete
 
 
 def recorded(config: MeterConfig, out: Path, until: Callable[[dict[str, Any]], bool]) -> str:
-    """Records until the status is as wanted; what the recorder says at the end."""
+    """Return records until the status is as wanted; what the recorder says at the end."""
     status = out / "status.json"
 
     def stopped() -> bool:
@@ -415,7 +415,7 @@ def test_a_plug_is_answered_the_login_that_it_asks_for(
 
 
 def answered_logins(challenge: str, folder: Path) -> list[bytes]:
-    """The two requests that a device hears that refuses both with this challenge."""
+    """Return the two requests that a device hears that refuses both with this challenge."""
     heard: list[bytes] = []
     refusal = f"HTTP/1.1 401 No\r\nContent-Length: 0\r\nWWW-Authenticate: {challenge}\r\n\r\n"
 
@@ -477,7 +477,10 @@ def test_a_tasmota_with_a_password_is_recognised_as_locked() -> None:
 
 
 def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
-    """A server's side, and `ca.pem` in the folder: a certificate that it has signed itself."""
+    """Return a server's side, and `ca.pem` in the folder.
+
+    A certificate that it has signed itself.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plug")])
     start = datetime.now(UTC)

@@ -47,7 +47,10 @@ def a_meter(driver: type[Meter], channel: str = "0", **settings: Any) -> Meter:
 def told(
     meter: Meter, *bodies: Any, label: str = "200 OK", step_s: float = 1.0
 ) -> list[ParseResult]:
-    """What each of these answers, one after the other, is made of; texts and bytes as they are."""
+    """Return what each of these answers, one after the other, is made of.
+
+    Texts and bytes as they are.
+    """
     found: list[ParseResult] = []
     for n, body in enumerate(bodies):
         t_ns = round(n * step_s * SECOND_NS)

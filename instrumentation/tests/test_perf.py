@@ -42,7 +42,7 @@ def lay_out(
 
 
 def opened(root: Path) -> PerfSource:
-    """The source, or a skip where this kernel lets nobody count."""
+    """Return the source, or a skip where this kernel lets nobody count."""
     try:
         return PerfSource.open(root)
     except PerfError as error:

@@ -35,7 +35,7 @@ RECORDS = 3
 
 
 def recorded(kind: str, link: Path, out: Path) -> Decoded:
-    """Some records of a played meter, made by a recorder in this process."""
+    """Return some records of a played meter, made by a recorder in this process."""
     simulator = simulators.load(kind)()
     player = Player(simulators.load(kind), link, WATTS[: len(simulator.channels)])
     entry = {

@@ -170,8 +170,11 @@ def test_a_series_opens_anew_what_has_failed(tmp_path: Path) -> None:
 
 @contextmanager
 def vanishing(file: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Put a file of /proc in a counter's place: it holds a number, and when its process ends, the
-    held descriptor and the path fail as those of a zone do whose driver is gone."""
+    """Put a file of /proc in a counter's place.
+
+    It holds a number, and when its process ends, the held descriptor and the path fail as those of
+    a zone do whose driver is gone.
+    """
     process = subprocess.Popen(["sleep", "60"])
     number = Path(f"/proc/{process.pid}/oom_score_adj")
     number.write_text("100\n")

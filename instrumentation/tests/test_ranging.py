@@ -101,7 +101,7 @@ def test_nothing_is_advised_from_nothing() -> None:
 
 @pytest.fixture
 def playing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A meter on a pseudo-terminal, as it comes: in whatever ranges it chose."""
+    """Provide a meter on a pseudo-terminal, as it comes: in whatever ranges it chose."""
     link, stop = tmp_path / "port", threading.Event()
     player = Player(request.param, link, [187.0] * len(request.param().channels))
     thread = threading.Thread(target=player.run, args=(stop.is_set,))

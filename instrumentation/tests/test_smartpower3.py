@@ -36,7 +36,7 @@ def times_ms(found: ParseResult) -> list[int]:
 
 
 def closed(checked: bytes) -> bytes:
-    """A line with the checksums that its first part has."""
+    """Return a line with the checksums that its first part has."""
     total, parity = checksums(checked[:74])
     return checked[:74] + f"{total:02x},{parity:02x}\r\n".encode()
 

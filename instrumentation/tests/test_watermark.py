@@ -83,7 +83,7 @@ def test_what_loads_nothing_is_no_watermark(chips: tuple[int, ...], seconds: flo
 
 
 def children() -> list[int]:
-    """This process's children."""
+    """Return this process's children."""
     found: list[int] = []
     for path in Path("/proc/self/task").glob("*/children"):
         found += [int(pid) for pid in path.read_text().split()]

@@ -71,8 +71,11 @@ class Cipher:
         self._socket.close()
 
     def _make_room(self, size: int) -> None:
-        """A request must fit whole: sending one that does not would wait for ever, and XTS would
-        begin again with each part that is received by itself."""
+        """Make room for a whole request.
+
+        Sending one that does not fit would wait for ever, and XTS would begin again with each part
+        that is received by itself.
+        """
         both = ((_SNDBUFFORCE, socket.SO_SNDBUF), (_RCVBUFFORCE, socket.SO_RCVBUF))
         for force, plain in both:
             try:

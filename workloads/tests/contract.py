@@ -89,7 +89,7 @@ def context_for(
     assets: Assets,
     parameters: Parameters,
 ) -> Context:
-    """A context with empty directories `disk`, `scratch`, `shared` and `kept` below `root`."""
+    """Return a context with empty directories for disk, scratch, shared and kept below `root`."""
     folders = {name: root / name for name in FOLDERS}
     for folder in folders.values():
         folder.mkdir(parents=True)
@@ -117,7 +117,7 @@ def perform(workload: Workload, context: Context) -> None:
 def performed(
     name: str, root: Path, assets: Assets | None = None, /, **given: object
 ) -> tuple[Context, Phases]:
-    """A whole run with these parameters: what it was given, and its phases."""
+    """Return a whole run with these parameters: what it was given, and its phases."""
     phases = Phases()
     context = context_for(root, phases, assets or {}, registry.complete(name, given))
     perform(registry.load(name), context)
@@ -125,7 +125,10 @@ def performed(
 
 
 def _callers() -> set[int]:
-    """This process and its ancestors: a shell may name the folder in the command it was given."""
+    """Return this process and its ancestors.
+
+    A shell may name the folder in the command it was given.
+    """
     pid, callers = os.getpid(), set[int]()
     while pid:
         callers.add(pid)

@@ -100,7 +100,7 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
 
 @pytest.fixture(scope="module")
 def target(lab: LabHandle) -> LabHandle:
-    """The guest with the workloads of this checkout."""
+    """Provide the guest with the workloads of this checkout."""
     for package in ("contract", "workloads"):
         lab.send(Path(contract.__file__).parents[2] / package, GUEST_CODE)
     return lab

@@ -16,7 +16,7 @@ MYSQL = ("mysqld", "mysql")
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder in which programs are found."""
+    """Provide the only folder in which programs are found."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -31,7 +31,7 @@ def put(folder: Path, *names: str) -> None:
 
 
 def server(wanted: str) -> str | None:
-    """The name of the server's program."""
+    """Return the name of the server's program."""
     found = database.find(wanted)
     return found.server.name if found else None
 

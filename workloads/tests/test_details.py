@@ -86,7 +86,7 @@ def test_a_source_that_was_not_written_whole_is_not_shared(
 
 @pytest.fixture
 def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a program first that notes its arguments, one call a line, and then is the real one."""
+    """Put a program first that notes its arguments, one call a line, and then is the real one."""
 
     def put(program: str) -> Path:
         real, notes = programs.find(program), root / "notes"
@@ -326,7 +326,7 @@ def test_sysbench_reports_are_read() -> None:
 
 @pytest.fixture
 def binaries() -> database.Binaries:
-    """A database server that can be run here."""
+    """Provide a database server that can be run here."""
     found, reasons = database.find(), database.reasons("sql")
     if reasons or found is None:
         pytest.skip(" ".join(reasons))
@@ -370,7 +370,7 @@ def test_a_place_the_server_cannot_enter_is_named(root: Path, binaries: database
 
 @pytest.fixture
 def hasty_player(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a player first that says something and ends at once, with status 0 as mplayer does."""
+    """Put a player first that says something and ends at once, with status 0 as mplayer does."""
 
     def put(says: str) -> None:
         player = root / "shadow" / "mplayer"

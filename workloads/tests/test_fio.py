@@ -42,7 +42,7 @@ def made(root: Path, name: str, **given: object) -> tuple[Context, contract.Phas
 
 @pytest.fixture
 def laid(root: Path) -> tuple[Context, Path]:
-    """A run of `access_patterns`, and its file of zeros."""
+    """Provide a run of `access_patterns`, and its file of zeros."""
     context, _ = made(root / "a", "access_patterns", file_mib=4)
     (context.disk / "file").write_bytes(bytes(4 * MIB))
     return context, context.disk / "file"
