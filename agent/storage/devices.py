@@ -175,7 +175,7 @@ def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
 def serial(name: str) -> str:
     """Return the disk's serial number as the drive reports it; empty if unknown.
 
-    It can be typed: bytes that are no text stand as `\\xff`.
+    It can be typed: bytes that are no text stand as their codes, xff behind a backslash.
     """
     for place in ("device/serial", "serial"):
         try:

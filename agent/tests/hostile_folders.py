@@ -422,7 +422,6 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
 
 def run(seeds: Sequence[int], folder: Path) -> Figures:
     """Return the cases of these seeds, one after the other, below `folder`."""
-
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     scratch = folder / "scratch"

@@ -46,7 +46,7 @@ class Twofold:
         return hashlib.sha256(self.image.read_bytes()).hexdigest()
 
     def blank_first(self) -> None:
-        """The first namespace is blank, so that nothing else stands against it."""
+        """Blank the first namespace, so that nothing else prevents it."""
         self.target.lab.ssh(
             f"dd if=/dev/zero of={self.first} bs=1M count=128 oflag=direct status=none; "
             f"udevadm settle"

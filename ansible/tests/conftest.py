@@ -173,7 +173,7 @@ def two_hosts(
 def confined(
     lab_directory: Path, lab_handle: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Controller]:
-    """The controller of a guest with both servers and AppArmor, which is not provisioned yet."""
+    """Provide the controller of a guest with both servers and AppArmor, not provisioned yet."""
     try:
         packages = mysql.ensure(print)
     except LabError as error:
@@ -244,7 +244,10 @@ def witness(lab: Lab) -> Iterator[Witness]:
 def suite(
     provisioned: Controller, witness: Witness, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The folder of a finished, sealed and reported micro suite, whose processes were watched."""
+    """Provide the folder of a finished, sealed and reported micro suite.
+
+    Its processes were watched.
+    """
     del witness
     out = tmp_path_factory.mktemp("suites")
     place = ["--target", str(provisioned.target), "--inventory", provisioned.inventory]
