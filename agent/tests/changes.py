@@ -186,7 +186,7 @@ def notice(device: str, serial: str, folder: Path, names: list[str]) -> dict[str
     size = int(Path(f"/sys/class/block/{Path(device).name}/size").read_text()) * 512
     disk = Disk("plain", device, serial, size)
     part = f"{device}p" if device[-1].isdigit() else device
-    found: dict[str, list[bool]] = {}
+    noticed: dict[str, list[bool]] = {}
     for name in names:
         scenario = SCENARIOS[name]
         if not all(
@@ -205,12 +205,12 @@ def notice(device: str, serial: str, folder: Path, names: list[str]) -> dict[str
             shell(change, words)
             after = facts.gather(disk, lambda _: serial)
             pair = [replace(f, writes=None).fingerprint for f in (before, after)]
-            found[f"{name} {number}: {change}"] = [
+            noticed[f"{name} {number}: {change}"] = [
                 before.fingerprint != after.fingerprint,
                 pair[0] != pair[1],
             ]
             before = after
-    return found
+    return noticed
 
 
 if __name__ == "__main__":

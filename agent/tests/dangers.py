@@ -167,10 +167,10 @@ class Guest:
             "rm -f /var/lib/fde-testbed/disks.json; udevadm settle"
         )
 
-    def target(self, row: Row, seen: str = "") -> dict[str, Any]:
+    def target(self, row: Row, fingerprint: str = "") -> dict[str, Any]:
         """Return the description of a target with the row's disk alone, as the row wants it.
 
-        `seen`: what `check` printed of its contents.
+        `fingerprint`: what `check` printed of its contents.
         """
         drive = self.drives[row.role]
         other = self.drives["sed" if row.role == "plain" else "plain"]
@@ -180,7 +180,7 @@ class Guest:
             "size_bytes": drive["size_bytes"],
         }
         known = {"by_id": entry["by_id"], "serial": drive["serial"], "other": other["serial"]}
-        known["print"] = seen
+        known["print"] = fingerprint
         known["other_by_id"] = f"/dev/disk/by-id/nvme-{other['model']}_{other['serial']}"
         entry |= {k: v.format(**known) if isinstance(v, str) else v for k, v in row.disk.items()}
         return {
@@ -252,11 +252,11 @@ def plain_words(text: str) -> str:
     return text.strip()
 
 
-def line(seen: Mapping[str, Any]) -> str:
+def line(outcome: Mapping[str, Any]) -> str:
     """Return a row of the page."""
-    said = "<br>".join(s.replace("|", "\\|") for s in seen["said"])
-    media = "unchanged" if seen["unchanged"] else "changed"
-    return f"| {seen['situation']} | {said} | {media} | `{seen['name']}` |"
+    sentences = "<br>".join(s.replace("|", "\\|") for s in outcome["said"])
+    media = "unchanged" if outcome["unchanged"] else "changed"
+    return f"| {outcome['situation']} | {sentences} | {media} | `{outcome['name']}` |"
 
 
 def render(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -270,13 +270,13 @@ def figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
     `allowed`: those that stand for contrast.
     """
-    seen = list(rows)
-    refused = [row for row in seen if row["refused"]]
+    outcomes = list(rows)
+    refused = [row for row in outcomes if row["refused"]]
     return {
-        "rows": len(seen),
+        "rows": len(outcomes),
         "refused": len(refused),
         "unchanged": sum(bool(row["unchanged"]) for row in refused),
-        "allowed": len(seen) - len(refused),
+        "allowed": len(outcomes) - len(refused),
     }
 
 

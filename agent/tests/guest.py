@@ -39,10 +39,10 @@ class Target:
         self.secrets = json.loads(Path(lab.state["secrets"]).read_text())
         for part in (*PACKAGES, "pyproject.toml"):  # a checkout's messages name make
             lab.send(REPOSITORY / part, CODE)
-        found = find_spec("pyRAPL")
-        assert found is not None
-        assert found.origin is not None
-        lab.send(Path(found.origin).parent, f"{CODE}/lib")
+        spec = find_spec("pyRAPL")
+        assert spec is not None
+        assert spec.origin is not None
+        lab.send(Path(spec.origin).parent, f"{CODE}/lib")
         lab.ssh(f"mkdir -p {FOLDER}; udevadm settle")
         self.put(f"{FOLDER}/target.json", self.description())
         self.put(f"{FOLDER}/secrets.json", self.secrets)

@@ -101,8 +101,8 @@ def _own(folder: Path, path: Path) -> bool:
 
 
 def _one(folder: Path, paths: Iterable[Path], chance: Chance) -> Path | None:
-    found = [path for path in sorted(paths) if path.is_file() and _own(folder, path)]
-    return chance.choice(found) if found else None
+    files = [path for path in sorted(paths) if path.is_file() and _own(folder, path)]
+    return chance.choice(files) if files else None
 
 
 def _document(folder: Path, chance: Chance) -> Path | None:
@@ -314,26 +314,26 @@ def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
         link.type, link.linkname = kind, "../../outside"
         tar.addfile(link)
         _member(tar, f"{suite_id}/runs/secret", b"through a link")
-    whole = bytearray(held.getvalue())
+    data = bytearray(held.getvalue())
     if chance.random() < 0.5:
-        place = chance.randrange(len(whole))
-        whole[place : place + 8] = chance.randbytes(8)
-    return bytes(whole)
+        place = chance.randrange(len(data))
+        data[place : place + 8] = chance.randbytes(8)
+    return bytes(data)
 
 
 def bundle(content: bytes, chance: Chance) -> bytes:
     """Return what a stranger may make of the tar of a bundle; in half of the cases nothing."""
-    whole, what = bytearray(content), chance.random()
+    content_bytes, what = bytearray(content), chance.random()
     if what < 0.2:
-        place = chance.randrange(0, len(whole), 512 if what < 0.15 else 1)
-        whole[place : place + 8] = chance.randbytes(8)
+        place = chance.randrange(0, len(content_bytes), 512 if what < 0.15 else 1)
+        content_bytes[place : place + 8] = chance.randbytes(8)
     elif what < 0.3:  # a header of another kind before all members
         info = tarfile.TarInfo("x")
         info.type = chance.choice((b"x", b"g", b"L", b"K", b"S", b"X", b"5", b"1"))
         info.size = size = chance.choice((0, 20, 1000, 70_000, 2**33))
         body = b"20 GNU.sparse.map=x\n" * 3500 if chance.random() < 0.5 else bytes(size % 2**20)
-        whole[:0] = info.tobuf(tarfile.GNU_FORMAT) + body[: size + -size % 512]
-    packed = gzip.compress(bytes(whole), 1)
+        content_bytes[:0] = info.tobuf(tarfile.GNU_FORMAT) + body[: size + -size % 512]
+    packed = gzip.compress(bytes(content_bytes), 1)
     return packed[: chance.randrange(len(packed))] if 0.3 <= what < 0.35 else packed
 
 

@@ -323,9 +323,9 @@ class Cases:
         names = sorted(path.name for path in self.root.iterdir())
         if names != ["base", "outside", "scratch", "suite", "target.json"]:
             yield f"written outside: {names}"
-        secret, found = self.outside / "secret", sorted(self.outside.iterdir())
-        if found != [secret] or not secret.is_file() or secret.read_bytes() != SECRET:
-            yield f"written outside: {[path.name for path in found]}"
+        secret, entries = self.outside / "secret", sorted(self.outside.iterdir())
+        if entries != [secret] or not secret.is_file() or secret.read_bytes() != SECRET:
+            yield f"written outside: {[path.name for path in entries]}"
             shutil.rmtree(self.outside)
             self.outside.mkdir()
             (self.outside / "secret").write_bytes(SECRET)
@@ -352,8 +352,8 @@ def _sentences(out: str, err: str, status: object) -> Iterator[str]:
     None: it did not end.
     """
     for text in (out, err):
-        if found := CONTROL.search(text):
-            around = text[max(0, found.start() - 60) : found.end() + 20]
+        if match := CONTROL.search(text):
+            around = text[max(0, match.start() - 60) : match.end() + 20]
             yield f"control characters for the terminal: {around!r}"
     lines = err.splitlines()
     if status not in (None, 0, 1, 2):
@@ -379,8 +379,8 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
     )  # fmt: skip
     write_suite(folder, options, seal=False)
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    whole = {**examples.plan(), **plan, "disks": target["disks"]}
-    whole["workloads"] = [{"name": "idle", "parameters": {"seconds": 3}}]
+    document = {**examples.plan(), **plan, "disks": target["disks"]}
+    document["workloads"] = [{"name": "idle", "parameters": {"seconds": 3}}]
     with tarfile.open(EXAMPLE) as tar:  # what a real machine tells beside
         real = {
             Path(member.name).relative_to(Path(member.name).parts[0]): member
@@ -396,10 +396,10 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
         runs = [member for path, member in real.items() if path.name == "run.json"]
         of_run = json.loads(_content(tar, runs[0]))
     beside = {name: of_run[name] for name in ("checks", "other_sources", "sampler", "left_out")}
-    whole = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
-    (folder / "plan.json").write_text(json.dumps(whole), encoding="utf-8")
+    document = plans.freeze({key: value for key, value in document.items() if key != "sha256"})
+    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
     for path in (*folder.glob("runs/*/run.json"), *folder.glob("precondition/*.json")):
-        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": whole["sha256"]}
+        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": document["sha256"]}
         run |= beside if path.name == "run.json" else {}
         path.write_text(json.dumps(run), encoding="utf-8")
     session = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": 60.0}
@@ -473,8 +473,8 @@ def piece(first: int, count: int, bytecode: str = "") -> dict[str, Any]:
     if done.returncode:
         ended = f"a process ended with {done.returncode} in the {count} cases from {first} on"
         return vars(Figures(faults=Counter({ended: 1})))
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def _compile(bytecode: str) -> None:
@@ -508,8 +508,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ThreadPoolExecutor(options.jobs) as pool,
     ):
         _compile(bytecode)
-        for said in pool.map(lambda n: piece(n, min(PIECE, end - n), bytecode), firsts):
-            figures.add(said)
+        for result in pool.map(lambda n: piece(n, min(PIECE, end - n), bytecode), firsts):
+            figures.add(result)
             figures.seconds = round(time.monotonic() - begun, 1)
             options.out.write_text(json.dumps(vars(figures), indent=1) + "\n", encoding="utf-8")
     print(f"{figures.cases} cases in {figures.seconds} s: {dict(figures.outcomes)}")

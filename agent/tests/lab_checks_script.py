@@ -68,13 +68,13 @@ def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
     trial = Trial(folder, disks)
     quieted = {"stopped": quiet.off(), "left": found()}
     try:
-        seen = {"calm": trial.run()}
+        findings = {"calm": trial.run()}
         SENSOR.write_text("60000")
-        seen["ahead"] = trial.run(
+        findings["ahead"] = trial.run(
             during("<4>fde-testbed: an odd line, written by a test", 3600),
             waiting=lambda: SENSOR.write_text("46000"),
         )
-        seen["back"] = trial.run(
+        findings["back"] = trial.run(
             during("<3>I/O error, dev none, sector 0: written by a test", -3600)
         )
     finally:
@@ -82,7 +82,7 @@ def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
         quieted["started"] = quiet.back()
     quieted["after"] = found()
     health = [[h.serial, h.passed, h.errors] for h in trial.context.health.values()]
-    return {"seen": seen, "said": trial.said, "quiet": quieted, "health": health}
+    return {"seen": findings, "said": trial.said, "quiet": quieted, "health": health}
 
 
 if __name__ == "__main__":

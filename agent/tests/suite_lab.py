@@ -239,7 +239,7 @@ def entries(lab: Lab) -> list[Entry]:
 
 def sound(lab: Lab) -> set[str]:
     """Return runs whose last state is `finished`, each with the run.json that its line means."""
-    found = set()
+    runs = set()
     last = {entry.run_id: entry for entry in entries(lab) if entry.run_id}
     for run_id, entry in last.items():
         if entry.state != "finished":
@@ -251,5 +251,5 @@ def sound(lab: Lab) -> set[str]:
         assert (document["status"], document["run_id"]) == ("finished", run_id)
         samples = (folder / "rapl.jsonl").read_bytes()
         assert document["rapl_sha256"] == hashlib.sha256(samples).hexdigest()
-        found.add(run_id)
-    return found
+        runs.add(run_id)
+    return runs

@@ -107,9 +107,9 @@ def test_a_run_that_hangs_is_void_and_all_it_started_is_gone(lab: Lab) -> None:
     assert len(void) == 2
     assert void[0].detail == "file_io took longer than 0.5 s (run_limit_s of the plan)."
     assert void[0].facts == {"at": "time", "limit_s": 0.5}
-    found = [int(pid) for pid in pids.read_text().split()]
-    assert len(found) >= 2
-    assert not [pid for pid in found if _runs(pid)]
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) >= 2
+    assert not [pid for pid in started if _runs(pid)]
 
 
 def _runs(pid: int) -> bool:
@@ -139,8 +139,8 @@ def test_a_request_has_a_finished_run_repeated_once(
     assert lab.execute() == 0
     seq, before = finished_seq(lab, 1), len(entries(lab))
     assert request(lab, 1, seq) == request(lab, 1, seq) == 0
-    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert said == [{"changed": True}, {"changed": False}]
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert answers == [{"changed": True}, {"changed": False}]
     with (lab.folder / attempts.FILE).open("a") as file:
         file.write('{"run_id": "torn')
     assert lab.execute() == 0

@@ -24,11 +24,11 @@ def _first(place: Machine) -> float:
 
 
 def _before(place: Machine, patience: Patience) -> tuple[list[str], Finding]:
-    said: list[str] = []
+    reasons: list[str] = []
     inspection = Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock)
-    inspection.before(lambda cause, why: said.append(f"{cause}: {why}"))
+    inspection.before(lambda cause, why: reasons.append(f"{cause}: {why}"))
     (finding,) = (f for f in inspection.findings if f.name == "temperature")
-    return said, finding
+    return reasons, finding
 
 
 def test_the_package_comes_before_other_zones(place: Machine) -> None:
@@ -60,8 +60,8 @@ def test_a_broken_sensor_is_none(place: Machine) -> None:
 
 
 def test_the_first_reading_is_kept_for_the_whole_suite(place: Machine) -> None:
-    said, finding = _before(place, Patience())
-    assert (said, finding.value, _first(place)) == ([], 45.0, 45.0)
+    reasons, finding = _before(place, Patience())
+    assert (reasons, finding.value, _first(place)) == ([], 45.0, 45.0)
     place.write(ZONE, "47900")
     assert _before(place, Patience())[1].ok
     assert _first(place) == 45.0
@@ -71,8 +71,8 @@ def test_heat_is_waited_for_until_it_is_gone(place: Machine) -> None:
     _before(place, Patience())
     place.write(ZONE, "60000")
     cooling = Patience(lambda: place.write(ZONE, "50000"), lambda: place.write(ZONE, "47000"))
-    said, finding = _before(place, cooling)
-    assert said == [
+    reasons, finding = _before(place, cooling)
+    assert reasons == [
         "temperature: the machine is warmer than at the suite's first reading "
         "(60.0 °C, 45.0 °C ± 3 °C wanted)"
     ]
@@ -82,8 +82,8 @@ def test_heat_is_waited_for_until_it_is_gone(place: Machine) -> None:
 def test_heat_that_stays_is_a_warning(place: Machine) -> None:
     _before(place, Patience())
     place.write(ZONE, "60000")
-    said, finding = _before(place, Patience())
-    assert len(said) == 1
+    reasons, finding = _before(place, Patience())
+    assert len(reasons) == 1
     assert (finding.ok, finding.severity, finding.waited_s) == (False, "warning", 180.0)
 
 
@@ -94,8 +94,8 @@ def test_cold_is_helped_by_work_and_the_finding_says_so(
     _before(place, Patience())
     place.write(ZONE, "30000")
     patient = [lambda: None] * 3
-    said, finding = _before(place, Patience(*patient, lambda: place.write(ZONE, "44000")))
-    assert said[0].startswith("temperature: the machine is colder")
+    reasons, finding = _before(place, Patience(*patient, lambda: place.write(ZONE, "44000")))
+    assert reasons[0].startswith("temperature: the machine is colder")
     assert finding.ok
     assert finding.helped == "a short load was used to warm it up"
 

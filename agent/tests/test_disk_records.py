@@ -141,25 +141,25 @@ def test_a_plain_disk_may_be_left_too(place: Path) -> None:
 
 
 def test_a_note_is_forgotten_alone(place: Path) -> None:
-    other, there = replace(DISK, serial="S2"), replace(LEFT, serial="S2")
+    other, other_facts = replace(DISK, serial="S2"), replace(LEFT, serial="S2")
     disk_records.forget(DISK, place)
     assert not place.exists()
     disk_records.leave(DISK, LEFT, place)
-    disk_records.leave(other, there, place)
+    disk_records.leave(other, other_facts, place)
     disk_records.forget(DISK, place)
     assert not disk_records.left_by_us(DISK, LEFT, place)
-    assert disk_records.left_by_us(other, there, place)
+    assert disk_records.left_by_us(other, other_facts, place)
 
 
 def test_the_places_are_the_same_each_time_all_over_the_disk_and_within_it() -> None:
     for size in (2**26, 2**31, 2**31 + 512, 2 * 10**12, 20 * 2**40):
-        found = samples.places(size, "S1")
-        assert found == samples.places(size, "S1") != samples.places(size, "S2")
-        assert all(offset % 4096 == 0 and offset + length <= size for offset, length in found)
-        ends = [offset for offset, _ in found]
+        places = samples.places(size, "S1")
+        assert places == samples.places(size, "S1") != samples.places(size, "S2")
+        assert all(offset % 4096 == 0 and offset + length <= size for offset, length in places)
+        ends = [offset for offset, _ in places]
         gaps = [b - a for a, b in zip([0, *ends], [*ends, size], strict=True)]
         assert max(gaps) < 2 * size / samples.PARTS + 4096
-        assert len(found) <= 450
+        assert len(places) <= 450
 
 
 def test_zeros_and_ones_are_blank_and_nothing_else() -> None:

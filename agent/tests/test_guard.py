@@ -216,8 +216,8 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_name_disk_reason_and_way_out(name: str) -> None:
-    found, code, reason = REFUSED[name]
-    (refusal,) = guard.refusals(DISK, found)
+    disk_facts, code, reason = REFUSED[name]
+    (refusal,) = guard.refusals(DISK, disk_facts)
     assert refusal.code == code and refusal.remedy
     assert DISK.by_id in refusal.sentence
     assert re.search(reason, str(refusal))
@@ -234,8 +234,8 @@ def test_every_cause_is_met() -> None:
 
 
 def test_all_reasons_are_told_at_once() -> None:
-    found = replace(BLANK, serial="S2", size_bytes=1, signatures=(EXT4,))
-    assert len(guard.refusals(DISK, found)) == 3
+    disk_facts = replace(BLANK, serial="S2", size_bytes=1, signatures=(EXT4,))
+    assert len(guard.refusals(DISK, disk_facts)) == 3
 
 
 FOREIGN = (
@@ -249,24 +249,24 @@ FOREIGN = (
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_erase_is_a_way_past_contents_and_past_nothing_else(name: str) -> None:
-    found, cause, _ = REFUSED[name]
-    assert bool(guard.refusals(ERASABLE, found)) == (name not in FOREIGN)
-    assert guard.refusals(ERASABLE, found, erase=False)
-    others = guard.refusals(replace(DISK, erase="S3"), found)
+    disk_facts, cause, _ = REFUSED[name]
+    assert bool(guard.refusals(ERASABLE, disk_facts)) == (name not in FOREIGN)
+    assert guard.refusals(ERASABLE, disk_facts, erase=False)
+    others = guard.refusals(replace(DISK, erase="S3"), disk_facts)
     assert cause in ("absent", "given-away") or "other-erase" in {other.code for other in others}
 
 
 def test_an_erase_that_names_another_serial_is_refused_even_for_a_blank_disk() -> None:
-    (found,) = guard.refusals(replace(DISK, erase="S11"), BLANK)
-    assert found.code == "other-erase"
-    assert found.facts["erase"] == "S11"
+    (refusal,) = guard.refusals(replace(DISK, erase="S11"), BLANK)
+    assert refusal.code == "other-erase"
+    assert refusal.facts["erase"] == "S11"
 
 
 def test_an_erase_that_was_given_for_other_contents_is_said_to_be() -> None:
-    (found,) = guard.refusals(
+    (refusal,) = guard.refusals(
         replace(DISK, erase="S1 000000000000"), replace(BLANK, signatures=(EXT4,))
     )
-    assert (found.code, found.facts["expired"]) == ("foreign-signature", 1)
+    assert (refusal.code, refusal.facts["expired"]) == ("foreign-signature", 1)
 
 
 ODD_SERIALS = ("VMware NVME_0000", "\\xff\\xff ABC", "WD  12", "a'b\"c", "{{ x }} y", "Größe 1")
@@ -275,16 +275,16 @@ ODD_SERIALS = ("VMware NVME_0000", "\\xff\\xff ABC", "WD  12", "a'b\"c", "{{ x }
 @pytest.mark.parametrize("serial", ODD_SERIALS)
 def test_what_check_prints_of_a_serial_can_be_pasted(serial: str) -> None:
     disk = replace(DISK, serial=serial)
-    found = replace(BLANK, serial=serial, signatures=(EXT4,))
-    (refusal,) = guard.refusals(disk, found)
+    disk_facts = replace(BLANK, serial=serial, signatures=(EXT4,))
+    (refusal,) = guard.refusals(disk, disk_facts)
     line = re.search(r"\((erase: .*)\)\.$", refusal.remedy)
     assert line is not None
     pasted = yaml.load(line[1].replace("!unsafe ", ""), yaml.SafeLoader)["erase"]
-    assert pasted == f"{serial} {found.print}"
-    assert guard.refusals(replace(disk, erase=pasted), found) == []
+    assert pasted == f"{serial} {disk_facts.print}"
+    assert guard.refusals(replace(disk, erase=pasted), disk_facts) == []
     assert replace(disk, erase=f"{serial} x").erase_digits is None
     assert guard.refusals(replace(DISK, erase=pasted), BLANK)[0].code == "other-erase"
-    (owned,) = guard.refusals(disk, replace(found, opal=OWNED, signatures=()))
+    (owned,) = guard.refusals(disk, replace(disk_facts, opal=OWNED, signatures=()))
     way = re.search(r"\((make .*)\)", owned.remedy)
     assert way is not None
     assert shlex.split(way[1]) == ["make", "teardown", f"PSID_REVERT={serial}"]
@@ -320,13 +320,13 @@ def test_a_drive_that_was_made_to_lock_and_shows_no_opal_is_not_cleared(
     """As after a restart without libata.allow_tpm=1: else it stays locked and its PIN is gone."""
     for error, why in ((None, "the kernel sees no Opal on it"), ("EIO", "EIO")):
         silent = replace(_inside(LUKS), opal_error=error)
-        monkeypatch.setattr(facts, "gather", lambda _disk, found=silent: found)
+        monkeypatch.setattr(facts, "gather", lambda _disk, answer=silent: answer)
         for dry in (True, False):
             with pytest.raises(GuardError) as refused:
                 provision.teardown(_spec(OPAL), Secrets(b"passphrase", b"pin"), dry=dry)
             assert _told(refused.value) == [("silent", why)]
         header = {"segments": {"0": {"type": "hw-opal-crypt"}}, "key_bits": []}
-        monkeypatch.setattr(opal, "luks_metadata", lambda _path, found=header: found)
+        monkeypatch.setattr(opal, "luks_metadata", lambda _path, answer=header: answer)
         with pytest.raises(GuardError) as refused:
             provision.teardown(_spec(), Secrets(b"passphrase", b"pin"))
         assert _told(refused.value) == [("silent", why)]
@@ -350,17 +350,19 @@ GEOMETRIES: dict[str, tuple[Geometry | None, Extent, str | None]] = {
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_a_geometry_that_does_not_fit_is_found_before_a_drive_is_taken(name: str) -> None:
     geometry, extent, cause = GEOMETRIES[name]
-    found = replace(BLANK, opal=FRESH, block_bytes=4096, discovery=Discovery(geometry=geometry))
+    disk_facts = replace(
+        BLANK, opal=FRESH, block_bytes=4096, discovery=Discovery(geometry=geometry)
+    )
     spec = replace(_spec(OPAL), extent=extent)
-    told = [refusal.code for refusal in provision.reasons_not_to_prepare(spec, DISK, found)]
-    assert told == ([cause] if cause else [])
-    assert provision.reasons_not_to_prepare(replace(_spec(), extent=extent), DISK, found) == []
+    codes = [refusal.code for refusal in provision.reasons_not_to_prepare(spec, DISK, disk_facts)]
+    assert codes == ([cause] if cause else [])
+    assert provision.reasons_not_to_prepare(replace(_spec(), extent=extent), DISK, disk_facts) == []
 
 
 def test_a_drive_that_does_not_encrypt_is_not_taken() -> None:
     for encrypts, causes in ((None, []), (True, []), (False, ["opal-no-encryption"])):
-        found = replace(BLANK, opal=FRESH, discovery=Discovery(encrypts=encrypts))
-        reasons = provision.reasons_not_to_prepare(_spec(OPAL), DISK, found)
+        disk_facts = replace(BLANK, opal=FRESH, discovery=Discovery(encrypts=encrypts))
+        reasons = provision.reasons_not_to_prepare(_spec(OPAL), DISK, disk_facts)
         assert [reason.code for reason in reasons] == causes
 
 
@@ -373,10 +375,10 @@ def test_a_drive_that_is_dead_since_our_revert_is_to_be_power_cycled() -> None:
 
 def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> None:
     several = replace(BLANK, opal=FRESH, beside=("/dev/nvme0n2",))
-    (said,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, several)
-    assert (said.code, said.facts["beside"]) == ("shared", "/dev/nvme0n2")
+    (refusal,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, several)
+    assert (refusal.code, refusal.facts["beside"]) == ("shared", "/dev/nvme0n2")
     assert provision.reasons_not_to_prepare(_spec(), DISK, several) == []
-    assert guard.refusals_to_revert(ERASABLE, several) == [said]
+    assert guard.refusals_to_revert(ERASABLE, several) == [refusal]
 
 
 @pytest.mark.parametrize(
@@ -390,12 +392,12 @@ def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> 
     ],
 )
 def test_a_disk_that_changed_since_it_was_approved_is_refused(
-    change: dict[str, Any], told: str
+    change: dict[str, Any], difference: str
 ) -> None:
     with pytest.raises(GuardError) as refused:
         guard.refuse_changed(DISK, BLANK, replace(BLANK, **change))
     (refusal,) = refused.value.problems
-    assert refusal.code == "changed" and told in str(refusal.facts["differing"])
+    assert refusal.code == "changed" and difference in str(refusal.facts["differing"])
 
 
 def test_our_own_use_and_the_state_of_a_lock_are_no_change() -> None:
@@ -448,10 +450,10 @@ OPAL = Configuration("opal", "opal", "plain")
     ],
 )
 def test_what_is_found_and_would_be_done_is_told_in_words(
-    found: DiskFacts, words: str, steps: str
+    disk_facts: DiskFacts, words: str, steps: str
 ) -> None:
-    assert re.search(words, inspect.describe(DISK, found, _spec()))
-    assert steps in "; ".join(inspect.would(_spec(), DISK, found))
+    assert re.search(words, inspect.describe(DISK, disk_facts, _spec()))
+    assert steps in "; ".join(inspect.would(_spec(), DISK, disk_facts))
 
 
 def test_nothing_would_be_done_to_a_disk_that_is_as_it_must_be() -> None:
@@ -459,12 +461,12 @@ def test_nothing_would_be_done_to_a_disk_that_is_as_it_must_be() -> None:
 
 
 def test_a_disk_that_is_to_carry_opal_is_told_what_happens_to_its_ownership() -> None:
-    for found, step in (
+    for disk_facts, step in (
         (replace(BLANK, opal=FRESH), "take ownership"),
         (replace(READY, opal=OWNED), "ask with the PIN"),
     ):
-        assert step in inspect.would(_spec(OPAL), DISK, found)[-1]
-        assert provision.reasons_not_to_prepare(_spec(OPAL), DISK, found) == []
+        assert step in inspect.would(_spec(OPAL), DISK, disk_facts)[-1]
+        assert provision.reasons_not_to_prepare(_spec(OPAL), DISK, disk_facts) == []
     (refusal,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, BLANK)
     assert refusal.code == "no-opal"
     assert "no Opal" in inspect.describe(DISK, BLANK, _spec(OPAL))
@@ -539,9 +541,9 @@ def _facts(device: Path) -> DiskFacts:
 
 def test_a_real_blank_disk_is_seen_as_blank(loop: Loop) -> None:
     device, _ = loop()
-    found = _facts(device)
-    assert found.blank
-    assert guard.refusals(_disk(device), found) == []
+    disk_facts = _facts(device)
+    assert disk_facts.blank
+    assert guard.refusals(_disk(device), disk_facts) == []
 
 
 @pytest.mark.parametrize("place", [0, 64 * 2**20 - 4096])
@@ -550,9 +552,11 @@ def test_data_that_nobody_knows_are_seen_at_both_ends(loop: Loop, place: int) ->
     with device.open("r+b") as file:
         file.seek(place)
         file.write(bytes(range(1, 256)))
-    found = _facts(device)
-    assert found.unknown
-    assert [refusal.code for refusal in guard.refusals(_disk(device), found)] == ["unknown-data"]
+    disk_facts = _facts(device)
+    assert disk_facts.unknown
+    assert [refusal.code for refusal in guard.refusals(_disk(device), disk_facts)] == [
+        "unknown-data"
+    ]
 
 
 def test_any_write_ends_a_check(loop: Loop) -> None:
@@ -611,8 +615,8 @@ def test_only_a_free_disk_of_the_same_appearance_is_blanked(loop: Loop) -> None:
 def test_a_real_file_system_is_refused_mounted_or_not(loop: Loop, tmp_path: Path) -> None:
     device, _ = loop()
     subprocess.run(["mkfs.ext4", "-q", device], check=True)
-    (found,) = guard.refusals(_disk(device), _facts(device))
-    assert (found.code, found.facts["types"]) == ("foreign-signature", "ext4")
+    (refusal,) = guard.refusals(_disk(device), _facts(device))
+    assert (refusal.code, refusal.facts["types"]) == ("foreign-signature", "ext4")
     folder = tmp_path / "a folder"
     folder.mkdir()
     if subprocess.run(["mount", device, folder], check=False).returncode:
@@ -629,12 +633,12 @@ def test_a_program_whose_name_the_kernel_cut_within_a_letter_is_named(
     shutil.copy("/bin/sleep", program)
     with device.open("rb") as file, subprocess.Popen([program, "99"], stdin=file) as process:
         try:
-            found = _facts(device)
+            disk_facts = _facts(device)
         finally:
             process.kill()
     who = f"process-name-t\\xc3[{process.pid}]"
-    assert found.uses == (Use(device.name, f"open in {who}"),)
-    assert who in json.loads(json_text({"how": found.uses[0].how}))["how"]
+    assert disk_facts.uses == (Use(device.name, f"open in {who}"),)
+    assert who in json.loads(json_text({"how": disk_facts.uses[0].how}))["how"]
 
 
 def test_what_the_kernel_exports_is_a_use(
@@ -652,8 +656,8 @@ def test_what_the_kernel_exports_is_a_use(
     ):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text(text)
-    said = [use.how for use in _facts(device).uses]
-    assert said == [
+    uses = [use.how for use in _facts(device).uses]
+    assert uses == [
         "exported by nvmet/subsystems/t/namespaces/1",
         "exported by target/core/fileio_0/d",
         "exported by target/core/iblock_0/d",
@@ -727,19 +731,19 @@ def test_a_regular_file_is_no_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("found", [BLANK, READY], ids=["blank", "ours"])
-def test_a_disk_with_nothing_to_lose_need_not_be_as_it_was_checked(found: DiskFacts) -> None:
-    assert provision.reasons_of_change(DISK, found, {"plain": "another"}) == []
+def test_a_disk_with_nothing_to_lose_need_not_be_as_it_was_checked(disk_facts: DiskFacts) -> None:
+    assert provision.reasons_of_change(DISK, disk_facts, {"plain": "another"}) == []
 
 
 def test_a_disk_with_contents_must_be_as_it_was_checked() -> None:
-    found = replace(BLANK, signatures=(EXT4,))
-    assert found.checked_print
-    assert provision.reasons_of_change(DISK, found, {"plain": found.checked_print}) == []
-    assert provision.reasons_of_change(DISK, found, None) == []
-    written = replace(found, kernel_writes="another boot")
-    assert (written.print, written.fingerprint) == (found.print, found.fingerprint)
+    disk_facts = replace(BLANK, signatures=(EXT4,))
+    assert disk_facts.checked_print
+    assert provision.reasons_of_change(DISK, disk_facts, {"plain": disk_facts.checked_print}) == []
+    assert provision.reasons_of_change(DISK, disk_facts, None) == []
+    written = replace(disk_facts, kernel_writes="another boot")
+    assert (written.print, written.fingerprint) == (disk_facts.print, disk_facts.fingerprint)
     for checked in ({"plain": "another"}, {}, {"plain": str(written.checked_print)}):
-        (refusal,) = provision.reasons_of_change(DISK, found, checked)
+        (refusal,) = provision.reasons_of_change(DISK, disk_facts, checked)
         assert refusal.code == "changed-since-check"
 
 
@@ -767,8 +771,8 @@ def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: Loop) -> None:
 def test_the_page_of_dangers_has_every_row_and_no_written_medium() -> None:
     """That their words are current is for those to say who see them: the tests in the guest."""
     _, _, rest = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
-    told = [line.split(" | ") for line in rest.partition(dangers.END)[0].strip().splitlines()[2:]]
-    assert [(cells[1], *cells[-2:]) for cells in told] == [
+    rows = [line.split(" | ") for line in rest.partition(dangers.END)[0].strip().splitlines()[2:]]
+    assert [(cells[1], *cells[-2:]) for cells in rows] == [
         (row.situation, "changed" if row.allowed else "unchanged", f"`{row.name}` |")
         for row in ROWS
     ]

@@ -92,11 +92,11 @@ def test_a_kill_between_a_whole_run_and_its_line_does_not_count(lab: Lab) -> Non
         return "before" if (line["state"], line["run_id"]) == ("finished", first) else None
 
     assert killed(lab, deadly)
-    whole = (lab.folder / "runs" / first / "run.json").read_bytes()
-    assert json.loads(whole)["status"] == "finished"
+    record = (lab.folder / "runs" / first / "run.json").read_bytes()
+    assert json.loads(record)["status"] == "finished"
     assert lab.execute() == 0
     aside = lab.folder / "runs" / f"{first}.void-1" / "run.json"
-    assert aside.read_bytes() == whole
+    assert aside.read_bytes() == record
     assert sound(lab) == {run.run_id for run in lab.plan.runs}
     states = [entry.state for entry in entries(lab) if entry.run_id == first]
     assert states[3:5] == ["void", "switching"]

@@ -82,8 +82,10 @@ def drive(lab: Any, tmp_path: Path) -> Iterator[Twofold]:
 
 def test_the_trap_is_real(drive: Twofold) -> None:
     """A revert that was asked for the first namespace takes what stands in the second."""
-    own = "cryptsetup luksFormat --batch-mode --type luks2 --hw-opal-only"
-    drive.target.lab.ssh(f"{own} {drive.first}", stdin=b"a passphrase\nan administrator's pin\n")
+    command = "cryptsetup luksFormat --batch-mode --type luks2 --hw-opal-only"
+    drive.target.lab.ssh(
+        f"{command} {drive.first}", stdin=b"a passphrase\nan administrator's pin\n"
+    )
     assert drive.letter == LETTER
     reset = "cryptsetup luksErase --batch-mode --hw-opal-factory-reset"
     drive.target.lab.ssh(f"{reset} {drive.first}", stdin=drive.psid.encode())
@@ -95,11 +97,11 @@ def test_no_namespace_is_owned_or_reverted_beside_another(drive: Twofold) -> Non
     serial = drive.target.disks["sed"]["serial"]
     for command in ("prepare", f"teardown --psid-revert {serial}"):
         done = drive.target.agent(command, check=False)
-        told = done.stdout + done.stderr
-        assert done.returncode == 1 and "Traceback" not in told
+        printed = done.stdout + done.stderr
+        assert done.returncode == 1 and "Traceback" not in printed
         shown = drive.target.lab.ssh(f"readlink -f {drive.second}").stdout.strip()
-        assert f"shares its security subsystem with {shown}" in told
-        assert "choose a drive with one namespace" in told
+        assert f"shares its security subsystem with {shown}" in printed
+        assert "choose a drive with one namespace" in printed
     assert drive.medium() == before
     assert drive.letter == LETTER
 

@@ -69,8 +69,8 @@ steps = json.loads({json.dumps(json.dumps(steps))})
 found = [opal_ioctl._step(fd, name, with_pin(values)).get("code") for name, values in steps]
 print(json.dumps(found))
 """
-    found: list[int | None] = json.loads(target.python(script))
-    return found
+    codes: list[int | None] = json.loads(target.python(script))
+    return codes
 
 
 def test_it_opens_and_locks_its_own_range(target: Target, users_pin: str) -> None:
@@ -135,10 +135,10 @@ OTHERS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 @pytest.mark.parametrize("what", OTHERS)
 def test_it_opens_and_changes_nothing_else(target: Target, users_pin: str, what: str) -> None:
     before = target.medium("sed")
-    found = answers(target, users_pin, *OTHERS[what])
-    print(what, found)
-    assert SUCCESS not in found
-    assert NOT_AUTHORIZED in found or what == "the state of other ranges"
+    codes = answers(target, users_pin, *OTHERS[what])
+    print(what, codes)
+    assert SUCCESS not in codes
+    assert NOT_AUTHORIZED in codes or what == "the state of other ranges"
     assert target.medium("sed") == before
     assert not target.reads("sed")
     # The owner finds it as it was; and its own right PIN sets the count of refused ones back.

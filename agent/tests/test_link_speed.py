@@ -81,8 +81,8 @@ def test_a_disk_that_reports_no_link_is_said_to(tmp_path: Path) -> None:
     device = tmp_path / "class/block/vda/device"
     device.mkdir(parents=True)
     context = CheckContext(tmp_path, suite_dir=tmp_path, sys=tmp_path, disks=("vda",))
-    seen = disks.link(context)
-    assert seen and seen.ok and seen.value == "not reported"
+    observation = disks.link(context)
+    assert observation and observation.ok and observation.value == "not reported"
     (tmp_path / "provenance/first-readings.json").write_text('{"disk_links": {"vda": "x4"}}')
     lost = disks.link(context)
     assert lost and not lost.ok

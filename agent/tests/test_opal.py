@@ -125,13 +125,13 @@ def test_a_drive_that_has_locked_out_is_not_counted(answers: Answers) -> None:
 def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
     changes: dict[str, Any], cause: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
+    answers_by_name = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
 
-    def given(name: str, whole: Callable[[Any], Any] = lambda found: found) -> Callable[..., Any]:
+    def given(name: str, shape: Callable[[Any], Any] = lambda answer: answer) -> Callable[..., Any]:
         def give(*_: object, **__: object) -> Any:
-            if isinstance(there[name], Exception):
-                raise there[name]
-            return whole(there[name])
+            if isinstance(answers_by_name[name], Exception):
+                raise answers_by_name[name]
+            return shape(answers_by_name[name])
 
         return give
 
@@ -142,7 +142,7 @@ def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
     missing = opal.why_not_ready(PLACE, KEYS)
     assert missing == cause
     # A drive that does not answer is no reason to format what it has.
-    there["found"] = OpalError("status", device="x", action="answer", status=NO_SESSIONS)
+    answers_by_name["found"] = OpalError("status", device="x", action="answer", status=NO_SESSIONS)
     if cause in (None, opal.NotReady.NO_LOCKS, opal.NotReady.OTHER_RANGE):
         assert _raised(lambda: opal.why_not_ready(PLACE, KEYS)).status == NO_SESSIONS
 
@@ -184,7 +184,7 @@ def test_what_a_drive_says_without_a_pin_is_read_however_short(tmp_path: Path) -
     tper.set_vices(
         Vices(opal_block_bytes=512, alignment_blocks=8, lowest_lba=3, no_media_encryption=True)
     )
-    whole = Discovery(Sid(False, True), Geometry(512, 8, 3), False)
-    assert parse_discovery(page()) == whole
+    complete = Discovery(Sid(False, True), Geometry(512, 8, 3), False)
+    assert parse_discovery(page()) == complete
     cut = [parse_discovery(page()[:length]) for length in range(len(page()))]
-    assert cut[0] == SILENT and cut[-1].geometry == whole.geometry
+    assert cut[0] == SILENT and cut[-1].geometry == complete.geometry

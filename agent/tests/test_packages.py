@@ -91,8 +91,8 @@ class System:
         return {path.name for path in (self.root / "installed").iterdir()}
 
     def noted(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = json.loads(self.note.read_text())
-        return found
+        note: dict[str, list[str]] = json.loads(self.note.read_text())
+        return note
 
 
 @pytest.fixture
@@ -101,15 +101,15 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
 
 
 def test_what_comes_is_noted_and_removed_again(system: System, tmp_path: Path) -> None:
-    made, there = tmp_path / "made", tmp_path / "there"
-    there.mkdir()
-    assert packages.note(["server"], [str(made), str(there)], system.note)
+    made, existing = tmp_path / "made", tmp_path / "there"
+    existing.mkdir()
+    assert packages.note(["server"], [str(made), str(existing)], system.note)
     assert system.noted() == {"packages": ["library", "server"], "files": [str(made)]}
     assert not packages.note(["server"], [str(made)], system.note)
     system.install("server", "library")
     (made / "inner").mkdir(parents=True)
     assert packages.remove(system.note) == ["removed library, server", f"removed {made}"]
-    assert system.installed() == set() and not made.exists() and there.exists()
+    assert system.installed() == set() and not made.exists() and existing.exists()
     assert packages.remove(system.note) == []
 
 
@@ -136,8 +136,8 @@ def test_of_two_that_would_do_for_something_else_one_stays(system: System) -> No
     """Each alone could go, for `either` needs the one or the other."""
     packages.note(["left", "right"], (), system.note)
     system.install("left", "right", "either")
-    said = packages.remove(system.note)
-    assert said == ["removed left", "left right, which other packages need"]
+    actions = packages.remove(system.note)
+    assert actions == ["removed left", "left right, which other packages need"]
     assert system.installed() == {"right", "either"}
 
 
@@ -163,18 +163,18 @@ def test_a_server_that_came_does_not_run(system: System) -> None:
 def test_an_installation_starts_nothing_and_leaves_no_policy_behind(system: System) -> None:
     program(system.root / "bin" / "systemctl", SYSTEMCTL.format(root=system.root))
     policy = system.root / "policy-rc.d"
-    said = packages.install(["server"], system.note, policy)
-    assert said == ["installed server", "switched off server.service"]
+    actions = packages.install(["server"], system.note, policy)
+    assert actions == ["installed server", "switched off server.service"]
     assert "exit 101" in (system.root / "at-install").read_text() and not policy.exists()
     (system.root / "broken").touch()
     with pytest.raises(CommandError):
         packages.install(["server"], system.note, policy)
     assert not policy.exists()
     (system.root / "broken").unlink()
-    own = system.root / "own-policy"
-    own.write_text("the user's")
-    packages.install(["server"], system.note, own)
-    assert own.read_text() == "the user's"
+    administrators = system.root / "own-policy"
+    administrators.write_text("the user's")
+    packages.install(["server"], system.note, administrators)
+    assert administrators.read_text() == "the user's"
 
 
 HOLD = (

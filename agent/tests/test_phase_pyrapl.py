@@ -35,11 +35,11 @@ def phases(root: Path, *steps: dict[str, int]) -> list[list[dict[str, Any]]]:
             with marks.phase(f"{number}"):
                 for zone, energy_uj in step.items():
                     set_uj(root, zone, energy_uj)
-        found = marks.document()
-    for phase in found:
+        documents = marks.document()
+    for phase in documents:
         assert [c["zone"] for c in phase["counters"]] == ["package-0", "dram"] * 2
         assert [c["source"] for c in phase["counters"]] == ["rapl"] * 2 + ["pyrapl"] * 2
-    return [phase["counters"][2:] for phase in found]
+    return [phase["counters"][2:] for phase in documents]
 
 
 def test_each_phase_has_a_measurement_of_its_own(root: Path) -> None:

@@ -190,7 +190,7 @@ def test_this_machine_can_be_asked_by_a_python_that_knows_nothing_of_us(tmp_path
     target.write_text(json.dumps(TARGET), encoding="utf-8")
     command = [sys.executable, "-I", preflight.__file__, "--target", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert set(found["facts"]) == set(TRIXIE)
-    assert found["facts"]["sed_transport"] == ""
-    assert isinstance(found["refusals"], list)
+    answer = json.loads(done.stdout)
+    assert set(answer["facts"]) == set(TRIXIE)
+    assert answer["facts"]["sed_transport"] == ""
+    assert isinstance(answer["refusals"], list)

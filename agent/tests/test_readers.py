@@ -147,20 +147,20 @@ def test_a_source_of_an_installed_package_is_read_as_well(root: Path, shunt: Pat
         others = readers.OtherReaders(source)
         others.begin()
         shunt.write_text("7300")
-        found = others.end()
-        assert list(found) == ["pyrapl", "shunt"]
-        package, screen = found["shunt"]["zones"]
+        documents = others.end()
+        assert list(documents) == ["pyrapl", "shunt"]
+        package, screen = documents["shunt"]["zones"]
         assert set(package) == {*ENTRY, "energy_uj"}
         assert (package["energy_uj"], screen["energy_uj"]) == (300, 300)
-        assert package["own_start"]["t_after_ns"] <= found["shunt"]["t_start_ns"]
-        assert found["shunt"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
+        assert package["own_start"]["t_after_ns"] <= documents["shunt"]["t_start_ns"]
+        assert documents["shunt"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
         assert (screen["own_start"], screen["apart_ns"]) == (None, None)
         # Whatever it raises is told, spoils no run and none of the others.
         others.begin()
         shunt.write_text("empty")
-        found = others.end()
-        assert "invalid literal" in found["shunt"]["error"]
-        assert found["pyrapl"]["zones"]
+        documents = others.end()
+        assert "invalid literal" in documents["shunt"]["error"]
+        assert documents["pyrapl"]["zones"]
         shunt.write_text("7300")
         others.begin()
         assert others.end()["shunt"]["zones"][0]["energy_uj"] == 0

@@ -320,16 +320,16 @@ def test_a_configuration_that_this_machine_cannot_have_changes_nothing(scene: Sc
 
 def test_the_state_is_what_the_kernel_shows(scene: Scene) -> None:
     stack = scene.stack()
-    seen = [stack.state]
+    states = [stack.state]
     scene.kind.attach(_place(scene), scene.spec.configurations["one"], stack.secrets)
-    seen.append(stack.state)
+    states.append(stack.state)
     subprocess.run(["mkfs.ext4", "-q", scene.mapping.PATH], check=True)
-    seen.append(stack.state)
+    states.append(stack.state)
     scene.mount_point.mkdir()
     if subprocess.run(["mount", scene.mapping.PATH, scene.mount_point], check=False).returncode:
         pytest.skip("mounting is not allowed here")
-    seen.append(stack.state)
-    assert tuple(seen) == STATES
+    states.append(stack.state)
+    assert tuple(states) == STATES
     stack.leave()
     assert stack.state == "bare"
 

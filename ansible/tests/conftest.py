@@ -40,7 +40,7 @@ BLOCK = 2**20
 
 def _hash(medium: Path) -> str:
     """Of all blocks that are not zeros and where they lie: holes need not be read."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with medium.open("rb") as file:
         end, offset = medium.stat().st_size, 0
         while offset < end:
@@ -51,9 +51,9 @@ def _hash(medium: Path) -> str:
             file.seek(offset)
             block = file.read(BLOCK)
             if block.strip(b"\0"):
-                found.update(offset.to_bytes(8) + block)
+                digest.update(offset.to_bytes(8) + block)
             offset += BLOCK
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class Controller:
     @property
     def target(self) -> Path:
         """The resolved target."""
-        found = self.build / "targets" / "target.json"
-        if not found.exists():
+        path = self.build / "targets" / "target.json"
+        if not path.exists():
             assert self.play("resolve.yml").returncode == 0
-        return found
+        return path
 
     def media(self) -> list[str]:
         """Hashes of both drives' backing files, after the guest has written everything back."""
@@ -201,14 +201,14 @@ class Witness:
 
         Lists `argv` and `environ`, and how many it `missed`.
         """
-        found = {}
+        arguments = {}
         for place, watch in self.watches.items():
             assert watch.stdin is not None
             assert watch.stdout is not None
             watch.stdin.write("\n")
             watch.stdin.flush()
-            found[place] = json.loads(watch.stdout.readline())
-        return found
+            arguments[place] = json.loads(watch.stdout.readline())
+        return arguments
 
     def close(self) -> None:
         """End them; the one here takes a third of a processor."""

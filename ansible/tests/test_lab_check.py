@@ -63,12 +63,12 @@ def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
     done = check(controller)
     assert as_found(controller) == before
     assert done.returncode == 0
-    said = words(done)
+    printed = words(done)
     for drive in controller.lab.state["drives"].values():
-        assert f"serial {drive['serial']}, 2,147,483,648 bytes" in said
-    assert "Debian GNU/Linux 13 (trixie)" in said and "with Opal" in said
-    assert "Nothing stands in the way" in said
-    assert "make run SUITE=one-disk answers first" in said
+        assert f"serial {drive['serial']}, 2,147,483,648 bytes" in printed
+    assert "Debian GNU/Linux 13 (trixie)" in printed and "with Opal" in printed
+    assert "Nothing stands in the way" in printed
+    assert "make run SUITE=one-disk answers first" in printed
     (place,) = (controller.build / "checks").iterdir()
     kept = json.loads(place.read_text(encoding="utf-8"))
     assert set(kept["fingerprints"]) == {"plain", "sed"}
@@ -160,15 +160,15 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
         return str(done.stdout)
 
     def there() -> dict[str, str]:
-        found: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets.PLACE}").stdout)
-        return found
+        placed: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets_file.PLACE}").stdout)
+        return placed
 
-    whole = json.loads(plain.read_text(encoding="utf-8"))
-    assert store("place") == "", "the same as the play has put there"
-    assert set(there()) == set(secrets.NEEDED)
-    assert store("place", "--psid") == "changed\n"
-    assert there() == whole
-    mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets.PLACE}").stdout.split()
+    all_secrets = json.loads(plain.read_text(encoding="utf-8"))
+    assert secrets("place") == "", "the same as the play has put there"
+    assert set(there()) == set(secrets_file.NEEDED)
+    assert secrets("place", "--psid") == "changed\n"
+    assert there() == all_secrets
+    mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets_file.PLACE}").stdout.split()
     assert mode == ["600", "root"]
     assert store("remove") == "changed\n"
     assert store("remove") == ""

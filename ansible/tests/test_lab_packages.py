@@ -40,8 +40,8 @@ def installed(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
         controller = dataclasses.replace(provisioned, build=folder / "build")
         played = subprocess.Popen([sys.executable, "-m", *simulator, "--link", str(port)])
         try:
-            given = {"fde_configurations": CONFIGURATIONS, "fde_meters": [meter]}
-            assert controller.play("site.yml", **given).returncode == 0
+            variables = {"fde_configurations": CONFIGURATIONS, "fde_meters": [meter]}
+            assert controller.play("site.yml", **variables).returncode == 0
             yield controller
         finally:
             played.terminate()

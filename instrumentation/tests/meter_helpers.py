@@ -47,14 +47,14 @@ def exchange(meter: Meter, simulator: Simulator, t_ns: int) -> ParseResult:
     return meter.feed(simulator.receive(request), t_ns)
 
 
-def kinds(found: Decoded | ParseResult) -> list[str]:
+def kinds(output: Decoded | ParseResult) -> list[str]:
     """Return the kinds of the faults."""
-    return [fault.kind for fault in found.faults]
+    return [fault.kind for fault in output.faults]
 
 
-def flag_words(meter: type[Meter], found: ParseResult) -> list[str]:
+def flag_words(meter: type[Meter], output: ParseResult) -> list[str]:
     """Return the flags of each record."""
     return [
         " ".join(word for bit, word in enumerate(meter.flag_words) if flags >> bit & 1)
-        for flags in found.rows.flags.tolist()
+        for flags in output.rows.flags.tolist()
     ]

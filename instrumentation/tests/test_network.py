@@ -107,7 +107,7 @@ def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> Mete
         "kind": simulator.kind,
         "port": address,
         "origin": "modelled",
-        "channels": {own: f"ch_{own}" for own in simulator.channels},
+        "channels": {key: f"ch_{key}" for key in simulator.channels},
         "settings": {**simulator.settings, **settings},
     }
     return MeterConfig.from_json(json.dumps(entry))
@@ -377,10 +377,10 @@ def test_an_answer_that_dribbles_is_given_up_and_the_next_one_is_whole() -> None
 
 def test_a_plug_that_sends_elsewhere_is_not_followed(tmp_path: Path) -> None:
     plug, other = (HttpSimulator(refresh_s=REFRESH_S) for _ in range(2))
-    with on_the_network(other) as there, on_the_network(plug) as server:
-        plug.elsewhere = there.address
+    with on_the_network(other) as other_server, on_the_network(plug) as server:
+        plug.elsewhere = other_server.address
         config = a_config(plug, server.address)
-        with pytest.raises(RecorderError, match=f"to {there.address}.: name that port"):
+        with pytest.raises(RecorderError, match=f"to {other_server.address}.: name that port"):
             recorded(config, tmp_path / "plug", records(1))
 
 
@@ -568,16 +568,16 @@ def test_a_device_that_is_gone_is_lost_and_found_again(name: str, tmp_path: Path
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(on_the_network(plug))
         port = int(re.findall(r"\d+", server.address)[-1])
-        seen: list[int] = []
+        times: list[int] = []
 
         def until(status: dict[str, Any]) -> bool:
-            if status["records"] >= 2 and not seen:
+            if status["records"] >= 2 and not times:
                 stack.close()
-                seen.append(status["records"])
-            if status["state"] == "lost" and len(seen) == 1:
-                seen.append(0)
+                times.append(status["records"])
+            if status["state"] == "lost" and len(times) == 1:
+                times.append(0)
                 stack.enter_context(on_the_network(plug, port))
-            return bool(len(seen) == 2 and status["records"] > seen[0] + 2)
+            return bool(len(times) == 2 and status["records"] > times[0] + 2)
 
         recorded(a_config(plug, server.address), out, until)
     samples = decode(out).samples

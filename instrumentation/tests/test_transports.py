@@ -58,9 +58,9 @@ def test_bytes_go_both_ways_with_the_time_of_their_read(port: SimulatedPort) -> 
 
 def _waiting(fd: int) -> int:
     """How many bytes a read would find."""
-    found = array.array("i", [0])
-    fcntl.ioctl(fd, termios.FIONREAD, found)
-    return found[0]
+    count = array.array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, count)
+    return count[0]
 
 
 def test_no_byte_has_a_time_before_its_own(

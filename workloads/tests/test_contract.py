@@ -112,10 +112,10 @@ def test_a_workload_keeps_the_contract_on_the_target(name: str, target: LabHandl
     """With the target's own Python and programs, at the sizes of `micro` or the smallest."""
     suite = yaml.safe_load((SUITES / "micro.yml").read_text())
     sizes = {entry["name"]: entry["parameters"] for entry in suite["workloads"]}
-    given = {**sizes, "drift_check": suite["drift_check"]}.get(name, registry.load(name).small)
+    settings = {**sizes, "drift_check": suite["drift_check"]}.get(name, registry.load(name).small)
     options = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
     command = [*("python3", "-m", "workloads.tests.contract", name), *options]
-    command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(given)]
+    command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(settings)]
     done = target.ssh(f"cd {GUEST_CODE} && {shlex.join(command)}", check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["broken"] == []
