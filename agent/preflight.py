@@ -12,7 +12,8 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,49 +42,111 @@ ALLOW_TPM = Path("/sys/module/libata/parameters/allow_tpm")
 CPUPOWER = {"debian": "linux-cpupower", "ubuntu": "linux-tools-generic"}
 
 
-def wanted(target: dict[str, Any], installed: set[str], distribution: str = "debian") -> list[str]:
+@dataclass(frozen=True)
+class Target:
+    """What a target's description asks of the machine itself.
+
+    `sed_paths` are the by-id paths of self-encrypting disks, `opal` the names of the configurations
+    that need one; `sets_processor`: whether a suite sets the governor or turbo.
+    """
+
+    sed_paths: tuple[str, ...] = ()
+    opal: tuple[str, ...] = ()
+    database: str = "any"
+    packages: tuple[str, ...] = ()
+    sets_processor: bool = False
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Target:
+        """Read a target.json that `contract.plan` has checked."""
+        quiet = document.get("quiet") or {}
+        stacks = document["configurations"]
+        return cls(
+            tuple(document["disks"][role]["by_id"] for role in self_encrypting(document)),
+            tuple(stack["name"] for stack in stacks if stack["kind"] == "opal"),
+            document.get("database", "any"),
+            tuple(document.get("packages", ())),
+            quiet.get("governor") is not None or quiet.get("turbo") is not None,
+        )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the machine is and has; `candidates` are the versions that apt would install."""
+
+    uid: int
+    distribution: str
+    version: str
+    name: str
+    kernel: str
+    machine: str
+    python: str
+    systemd: bool
+    packages: Sequence[str]
+    missing: Sequence[str]
+    servers: Sequence[str]
+    candidates: Mapping[str, str]
+    lists: bool
+    cryptsetup: str
+    hw_opal: bool
+    sed_transport: str
+    sed_block_bytes: int
+    allow_tpm: bool
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The fields of a `contract.problem.Problem`, which an old Python cannot load."""
+
+    code: str
+    facts: Mapping[str, str]
+    sentence: str
+    remedy: str
+
+
+def wanted(target: Target, installed: Set[str], distribution: str = "debian") -> list[str]:
     """Return the packages that the target's description asks for."""
-    quiet = target.get("quiet") or {}
-    sets = quiet.get("governor") is not None or quiet.get("turbo") is not None
-    cpupower = [CPUPOWER[distribution]] if sets and distribution in CPUPOWER else []
-    database = target.get("database", "any")
+    sets = target.sets_processor and distribution in CPUPOWER
+    cpupower = [CPUPOWER[distribution]] if sets else []
     servers = [name for name in SERVERS if name in installed]
-    server = servers[0] if database == "any" and servers else DATABASES[database]
-    return sorted([*PACKAGES, server, *cpupower, *target.get("packages", ())])
+    any_of_them = target.database == "any" and servers
+    server = servers[0] if any_of_them else DATABASES[target.database]
+    return sorted([*PACKAGES, server, *cpupower, *target.packages])
 
 
-def gather(target: dict[str, Any]) -> dict[str, Any]:
-    """All facts that `refusals` judges."""
+def gather(target: Target) -> Facts:
+    """Collect all facts that `refusals` judges."""
     lines = (_text(Path("/etc/os-release")) or "").splitlines()
     pairs = (line.partition("=") for line in lines)
     release = {key: value.strip('"') for key, _, value in pairs}
-    names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values()]
-    names += target.get("packages", ())
+    names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values(), *target.packages]
     shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names)
     installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
     packages = wanted(target, installed, release.get("ID", ""))
     missing = sorted(set(packages) - installed)
     cryptsetup = _output("cryptsetup", "--version")
-    return {
-        "uid": os.geteuid(),
-        "distribution": release.get("ID", ""),
-        "version": release.get("VERSION_ID", ""),
-        "name": release.get("PRETTY_NAME", ""),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "systemd": Path("/run/systemd/system").is_dir(),
-        "packages": packages,
-        "missing": missing,
-        "servers": sorted(installed & set(SERVERS)),
-        "candidates": _candidates([*missing, "cryptsetup-bin"]),
-        "lists": any(LISTS.glob("*Packages*")),
-        "cryptsetup": _version(cryptsetup),
-        "hw_opal": "HW_OPAL" in cryptsetup,
-        "sed_transport": _sed_transport(target),
-        "sed_block_bytes": _sed_block_bytes(target),
-        "allow_tpm": _text(ALLOW_TPM) in ("1", "Y"),
-    }
+    # Of several self-encrypting disks `ata` needs the most.
+    transports = [_transport(path) for path in target.sed_paths]
+    return Facts(
+        uid=os.geteuid(),
+        distribution=release.get("ID", ""),
+        version=release.get("VERSION_ID", ""),
+        name=release.get("PRETTY_NAME", ""),
+        kernel=platform.release(),
+        machine=platform.machine(),
+        python=platform.python_version(),
+        systemd=Path("/run/systemd/system").is_dir(),
+        packages=packages,
+        missing=missing,
+        servers=sorted(installed & set(SERVERS)),
+        candidates=_candidates([*missing, "cryptsetup-bin"]),
+        lists=any(LISTS.glob("*Packages*")),
+        cryptsetup=_version(cryptsetup),
+        hw_opal="HW_OPAL" in cryptsetup,
+        sed_transport="ata" if "ata" in transports else next(iter(transports), ""),
+        sed_block_bytes=max(map(_block_bytes, target.sed_paths), default=0),
+        allow_tpm=_text(ALLOW_TPM) in ("1", "Y"),
+    )
 
 
 _OPAL_REMEDY = (
@@ -138,70 +201,70 @@ WORDINGS = {
 }
 
 
-def refusals(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Judge whether the target can do what is asked: the fields of a `contract.problem.Problem`."""
+def refusals(target: Target, facts: Facts) -> list[Refusal]:
+    """Judge whether the target can do what is asked; empty if it can."""
     return [*_machine(facts), *_opal(target, facts), *_packages(target, facts)]
 
 
-def _refusal(code: str, **facts: str) -> dict[str, Any]:
+def _refusal(code: str, **facts: str) -> Refusal:
     sentence, remedy = (text.format(**facts) for text in WORDINGS[code])
-    return {"code": code, "facts": facts, "sentence": sentence, "remedy": remedy}
+    return Refusal(code, facts, sentence, remedy)
 
 
-def _machine(facts: dict[str, Any]) -> list[dict[str, Any]]:
+def _machine(facts: Facts) -> list[Refusal]:
     problems = []
-    if facts["uid"] != 0:
+    if facts.uid != 0:
         problems.append(_refusal("not-root"))
-    if facts["version"] not in SUPPORTED.get(facts["distribution"], ()):
-        problems.append(_refusal("distribution", name=facts["name"] or "Its distribution"))
-    if facts["machine"] != "x86_64":
-        problems.append(_refusal("machine", machine=facts["machine"]))
-    if not facts["systemd"]:
+    if facts.version not in SUPPORTED.get(facts.distribution, ()):
+        problems.append(_refusal("distribution", name=facts.name or "Its distribution"))
+    if facts.machine != "x86_64":
+        problems.append(_refusal("machine", machine=facts.machine))
+    if not facts.systemd:
         problems.append(_refusal("no-systemd"))
-    if _numbers(facts["python"]) < OLDEST_PYTHON:
-        problems.append(_refusal("old-python", python=facts["python"]))
+    if _numbers(facts.python) < OLDEST_PYTHON:
+        problems.append(_refusal("old-python", python=facts.python))
     return problems
 
 
-def _opal(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
+def _opal(target: Target, facts: Facts) -> list[Refusal]:
     """Opal needs cryptsetup 2.7 built with HW_OPAL, and a kernel that lets commands through."""
-    asked = ", ".join(e["name"] for e in target["configurations"] if e["kind"] == "opal")
+    asked = ", ".join(target.opal)
     if not asked:
         return []
     problems = []
-    version, offered = facts["cryptsetup"], _version(facts["candidates"].get("cryptsetup-bin", ""))
+    version, offered = facts.cryptsetup, _version(facts.candidates.get("cryptsetup-bin", ""))
     if version:
-        if _numbers(version) < OLDEST_OPAL or not facts["hw_opal"]:
+        if _numbers(version) < OLDEST_OPAL or not facts.hw_opal:
             problems.append(_refusal("cryptsetup", version=version, asked=asked))
     elif offered and _numbers(offered) < OLDEST_OPAL:
-        named = {"name": facts["name"], "version": offered}
+        named = {"name": facts.name, "version": offered}
         problems.append(_refusal("cryptsetup-offered", asked=asked, **named))
-    known, block_bytes = version or offered, facts["sed_block_bytes"]
+    known, block_bytes = version or offered, facts.sed_block_bytes
     if known and OLDEST_OPAL <= _numbers(known) < OLDEST_OPAL_4K and block_bytes > 512:
         sizes = {"version": known, "block_bytes": str(block_bytes)}
         problems.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
-    if facts["sed_transport"] == "ata" and not facts["allow_tpm"]:
+    if facts.sed_transport == "ata" and not facts.allow_tpm:
         problems.append(_refusal("allow-tpm"))
     return problems
 
 
-def _packages(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
+def _packages(target: Target, facts: Facts) -> list[Refusal]:
     problems = []
-    database = target.get("database", "any")
-    for other in facts["servers"]:
+    database = target.database
+    for other in facts.servers:
         if database != "any" and other != DATABASES[database]:
             choice = next(choice for choice, name in DATABASES.items() if name == other)
             names = {"other": other, "wanted": DATABASES[database], "choice": choice}
             problems.append(_refusal("other-database", **names))
-    for package in facts["missing"]:
-        if facts["candidates"].get(package):
+    for package in facts.missing:
+        if facts.candidates.get(package):
             continue
         # Without package lists nothing has a candidate; Debian is known to have no MySQL.
-        absent = package == "mysql-server" and facts["distribution"] == "debian"
-        if package == "mysql-server" and (facts["lists"] or absent):
-            problems.append(_refusal("no-mysql", name=facts["name"]))
-        elif facts["lists"]:
-            problems.append(_refusal("no-package", name=facts["name"], package=package))
+        absent = package == "mysql-server" and facts.distribution == "debian"
+        if package == "mysql-server" and (facts.lists or absent):
+            problems.append(_refusal("no-mysql", name=facts.name))
+        elif facts.lists:
+            problems.append(_refusal("no-package", name=facts.name, package=package))
     return problems
 
 
@@ -222,20 +285,10 @@ def self_encrypting(target: Mapping[str, Any]) -> list[str]:
     return [role for role in target["disks"] if role == "sed" or role in opal]
 
 
-def _sed_transport(target: Mapping[str, Any]) -> str:
-    """Of several self-encrypting disks `ata` where one has it, which needs the most."""
-    transports = [_transport(target["disks"][role]["by_id"]) for role in self_encrypting(target)]
-    return "ata" if "ata" in transports else next(iter(transports), "")
-
-
-def _sed_block_bytes(target: Mapping[str, Any]) -> int:
-    """Of several self-encrypting disks the largest logical block; 0 where none is there."""
-    paths = (Path(target["disks"][role]["by_id"]) for role in self_encrypting(target))
-    sizes = (
-        _text(Path("/sys/block") / path.resolve().name / "queue" / "logical_block_size")
-        for path in paths
-    )
-    return max((int(size) for size in sizes if size), default=0)
+def _block_bytes(by_id: str) -> int:
+    """Return the logical block size of a disk; 0 where it is not there."""
+    queue = Path("/sys/block") / Path(by_id).resolve().name / "queue"
+    return int(_text(queue / "logical_block_size") or 0)
 
 
 def _transport(by_id: str) -> str:
@@ -288,9 +341,11 @@ def main() -> int:
     """Print {"facts", "refusals"} as one line of JSON."""
     parser = argparse.ArgumentParser(prog="python3 -m agent.preflight", description=__doc__)
     parser.add_argument("--target", type=Path, required=True)
-    target = json.loads(parser.parse_args().target.read_text(encoding="utf-8"))
+    text = parser.parse_args().target.read_text(encoding="utf-8")
+    target = Target.from_document(json.loads(text))
     facts = gather(target)
-    print(json.dumps({"facts": facts, "refusals": refusals(target, facts)}))
+    problems = [asdict(refusal) for refusal in refusals(target, facts)]
+    print(json.dumps({"facts": asdict(facts), "refusals": problems}))
     return 0
 
 

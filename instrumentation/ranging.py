@@ -22,7 +22,8 @@ from contract.interrupts import noted_signals
 from contract.names import sentence
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
-from instrumentation.meters.yokogawa import VOLTAGE_RANGES_V, Extremes, Yokogawa
+from instrumentation.meters.yokogawa import Yokogawa
+from instrumentation.meters.yokogawa_ranges import VOLTAGE_RANGES_V, Extremes
 from instrumentation.ports import Lookup
 from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
 from instrumentation.transports import Transport, heard, open_meter

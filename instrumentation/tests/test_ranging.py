@@ -12,7 +12,7 @@ import pytest
 
 from instrumentation import ranging
 from instrumentation.meters.wt310 import WT310
-from instrumentation.meters.yokogawa import Extremes
+from instrumentation.meters.yokogawa_ranges import Extremes
 from instrumentation.ranging import Needs, RangingError, advised, report, smallest
 from instrumentation.recorder_port import MeterConfig
 from instrumentation.simulators.play import Player
