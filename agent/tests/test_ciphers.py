@@ -48,7 +48,7 @@ def restriction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("answer", "level", "told"),
+    ("answer", "level", "missing"),
     [
         (0, "", False),
         (errno.ENOENT, "", True),

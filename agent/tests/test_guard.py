@@ -382,7 +382,7 @@ def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "difference"),
     [
         ({"diskseq": 8}, "connected again"),
         ({"edges": ("a", "c")}, "first or last MiB"),
@@ -437,7 +437,7 @@ OPAL = Configuration("opal", "opal", "plain")
 
 
 @pytest.mark.parametrize(
-    ("found", "words", "steps"),
+    ("disk_facts", "words", "steps"),
     [
         (BLANK, "blank", "write a GPT"),
         (replace(BLANK, signatures=(EXT4,)), "ext4", "erase what is on it"),
@@ -730,7 +730,7 @@ def test_a_regular_file_is_no_disk(tmp_path: Path) -> None:
     assert [refusal.code for refusal in refused.value.problems] == ["absent"]
 
 
-@pytest.mark.parametrize("found", [BLANK, READY], ids=["blank", "ours"])
+@pytest.mark.parametrize("disk_facts", [BLANK, READY], ids=["blank", "ours"])
 def test_a_disk_with_nothing_to_lose_need_not_be_as_it_was_checked(disk_facts: DiskFacts) -> None:
     assert provision.reasons_of_change(DISK, disk_facts, {"plain": "another"}) == []
 

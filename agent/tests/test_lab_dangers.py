@@ -29,7 +29,7 @@ def guest(lab: Any) -> Iterator[Guest]:
 
 
 @pytest.fixture(scope="module")
-def seen() -> Iterator[dict[str, Seen]]:
+def outcomes() -> Iterator[dict[str, Seen]]:
     """Provide what the tests saw; the page is made from it."""
     rows: dict[str, Seen] = {}
     yield rows

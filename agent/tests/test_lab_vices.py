@@ -22,7 +22,7 @@ EXTENT_BYTES = 64 * 2**20
 
 
 @pytest.fixture(scope="module")
-def whole(lab: Any) -> Target:
+def provisioned(lab: Any) -> Target:
     target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
     target.lab.ssh(f"mkdir -p {CODE}/bin")
     return target

@@ -40,7 +40,7 @@ def test_a_calibration_may_state_how_two_readings_share_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("calibration", "why"),
     [
         ({"terms": {"gain": 0.1}}, "two keys"),
         ({"source": " ", "terms": {"gain": 0.1}}, "where its figures are from"),

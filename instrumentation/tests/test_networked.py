@@ -139,7 +139,7 @@ DRIVERS: list[tuple[type[Meter], dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize("case", DRIVERS, ids=lambda case: f"{case[0].kind}-{case[2]}")
-@given(found=st.lists(documents, min_size=2, max_size=4), junk=st.binary(max_size=40))
+@given(documents=st.lists(documents, min_size=2, max_size=4), junk=st.binary(max_size=40))
 def test_any_document_is_a_finite_reading_or_a_fault(
     case: tuple[type[Meter], dict[str, Any], str, str], documents: list[Any], junk: bytes
 ) -> None:

@@ -36,7 +36,7 @@ def entry(port: Path, kind: str = "wt310", **settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "crest", "spare", "range_"),
+    ("peak", "crest", "spare", "range_"),
     [
         (0.5, 3.0, 1.0, 0.5),
         (0.5, 3.0, 1.1, 1.0),  # something to spare

@@ -213,7 +213,7 @@ def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "says"),
+    ("name", "settings", "says"),
     [
         ("file_ciphers", {"ciphers": "rsa-2048"}, "no 'rsa-2048'; did you mean rsa-2048-"),
         ("file_ciphers", {"kinds": "images"}, "did you mean image"),

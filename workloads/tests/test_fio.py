@@ -317,7 +317,7 @@ def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"threads": "many"}, "or all"),
         ({"threads": "9", "file_mib": 8, "block_kib": 1024}, "fewer than threads"),

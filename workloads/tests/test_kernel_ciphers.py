@@ -40,7 +40,7 @@ def test_every_cipher_has_its_modes_and_sizes_and_cascades_have_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"modes": "ecb"}, "modes of kernel_ciphers knows no 'ecb'; did you mean cbc"),
         ({"key_bits": "192"}, "key_bits of kernel_ciphers knows no '192'"),

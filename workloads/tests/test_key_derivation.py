@@ -98,7 +98,7 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"functions": "md5"}, "functions of key_derivation knows no 'md5'; there are: sha512, "),
         ({"iterations": "1e6"}, "The iterations are whole numbers from 1 on"),

@@ -42,7 +42,7 @@ def test_an_unknown_workload_is_answered_with_the_nearest_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "says"),
+    ("name", "settings", "says"),
     [
         ("file_io", {"large_mb": 5}, "did you mean large_mib"),
         ("file_io", {"large_mib": 0}, "at least 1 MiB, not 0"),
