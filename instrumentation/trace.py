@@ -158,8 +158,7 @@ def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
         if not 0 < word <= MAX_FRAME_BYTES or body + word > size or t_mono_ns < 0:
             break
         if not one_by_one and offset + _ALIKE * (header + word) <= size:
-            # Many frames of one length are read at once, which is quicker.
-            fields = struct.unpack_from("<" + f"qI{word}s" * _ALIKE, data, offset)
+            fields = _frames_of(word).unpack_from(data, offset)
             if fields[1::3] == (word,) * _ALIKE and min(fields[0::3]) >= 0:
                 times += fields[0::3]
                 bodies += fields[2::3]
@@ -174,6 +173,11 @@ def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
 
 
 @lru_cache(maxsize=64)
+def _frames_of(length: int) -> struct.Struct:
+    """Return many frames of one length: where they are that, reading them at once is quicker."""
+    return struct.Struct("<" + f"qI{length}s" * _ALIKE)
+
+
 @contextmanager
 def _named(path: Path) -> Iterator[BinaryIO]:
     """Name the error of the file where it is no stream."""

@@ -252,16 +252,14 @@ def plain_words(text: str) -> str:
     return text.strip()
 
 
-def line(outcome: Mapping[str, Any]) -> str:
-    """Return a row of the page."""
-    sentences = "<br>".join(s.replace("|", "\\|") for s in outcome["said"])
-    media = "unchanged" if outcome["unchanged"] else "changed"
-    return f"| {outcome['situation']} | {sentences} | {media} | `{outcome['name']}` |"
+def line(row: Mapping[str, Any]) -> str:
+    """Return a row of the page, without its number."""
+    return f"| {row['situation']} | {'refused' if row['refused'] else 'done'} | `{row['name']}` |"
 
 
 def render(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the table in Markdown."""
-    head = ["| | situation | what the tool said | both media | test |", "|---|---|---|---|---|"]
+    head = ["| | situation | outcome | test |", "|---|---|---|---|"]
     return "\n".join([*head, *(f"| {n} {line(row)}" for n, row in enumerate(rows, 1))])
 
 

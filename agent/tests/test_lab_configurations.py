@@ -163,7 +163,8 @@ def test_disks_are_preconditioned_within_their_extent_and_locked_again(target: T
     script = (
         PROLOGUE
         + f"""
-from agent import notify, precondition
+from agent import precondition
+from agent.system import notify
 planned = plan.load(Path("{FOLDER}/plan.json"))
 def beside(disk):
     end = (17 << 20) + {EXTENT_BYTES}

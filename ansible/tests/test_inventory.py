@@ -380,7 +380,7 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     text = (ROLES.parent / "group_vars/labs.yml").read_text(encoding="utf-8")
     entries = yaml.safe_load(text)["fde_configurations"]
     configurations = resolve({**GIVEN, "configurations": entries})["configurations"]
-    labels = [target.words(entry) for entry in configurations]
+    labels = [inventory.words(entry) for entry in configurations]
     assert len(set(labels)) == len(labels) == 32
     json.dumps(configurations)
 

@@ -160,15 +160,15 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
         return str(done.stdout)
 
     def there() -> dict[str, str]:
-        placed: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets_file.PLACE}").stdout)
+        placed: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets.PLACE}").stdout)
         return placed
 
     all_secrets = json.loads(plain.read_text(encoding="utf-8"))
-    assert secrets("place") == "", "the same as the play has put there"
-    assert set(there()) == set(secrets_file.NEEDED)
-    assert secrets("place", "--psid") == "changed\n"
+    assert store("place") == "", "the same as the play has put there"
+    assert set(there()) == set(secrets.NEEDED)
+    assert store("place", "--psid") == "changed\n"
     assert there() == all_secrets
-    mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets_file.PLACE}").stdout.split()
+    mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets.PLACE}").stdout.split()
     assert mode == ["600", "root"]
     assert store("remove") == "changed\n"
     assert store("remove") == ""

@@ -96,7 +96,7 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
         lab.ssh("mkfs.ext4 -q /dev/mapper/foreign && mkdir -p /mnt/foreign")
         lab.ssh("mount -o ro /dev/mapper/foreign /mnt/foreign")  # nothing else may write
         before = provisioned.media()
-        done = provisioned.python("controller.look", "--target", str(provisioned.target))
+        done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))
         refused = [why for disk in json.loads(done.stdout)["disks"] for why in disk["refusals"]]
         assert any("/mnt/foreign" in why["sentence"] for why in refused)
         done = provisioned.agent("prepare", check=False)
@@ -146,7 +146,7 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
         assert f"make provision CONFIRM={serial}" in printed and "holds: blank" in printed
         assert provisioned.media() == before
         assert provisioned.play("site.yml", **real, fde_confirm=[serial]).returncode == 0
-        done = provisioned.python("controller.look", "--target", str(provisioned.target))
+        done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))
         answer = json.loads(done.stdout)
         assert answer["unconfirmed"] == [], "it carries the testbed's mark now"
         assert [disk["would"] for disk in answer["disks"]] == [[]]

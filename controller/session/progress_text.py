@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from agent.attempts import Accounts
 from contract.journal import (
     INTERRUPTIONS,
     PRECONDITIONED,

@@ -115,8 +115,9 @@ def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
         if _text(chip / "device/type") == "Battery":
             continue  # the battery source has it
         gpu_sensors: dict[str, list[Sensor]] = {}
-        driver = _text(chip / "name") or chip.name
-        for sensor in (*_files(chip), *(_products(chip) if _INA.fullmatch(driver) else ())):
+        driver = _text(chip / "name") or _text(chip / "device/name") or chip.name
+        products = _products(chip) if _INA.fullmatch(driver) else ()
+        for sensor in (*(list(_files(chip)) or _files(chip / "device")), *products):
             ways = gpu_sensors.setdefault(sensor.name, [])
             if not ways or not ways[0].energy:
                 ways.append(sensor)

@@ -204,7 +204,7 @@ class PolledSource:
         count = self._counters[name]()
         if isinstance(count, ReadFailure):
             return count
-        return replace(count, window_ns=self._windows_ns.get(name) or 0)
+        return replace(count, window_ns=self._watched[name].interval_ns or 0)
 
     def _watch_counters(self) -> None:
         def count(read: Callable[[], Reading | ReadFailure]) -> int | None:

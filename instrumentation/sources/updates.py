@@ -14,7 +14,7 @@ PAUSE_S = 0.0005
 
 
 @dataclass
-class _Watched:
+class Watched:
     """One counter while it is watched.
 
     A hold lasts from its first read to its last, so that a watcher that is not let on the processor
@@ -54,7 +54,7 @@ def longest_intervals_ns(
 ) -> list[int | None]:
     """Longest time without an update of each counter, to the pause between two reads.
 
-    None of one that stood still for `watch_s`.
+    None of one that stood still throughout.
 
     `reads` return the count, None where it cannot be read. The watch lasts for `watch_s`, and
     `SLOW` times as long where a counter had fewer than `FEW` updates by then. It ends early once

@@ -224,7 +224,7 @@ def test_the_agents_own_command_takes_the_request(
     suite_dir = standin.suites / suite_id
     found, told = judged(suite_dir), list[str]()
     for _ in range(2):  # asked twice is asked once
-        review.ask(AgentClient(target(), suite_id), found, told.append)
+        meter_losses.ask(AgentClient(target(), suite_id), found, told.append)
     wanted: list[Any] = attempts.read(suite_dir)
     assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
         (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
