@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
+import os
 import pkgutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from string import Formatter
+
+import pytest
 
 import agent
 from agent import preflight
 from agent.storage import guard, proof
 from contract.problem import Problem, WordedError, Wording
+from controller.tests import examples
 
 AGENT = Path(agent.__file__).parent
 
@@ -86,3 +93,17 @@ def test_a_problem_is_its_code_and_facts_for_programs() -> None:
         "remedy": "Free 3 bytes.",
     }
     assert str(problem) == "Disk sed is full. Free 3 bytes."
+
+
+def test_a_refused_command_prints_its_problems_as_json(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the lock of the disks needs root")
+    (tmp_path / "target.json").write_text(json.dumps(examples.target()), encoding="utf-8")
+    secrets = tmp_path / "secrets.json"
+    argv = [sys.executable, "-m", "agent", "storage", "leave", "--secrets", str(secrets)]
+    argv += ["--target", str(tmp_path / "target.json")]
+    done = subprocess.run(argv, cwd=AGENT.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (problem["code"], problem["facts"]["path"]) == ("unreadable", str(secrets))
+    assert done.stderr.startswith(f"fde: {problem['sentence']} {problem['remedy']}")

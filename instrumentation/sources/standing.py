@@ -246,9 +246,9 @@ def of_gauge(
     low, high = sorted((power_j, gauge_j))
     if high <= 0 or high <= MOST_APART * low:
         return None
-    seen = (
+    observation = (
         f"{labels[0]} shows {power_j:.3g} J and {labels[1]} {gauge_j:.3g} J of the same time, so "
         "that one of them counts in another unit"
     )
     facts = {"power_j": power_j, "gauge_j": gauge_j}
-    return Objection(CONTRADICTED, labels[0], seen, "Name a meter with --meter.", facts)
+    return Objection(CONTRADICTED, labels[0], observation, "Name a meter with --meter.", facts)
