@@ -285,16 +285,6 @@ test-night: packages venv ## an hour of the suite overnight in the lab, with thr
 papers: packages venv ## every experiment of the five papers in a lab of its own, at its sizes: make papers [SUITES="paper …"]
 	@$(PY) -m validation.papers $(if $(SEED),--seed $(SEED)) $(SUITES)
 
-.PHONY: meter-new
-meter-new: venv ## lay out a new meter: make meter-new NAME=…
-	@[ -n "$(NAME)" ] || { echo "fde: name the meter: make meter-new NAME=…" >&2; exit 1; }
-	@$(PY) -m instrumentation.new_meter $(NAME)
-
-.PHONY: workload-new
-workload-new: venv ## lay out a new workload: make workload-new NAME=…
-	@[ -n "$(NAME)" ] || { echo "fde: name the workload: make workload-new NAME=…" >&2; exit 1; }
-	@$(PY) -m workloads.new_workload $(NAME)
-
 .PHONY: bench-metrology
 bench-metrology: venv-dev ## time and energy against known truth: table, plots, build/bench/metrology.json
 	@$(PY) -m validation metrology $(PARTS)

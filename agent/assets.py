@@ -22,30 +22,30 @@ def check(plan: Plan) -> dict[str, str]:
     AssetError where a sum differs or is not to be had.
     """
     used = {a for load in plan.workloads.values() for a in registry.load(load.workload).assets}
-    found: dict[str, str] = {}
+    sums: dict[str, str] = {}
     for name in sorted(used & set(plan.assets)):
         path = plan.assets[name]
         if path.is_file():
-            found[name] = compared(name, path, plan.asset_sums.get(name, {}))
-    return found
+            sums[name] = compared(name, path, plan.asset_sums.get(name, {}))
+    return sums
 
 
 def compared(name: str, path: Path, known: Mapping[str, str | None]) -> str:
     """SHA-256 of one asset. Raises AssetError where `known` tells another, OSError."""
-    found = sha256_of(path)
+    digest = sha256_of(path)
     sha256, sums = known.get("sha256"), known.get("sums")
     expected = sha256 or (_listed(Path(sums), path.name) if sums else None)
-    if expected is not None and expected != found:
+    if expected is not None and expected != digest:
         where = "the inventory says" if sha256 else f"{sums} says"
         raise AssetError(
-            f"The asset {name} ({path}) has the SHA-256 {found}, {where} {expected}: bring back "
+            f"The asset {name} ({path}) has the SHA-256 {digest}, {where} {expected}: bring back "
             "the file that was meant, or correct its sum in fde_assets and make a new plan."
         )
-    return found
+    return digest
 
 
 def _listed(sums: Path, name: str) -> str:
-    """The sum of a file in what sha256sum wrote: `<sum>  <path>` a line."""
+    """Return the sum of a file in what sha256sum wrote: `<sum>  <path>` a line."""
     try:
         lines = sums.read_text(encoding="utf-8").splitlines()
     except OSError as error:

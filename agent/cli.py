@@ -14,14 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent import brought, lock, notify, pack, quiet, tries
-from agent.command import keep_private
-from agent.limits import Stop
+from agent import attempts, pack
+from agent.system import lock, notify, packages, quiet
+from agent.system.command import keep_private
+from agent.system.limits import Stop
 from contract import identity, journal, plan
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.journal import Entry
 from contract.names import sentence
+from contract.problem import ProblemError
 
 TARGET = Path("/etc/fde-testbed/target.json")
 # Exit codes beside 0, 1 and 2; all but the first two of sysexits.h's restart the service.
@@ -35,6 +37,7 @@ SECRETS = Path("/run/fde-testbed/secrets/secrets.json")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 refused or failed (one sentence on stderr), 2 usage.
 
+    A refusal is printed as JSON as well: `problems`, each as `contract.problem.Problem` has it.
     4: nobody is there to close the journal that is followed. 70: something that was not foreseen,
     and 75: the suite or the disks are in use, or the machine goes down: a service starts again.
     """
@@ -45,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except AgentError as error:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
+        if isinstance(error, ProblemError):
+            print(json_text({"problems": [problem.document() for problem in error.problems]}))
         return _status(error)
     except BrokenPipeError:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.
@@ -118,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_suite_commands(commands: Any) -> None:
-    """What the controller asks of a suite beside running and following it."""
+    """Add what the controller asks of a suite beside running and following it."""
     held = _command(commands, "hold", "keep the agent from beginning the next run", _hold)
     held.add_argument("--reason", help="one sentence for people")
     held.add_argument("--for", dest="seconds", type=float, metavar="SECONDS")
@@ -130,7 +135,12 @@ def _add_suite_commands(commands: Any) -> None:
     again.add_argument("--seq", type=int, required=True, help="number of its finished line")
     again.add_argument("--reason", required=True, help="one sentence for people")
 
-    who = _command(commands, "identity", "say which machine this is and what it has run", _identity)
+    def print_identity(options: argparse.Namespace) -> int:
+        print(json_text(identity.identity(options.suites)))
+        return 0
+
+    about = "print which machine this is and what it has run"
+    who = _command(commands, "identity", about, print_identity)
     who.add_argument("--suites", type=Path, default=identity.SUITES)
 
     packed = _command(commands, "pack", "write a suite's folder as a tar, its sums first", _pack)
@@ -142,19 +152,21 @@ def _add_suite_commands(commands: Any) -> None:
     silence.add_argument("--suite-dir", type=Path, help="whose plan says what is to be stopped")
     silence.add_argument("--target", type=Path, default=TARGET)
 
-    came = _command(
-        commands, "brought", "note, install or remove what provisioning brings", _brought
+    provisioned = _command(
+        commands, "packages", "record, install or remove what provisioning installs", _packages
     )
-    came.add_argument("what", choices=("note", "install", "remove"))
-    came.add_argument("--packages", nargs="*", default=())
-    came.add_argument("--files", nargs="*", default=())
+    provisioned.add_argument("what", choices=("note", "install", "remove"))
+    provisioned.add_argument("--packages", nargs="*", default=())
+    provisioned.add_argument("--files", nargs="*", default=())
 
 
 def _command(
     commands: Any, name: str, about: str, does: Callable[[argparse.Namespace], int] | None = None
 ) -> argparse.ArgumentParser:
-    """A command that `does` what is asked, or the function of its name in agent.storage.commands
-    does, which the commands of a suite do not wait for."""
+    """Add a command that calls `does`, or the function of its name in agent.storage.commands.
+
+    The commands of a suite do not wait for the latter's modules.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about)
     parser.set_defaults(command=does or partial(_on_disks, name))
     return parser
@@ -204,8 +216,9 @@ def _follow(options: argparse.Namespace) -> int:
 
 
 def _keep_finished(entry: Entry, finished: list[str]) -> list[str]:
-    """Collect in `finished` the runs since the configuration was switched last; return them where
-    it is switched again, or where the suite ends.
+    """Collect in `finished` the runs since the configuration was switched last.
+
+    Return them where it is switched again, or where the suite ends.
 
     Nothing is measured then, so that sending their records disturbs no run.
     """
@@ -229,13 +242,8 @@ def _hold(options: argparse.Namespace) -> int:
 
 
 def _request_repeat(options: argparse.Namespace) -> int:
-    request = tries.Request(options.run, options.seq, " ".join(options.reason.split()))
-    print(json_text({"changed": tries.add(options.suite_dir, request)}))
-    return 0
-
-
-def _identity(options: argparse.Namespace) -> int:
-    print(json_text(identity.identity(options.suites)))
+    request = attempts.Request(options.run, options.seq, " ".join(options.reason.split()))
+    print(json_text({"changed": attempts.add(options.suite_dir, request)}))
     return 0
 
 
@@ -258,14 +266,14 @@ def _quiet(options: argparse.Namespace) -> int:
     return 0
 
 
-def _brought(options: argparse.Namespace) -> int:
+def _packages(options: argparse.Namespace) -> int:
     if options.what == "note":
-        changed, said = brought.note(options.packages, options.files), []
+        changed, actions = packages.note(options.packages, options.files), []
     else:
         install = options.what == "install"
-        said = brought.install(options.packages) if install else brought.remove()
-        changed = bool(said)
-    print(json_text({"changed": changed, "actions": said}))
+        actions = packages.install(options.packages) if install else packages.remove()
+        changed = bool(actions)
+    print(json_text({"changed": changed, "actions": actions}))
     return 0
 
 

@@ -22,13 +22,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent import assets, checks, lock, quiet, sleep
+from agent import assets, checks
 from agent.checks import disks as disk_checks
 from agent.checks import processor
 from agent.checks.context import CheckContext, number, text
-from agent.command import CommandError
 from agent.provenance import SIMULATED_RAPL
-from agent.storage import devices, facts, inspect
+from agent.storage import devices, inspect
+from agent.storage import facts as disk_facts
+from agent.system import lock, quiet, sleep
+from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.names import sentence
@@ -44,19 +46,24 @@ JOULES_PAUSE_S = 0.1
 def examine(target: Mapping[str, Any], sys: Path = Path("/sys")) -> dict[str, Any]:
     """Every part by its name."""
     names = {role: devices.kernel_name(d["by_id"]) for role, d in target["disks"].items()}
-    own = {role: name for role, name in names.items() if name}
-    context = CheckContext(Path("/"), disks=tuple(own.values()), sys=sys)
+    present = {role: name for role, name in names.items() if name}
+    context = CheckContext(Path("/"), disks=tuple(present.values()), sys=sys)
     parts: dict[str, Callable[[], Any]] = {
-        "checks": lambda: checks.glance(CHECKS, context),
+        "checks": lambda: [each.document() for each in checks.glance(CHECKS, context)],
         "rapl": rapl,
-        "disks": lambda: {role: disk(context, name) for role, name in own.items()},
+        "disks": lambda: {role: disk(context, name) for role, name in present.items()},
         "assets": lambda: {n: asset(n, a) for n, a in (target.get("assets") or {}).items()},
         "sleep": sleep.facts,
         "power": lambda: power(sys),
         "disturbers": quiet.disturbers,
         "kernel": kernel,
         "idle_states": lambda: idle_states(context),
-        "room_bytes": lambda: shutil.disk_usage(_standing(SUITES)).free,
+        # Of the folder itself, or the nearest above it that exists.
+        "room_bytes": lambda: (
+            shutil.disk_usage(
+                next(path for path in (SUITES, *SUITES.parents) if path.exists())
+            ).free
+        ),
         "simulated_rapl": SIMULATED_RAPL.exists,
     }
     return {name: _part(part) for name, part in parts.items()}
@@ -69,14 +76,12 @@ def _part(part: Callable[[], Any]) -> Any:
         return {"error": str(error)}
 
 
-def _standing(path: Path) -> Path:
-    """The path itself, or the folder above it that is there."""
-    return next(p for p in (path, *path.parents) if p.exists())
-
-
 def rapl(seconds: float = 0.5, root: Path | None = None) -> dict[str, Any]:
-    """The zones that can be read, which of them counted on over rest and load of so long each, and
-    platform zones that counted less than the packages within them."""
+    """Return the zones that can be read, those that counted, and totals below their parts.
+
+    They are read over rest and load of `seconds` each; a total is a platform zone that counted less
+    than the packages within it.
+    """
     from instrumentation.sources import powercap, standing
     from instrumentation.sources.counter import total
     from instrumentation.sources.zones import kind_of
@@ -148,11 +153,11 @@ def power(sys: Path) -> dict[str, Any]:
     supplies = sorted((sys / "class/power_supply").glob("*"))
     kinds = {path: text(path / "type") for path in supplies}
     # A battery of a mouse or keyboard has the scope Device.
-    own = [p for p, k in kinds.items() if k == "Battery" and text(p / "scope") != "Device"]
+    batteries = [p for p, k in kinds.items() if k == "Battery" and text(p / "scope") != "Device"]
     mains = [number(p / "online") for p, k in kinds.items() if k in ("Mains", "USB")]
     return {
-        "batteries": [p.name for p in own],
-        "discharging": any(text(p / "status") == "Discharging" for p in own),
+        "batteries": [p.name for p in batteries],
+        "discharging": any(text(p / "status") == "Discharging" for p in batteries),
         "mains": any(mains) if mains else None,
     }
 
@@ -173,7 +178,7 @@ def kernel() -> dict[str, bool | None]:
 
 
 def idle_states(context: CheckContext) -> dict[str, Any]:
-    """The C-states that may be entered, and those that somebody switched off."""
+    """Return the C-states that may be entered, and those that somebody switched off."""
     off = {
         text(path.parent / "name") or path.parent.name
         for path in context.cpus.glob("cpu[0-9]*/cpuidle/state*/disable")
@@ -202,7 +207,7 @@ def survey() -> list[dict[str, Any]]:
 def _surveyed(name: str) -> dict[str, Any]:
     by_id = _by_id(name)
     serial, size_bytes = devices.serial(name), devices.size_bytes(name)
-    found = facts.gather(Disk("", by_id or f"/dev/{name}", serial, size_bytes))
+    facts = disk_facts.gather(Disk("", by_id or f"/dev/{name}", serial, size_bytes))
     model, transport = inspect.kind_of_disk(f"/dev/{name}")
     return {
         "name": name,
@@ -211,41 +216,44 @@ def _surveyed(name: str) -> dict[str, Any]:
         "size_bytes": size_bytes,
         "model": model,
         "transport": transport,
-        "uses": [f"{use.device} {use.how}" for use in found.uses],
-        "ours": found.partition is not None,
-        "blank": found.blank and found.read_error is None,
-        "known": bool(found.table or found.signatures or found.partitions),
-        "contents": _contents(found),
-        "print": found.print,
-        "opal": inspect.opal(found),
-        "opal_words": inspect.opal_in_words(found),
+        "uses": [f"{use.device} {use.how}" for use in facts.uses],
+        "ours": facts.partition is not None,
+        "blank": facts.blank and facts.read_error is None,
+        "known": bool(facts.table or facts.signatures or facts.partitions),
+        "contents": _contents(facts),
+        "print": facts.print,
+        "opal": inspect.opal(facts),
+        "opal_words": inspect.opal_in_words(facts),
     }
 
 
-def _contents(found: facts.DiskFacts) -> str:
-    if found.read_error:
-        return f"it cannot be read ({found.read_error})"
-    if found.partition is not None:
+def _contents(facts: disk_facts.DiskFacts) -> str:
+    if facts.read_error:
+        return f"it cannot be read ({facts.read_error})"
+    if facts.partition is not None:
         return "the testbed's own layout"
-    inside = [s for p in found.partitions for s in p.signatures]
-    words = [f"a {found.table} partition table"] if found.table else []
-    words += [f"{len(found.partitions)} partitions"] if found.partitions else []
-    words += sorted({s.type for s in (*found.signatures, *inside)})
-    words += [found.unknown] if found.unknown else []
+    inside = [s for p in facts.partitions for s in p.signatures]
+    words = [f"a {facts.table} partition table"] if facts.table else []
+    words += [f"{len(facts.partitions)} partitions"] if facts.partitions else []
+    words += sorted({s.type for s in (*facts.signatures, *inside)})
+    words += [facts.unknown] if facts.unknown else []
     return ", ".join(words) or "blank"
 
 
 def _by_id(name: str) -> str:
-    """The path below /dev/disk/by-id that tells most: maker and serial before a bare number."""
+    """Return the path below /dev/disk/by-id that tells most.
+
+    Maker and serial before a bare number.
+    """
     folder = Path("/dev/disk/by-id")
-    own = [p for p in folder.glob("*") if p.resolve() == Path(f"/dev/{name}")]
+    paths = [p for p in folder.glob("*") if p.resolve() == Path(f"/dev/{name}")]
     rank = ("nvme-", "ata-", "scsi-", "usb-", "mmc-", "virtio-")
 
     def order(path: Path) -> tuple[bool, bool, int, str]:
         bare = path.name.startswith(("nvme-eui.", "nvme-nvme.", "nvme-uuid.", "scsi-3", "wwn-"))
         return bare, not path.name.startswith(rank), len(path.name), path.name
 
-    return str(min(own, key=order)) if own else ""
+    return str(min(paths, key=order)) if paths else ""
 
 
 def joules(seconds: float) -> Iterator[tuple[int, float]]:
@@ -281,20 +289,20 @@ def main() -> int:
     what.add_argument("--load", type=float, metavar="SECONDS")
     what.add_argument("--joules", type=float, metavar="SECONDS")
     options = parser.parse_args()
-    found: Any = None
+    answer: Any = None
     try:
         if options.target:
-            found = examine(json.loads(options.target.read_text(encoding="utf-8")))
+            answer = examine(json.loads(options.target.read_text(encoding="utf-8")))
         elif options.survey:
-            found = {"name": platform.node(), "disks": survey(), "rapl": _part(rapl)}
+            answer = {"name": platform.node(), "disks": survey(), "rapl": _part(rapl)}
         elif options.load is not None:
             processor.work(options.load)
         else:
-            found = list(joules(options.joules))
+            answer = list(joules(options.joules))
     except (AgentError, SourceError, OSError) as error:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
-    print(json_text(found))
+    print(json_text(answer))
     return 0
 
 

@@ -81,8 +81,9 @@ class Marks:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Work]:
-        """Mark a stretch, with rest on both sides. Raises MarkError for a nested phase or a name
-        used twice.
+        """Mark a stretch, with rest on both sides.
+
+        Raises MarkError for a nested phase or a name used twice.
         """
         self._check(name)
         if self._rested_ns is None or time.monotonic_ns() - self._rested_ns > STILL_RESTED_NS:
@@ -104,11 +105,11 @@ class Marks:
 
     @contextmanager
     def _marked(self, name: str) -> Iterator[Work]:
-        """The stretch itself.
+        """Mark the stretch itself.
 
         The counters are read outside the two time stamps, as close to them as can be; each reading
-        carries stamps of its own, and ours enclose pyRAPL's. Our own CPU time is
-        that between the time stamps.
+        carries stamps of its own, and ours enclose pyRAPL's. Our own CPU time is that between the
+        time stamps.
         """
         self._check(name)
         self._open = name
@@ -145,7 +146,7 @@ class Marks:
         return None if self._partition is None else written_bytes(self._partition)
 
     def tail(self, seconds: float) -> None:
-        """The last phase: write back what is dirty, then rest; `seconds` from its beginning."""
+        """Mark the last phase of `seconds`: write back what is dirty, then rest."""
         with self._marked("tail"):
             end_s = time.monotonic() + seconds
             os.sync()
@@ -164,28 +165,31 @@ class Marks:
 
     def _document(self, marked: _Marked) -> Iterator[dict[str, Any]]:
         """Our own reading of each zone, then pyRAPL's of those that it has."""
-        found = {zone.name: self._total(zone, marked) for zone in self._counters.zones}
+        totals = {zone.name: self._total(zone, marked) for zone in self._counters.zones}
         for zone in self._counters.zones:
-            yield _counter(zone, marked, found[zone.name])
+            yield _counter(zone, marked, totals[zone.name])
         if marked.pyrapl is not None:
             for zone in measured_zones(self._counters.zones):
                 name = zone.name
-                own = found[name], marked.start[name], marked.end[name]
-                yield marked.pyrapl.counter(zone, *own)
+                enclosing = totals[name], marked.start[name], marked.end[name]
+                yield marked.pyrapl.counter(zone, *enclosing)
 
     def _total(self, zone: Zone, marked: _Marked) -> EnergyDifference:
-        """Samples in between bound the wraps: what cannot wrap twice between two is exact."""
+        """Return the energy between a phase's edges.
+
+        Samples in between bound the wraps: what cannot wrap twice between two is exact.
+        """
         first, last = marked.start[zone.name], marked.end[zone.name]
         between = self._sampler.between(zone.name, end_ns(first), last.t_before_ns)
         series = [first, *between, last]
         return total(series, zone.max_range_uj, zone.max_power_w, windows=False)
 
 
-def _counter(zone: Zone, marked: _Marked, found: EnergyDifference) -> dict[str, Any]:
+def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> dict[str, Any]:
     first, last = marked.start[zone.name], marked.end[zone.name]
-    flags = set(found.flags)
+    flags = set(difference.flags)
     # Only here is it known that a fall was no wrap: the counter was opened again in between.
-    begun_anew = found.energy_uj is None and REOPENED in flags
+    begun_anew = difference.energy_uj is None and REOPENED in flags
     if isinstance(first, ReadFailure) or isinstance(last, ReadFailure):
         flags.add(READ_FAILED)
     if zone.mirror_of is not None:
@@ -221,9 +225,11 @@ _STEAL = 7
 
 
 def cpus_s(stat: Path = STAT) -> tuple[float, float]:
-    """Seconds since boot of all logical CPUs together, in steps of a clock tick (10 ms as a rule):
-    how long they did not rest, without idle and iowait, and what a hypervisor kept from them. See
-    proc_stat(5)."""
+    """Seconds since boot of all logical CPUs together, in steps of a clock tick (10 ms as a rule).
+
+    How long they did not rest, without idle and iowait, and what a hypervisor kept from them. See
+    proc_stat(5).
+    """
     with stat.open("rb", buffering=0) as file:
         line = file.read(512).split(b"\n", 1)[0]
     ticks = [int(word) for word in line.split()[1:]]

@@ -19,15 +19,15 @@ from typing import Any
 
 from agent import pack
 from agent.checks import CheckContext, Finding, Inspection, Memory, blockers
-from agent.limits import Limit, TooLong, reap
 from agent.marks import Marks
-from agent.notify import Watchdog
 from agent.phase_pyrapl import PhasePyrapl
 from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
 from agent.storage import devices, dmcrypt, proof
 from agent.storage.stack import Stack
+from agent.system.limits import Limit, TooLong, reap
+from agent.system.notify import Watchdog
 from contract.errors import AgentError
 from contract.files import write_json
 from contract.journal import Fact, boot_id
@@ -73,11 +73,11 @@ class Fault:
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
     @classmethod
-    def of_checks(cls, found: list[Finding]) -> Fault | None:
+    def of_checks(cls, findings: list[Finding]) -> Fault | None:
         """None where no check voids the run."""
-        failed = blockers(found)
-        names = " ".join(dict.fromkeys(check["name"] for check in failed))
-        sentence = " ".join(check["message"] for check in failed)
+        failed = blockers(findings)
+        names = " ".join(dict.fromkeys(finding.name for finding in failed))
+        sentence = " ".join(finding.message for finding in failed)
         return cls("check", sentence, {"checks": names}) if failed else None
 
 
@@ -135,22 +135,23 @@ class Bench:
         entered = self._stack.entered
         if entered is None:
             raise AgentError("No configuration is entered.")
-        found = self._findings
-        found.inspection = Inspection(self.context(), self._memory)
-        fault = self._try(run, found.inspection, waiting)
-        if found.samples is not None:
-            found.rapl_sha256 = found.samples.write(self._folder(run) / "rapl.jsonl")
+        findings = self._findings
+        findings.inspection = Inspection(self.context(), self._memory)
+        fault = self._try(run, findings.inspection, waiting)
+        if findings.samples is not None:
+            findings.rapl_sha256 = findings.samples.write(self._folder(run) / "rapl.jsonl")
         if fault:
             return fault
         self._watchdog.within(PROOF_S)
         before_proof()
-        found.inspection.after()
-        found.proof = proof.prove(entered, self._stack.secrets, self._stack.mount_point, run.run_id)
-        fault = Fault.of_checks(found.inspection.found)
-        if mismatches := found.proof["mismatches"]:
+        findings.inspection.after()
+        stack = self._stack
+        findings.proof = proof.prove(entered, stack.secrets, stack.mount_point, run.run_id)
+        fault = Fault.of_checks(findings.inspection.findings)
+        if mismatches := findings.proof["mismatches"]:
             sentences = [fault.sentence] if fault else []
             sentences += [mismatch["sentence"] for mismatch in mismatches]
-            causes = " ".join(dict.fromkeys(mismatch["cause"] for mismatch in mismatches))
+            causes = " ".join(dict.fromkeys(mismatch["code"] for mismatch in mismatches))
             facts = {**(fault.facts if fault else {}), "mismatches": causes}
             return Fault("proof", " ".join(sentences), facts)
         if fault:
@@ -159,7 +160,7 @@ class Bench:
         return None
 
     def context(self) -> CheckContext:
-        """What the checks look at."""
+        """Return what the checks look at."""
         disks = (devices.kernel_name(disk.by_id) for disk in self._plan.storage.disks.values())
         return CheckContext(
             self._stack.mount_point, suite_dir=self._suite_dir, disks=tuple(filter(None, disks))
@@ -187,7 +188,7 @@ class Bench:
             if waited:
                 waiting("", "")
             self._watchdog.within(limit_s + GRACE_S)
-            if blockers(inspection.found):
+            if blockers(inspection.findings):
                 raise _BlockedError
 
         self._watchdog.within(limit_s + GRACE_S)
@@ -197,16 +198,16 @@ class Bench:
         except AgentError:
             raise
         except _BlockedError:
-            return Fault.of_checks(inspection.found)
+            return Fault.of_checks(inspection.findings)
         except TooLong:
-            said = f"{run.workload} took longer than {limit_s:g} s (run_limit_s of the plan)."
-            return Fault("time", said, {"limit_s": limit_s})
+            sentence = f"{run.workload} took longer than {limit_s:g} s (run_limit_s of the plan)."
+            return Fault("time", sentence, {"limit_s": limit_s})
         except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
             with suppress(OSError):
                 (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
             known = isinstance(error, WorkloadError)
-            said = str(error) if known else f"{run.workload}: {error!r}"
-            return Fault("workload", said, {"error": type(error).__name__})
+            sentence = str(error) if known else f"{run.workload}: {error!r}"
+            return Fault("workload", sentence, {"error": type(error).__name__})
         finally:
             reap()
         return None
@@ -259,22 +260,25 @@ class Bench:
     def _measured(
         self, workload: Workload, context: Context, marks: Marks, sampler: Sampler
     ) -> None:
-        found = self._findings
+        findings = self._findings
         self._others.begin()
-        found.t_start_ns = time.monotonic_ns()
+        findings.t_start_ns = time.monotonic_ns()
         with sampler:
             workload.run(context)
             marks.tail(self._plan.tail_s)
-        found.t_end_ns = time.monotonic_ns()
-        found.other_sources = self._others.end()
+        findings.t_end_ns = time.monotonic_ns()
+        findings.other_sources = self._others.end()
 
     def _folder(self, run: Run) -> Path:
         return self._suite_dir / "runs" / run.run_id
 
     def write(self, run: Run, status: str, reason: str | None) -> str:
-        """Write the run.json, of a void or skipped run with all that was found out before; its
-        SHA-256."""
-        found = self._findings
+        """Write the run.json, of a void or skipped run with all that was found out before.
+
+        Its SHA-256.
+        """
+        findings = self._findings
+        inspection = findings.inspection
         document = {
             "format": FORMAT,
             "run_id": run.run_id,
@@ -286,27 +290,27 @@ class Bench:
             "parameters": dict(self._spec(run).parameters),
             "program": program_of(self._spec(run).workload),
             "cpus": os.cpu_count(),
-            "started_wall": found.started_wall,
+            "started_wall": findings.started_wall,
             "status": status,
             "void_reason": reason,
-            "t_start_ns": found.t_start_ns,
-            "t_end_ns": found.t_end_ns,
+            "t_start_ns": findings.t_start_ns,
+            "t_end_ns": findings.t_end_ns,
             "origin": origin(self._plan),
-            "phases": found.phases,
-            "sampler": found.samples.document() if found.samples else None,
-            "rapl_sha256": found.rapl_sha256,
-            "other_sources": found.other_sources,
-            "left_out": found.left_out,
+            "phases": findings.phases,
+            "sampler": findings.samples.document() if findings.samples else None,
+            "rapl_sha256": findings.rapl_sha256,
+            "other_sources": findings.other_sources,
+            "left_out": findings.left_out,
             "kept": pack.kept_sums(self._folder(run)),
-            "proof": found.proof,
-            "checks": found.inspection.found if found.inspection else [],
-            "disks": found.inspection.disks if found.inspection else {},
+            "proof": findings.proof,
+            "checks": [each.document() for each in inspection.findings] if inspection else [],
+            "disks": inspection.disks if inspection else {},
         }
         return write_json(self._folder(run) / "run.json", document)
 
 
 def program_of(workload: str) -> str:
-    """What does the measured work, in words; empty where there is no such workload here."""
+    """Return what does the measured work, in words; empty where there is no such workload here."""
     try:
         return registry.load(workload).program
     except WorkloadError:
@@ -314,13 +318,17 @@ def program_of(workload: str) -> str:
 
 
 def origin(plan: Plan) -> str:
-    """The plan's origin, but never better than the counters: a simulated zone is modelled."""
+    """Return the plan's origin, but never better than the counters.
+
+    A simulated zone is modelled.
+    """
     return "modelled" if SIMULATED_RAPL.exists() else plan.origin
 
 
 def seed_of(plan: Plan, run: Run) -> int:
-    """The same for all configurations of a block, so that they do the same work; each repetition
-    within the block has its own.
+    """Return the same for all configurations of a block, so that they do the same work.
+
+    Each repetition within the block has its own.
 
     31 bits: programs such as sysbench take a signed 32-bit number.
     """
@@ -335,7 +343,10 @@ def drop_caches() -> None:
 
 
 def shared_scratch() -> Path:
-    """A new folder for what runs have in common; other users, as a database's, may enter it."""
+    """Return a new folder for what runs have in common.
+
+    Other users, as a database's, may enter it.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}shared-", dir=SCRATCH_ROOT))
     folder.chmod(_SHARED_MODE)
     return folder
@@ -358,10 +369,10 @@ def _remove_scratch() -> None:
 
 
 def _is_ours(left: Path) -> bool:
-    """A folder that we made: everybody can make one of such a name beside it."""
+    """Return whether we made a folder: everybody can make one of such a name beside it."""
     try:
-        found = left.lstat()
+        status = left.lstat()
     except OSError:
         return False
-    private = stat.S_IMODE(found.st_mode) in (0o700, _SHARED_MODE)
-    return stat.S_ISDIR(found.st_mode) and private and found.st_uid == os.geteuid()
+    private = stat.S_IMODE(status.st_mode) in (0o700, _SHARED_MODE)
+    return stat.S_ISDIR(status.st_mode) and private and status.st_uid == os.geteuid()

@@ -31,18 +31,18 @@ def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
     """
     if sentences := list(_missing(plan)):
         raise NeedsError(" ".join(sentences))
-    found = {spec.name: need for spec in plan.workloads.values() if (need := _needs(plan, spec))}
+    needs = {spec.name: need for spec in plan.workloads.values() if (need := _needs(plan, spec))}
     sentences = [
-        *_disk(found, plan.storage.extent.size_bytes),
-        *_scratch(plan, found, scratch),
-        *_memory(found, meminfo),
+        *_disk(needs, plan.storage.extent.size_bytes),
+        *_scratch(plan, needs, scratch),
+        *_memory(needs, meminfo),
     ]
     if sentences:
         raise NeedsError(" ".join(sentences))
 
 
 def _missing(plan: Plan) -> Iterator[str]:
-    """What cannot run here, though nobody said that this is meant."""
+    """Yield what cannot run here, though nobody said that this is meant."""
     for name, spec in plan.workloads.items():
         if plan.may_skip is None or name in plan.may_skip:
             continue
@@ -66,9 +66,9 @@ def _needs(plan: Plan, spec: WorkloadSpec) -> Needs | None:
         return None
 
 
-def _disk(found: dict[str, Needs], extent_bytes: int) -> Iterator[str]:
+def _disk(needs: dict[str, Needs], extent_bytes: int) -> Iterator[str]:
     room_bytes = round(extent_bytes * (1 - FILESYSTEM_SHARE))
-    for name, need in found.items():
+    for name, need in needs.items():
         if need.disk_bytes > room_bytes:
             yield (
                 f"{name} needs {_size(need.disk_bytes)} on the file system under test, which has "
@@ -77,11 +77,13 @@ def _disk(found: dict[str, Needs], extent_bytes: int) -> Iterator[str]:
             )
 
 
-def _scratch(plan: Plan, found: dict[str, Needs], scratch: Path) -> Iterator[str]:
-    """The sum over all workloads, for what one leaves to later runs stays while others run; of
-    several sizes of the same workload, the largest."""
+def _scratch(plan: Plan, needs: dict[str, Needs], scratch: Path) -> Iterator[str]:
+    """Yield the sum over all workloads, for what one leaves to later runs stays while others run.
+
+    Of several sizes of the same workload, the largest.
+    """
     largest: dict[str, int] = {}
-    for name, need in found.items():
+    for name, need in needs.items():
         workload = plan.workloads[name].workload
         largest[workload] = max(largest.get(workload, 0), need.scratch_bytes)
     wanted_bytes, free_bytes = sum(largest.values()), shutil.disk_usage(scratch).free
@@ -93,22 +95,18 @@ def _scratch(plan: Plan, found: dict[str, Needs], scratch: Path) -> Iterator[str
         )
 
 
-def _memory(found: dict[str, Needs], meminfo: Path) -> Iterator[str]:
-    memory = _meminfo(meminfo)
-    available_bytes, total_bytes = memory["MemAvailable"], memory["MemTotal"]
-    for name, need in found.items():
+def _memory(needs: dict[str, Needs], meminfo: Path) -> Iterator[str]:
+    lines = (line.split() for line in system_text.read(meminfo).splitlines())
+    # The kB of proc_meminfo(5) are KiB.
+    memory = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
+    available_bytes, total_bytes = memory["MemAvailable:"], memory["MemTotal:"]
+    for name, need in needs.items():
         if need.memory_bytes > available_bytes:
             yield (
                 f"{name} needs {_size(need.memory_bytes)} of memory, of which "
                 f"{_size(available_bytes)} of {_size(total_bytes)} are available: end what takes "
                 "it, or give it smaller sizes."
             )
-
-
-def _meminfo(path: Path) -> dict[str, int]:
-    """Bytes by name; see proc_meminfo(5), whose kB are KiB."""
-    lines = (line.split() for line in system_text.read(path).splitlines())
-    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) > 1}
 
 
 def _size(size_bytes: int) -> str:

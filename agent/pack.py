@@ -30,12 +30,12 @@ def pack(suite_dir: Path, out: IO[bytes]) -> None:
     one has vanished; the tar is then not whole.
     """
     root = suite_dir.resolve()
-    found = {path: _sum(path) for path in fetched_files(root)}
-    names = {path: str(path.relative_to(root.parent)) for path in found}
-    sums = json.dumps({names[path]: digest for path, (digest, _) in found.items()}, indent=1)
+    sums_by_path = {path: _sum(path) for path in fetched_files(root)}
+    names = {path: str(path.relative_to(root.parent)) for path in sums_by_path}
+    sums = json.dumps({names[path]: digest for path, (digest, _) in sums_by_path.items()}, indent=1)
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         _add(tar, f"{root.name}/{SUMS}", len(sums.encode()), io.BytesIO(sums.encode()))
-        for path, (_, size_bytes) in found.items():
+        for path, (_, size_bytes) in sums_by_path.items():
             try:
                 with path.open("rb") as file:
                     _add(tar, names[path], size_bytes, file)
@@ -46,7 +46,7 @@ def pack(suite_dir: Path, out: IO[bytes]) -> None:
 
 
 def fetched_files(root: Path) -> Iterator[Path]:
-    """The files below a folder that are packed, in order: neither hidden ones nor links."""
+    """Yield the files below a folder that are packed, in order: neither hidden ones nor links."""
     for path in sorted(root.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
         if not hidden and not path.is_symlink() and path.is_file():

@@ -40,30 +40,30 @@ class Measured:
     def counter(
         self,
         zone: Zone,
-        own: EnergyDifference,
+        ours: EnergyDifference,
         start: Reading | ReadFailure,
         end: Reading | ReadFailure,
     ) -> dict[str, Any]:
-        """An entry of a phase's `counters` in run.json, from 0 to the energy used, in µJ.
+        """Return an entry of a phase's `counters` in run.json, from 0 to the energy used, in µJ.
 
-        `own` is what our reader found from `start` to `end`, which enclose the measurement.
+        `ours` is what our reader found from `start` to `end`, which enclose the measurement.
         """
         read = self.readings.get(zone.name)
-        flags = {DOUBLE_WRAP} & set(own.flags)
+        flags = {DOUBLE_WRAP} & set(ours.flags)
         if not isinstance(read, Reading):
             read = None
             flags.add(READ_FAILED)
-        if own.kind == "corrected":
+        if ours.kind == "corrected":
             read = None
             flags.add(WRAPPED)
         elif (
-            own.energy_uj is None or isinstance(start, ReadFailure) or isinstance(end, ReadFailure)
+            ours.energy_uj is None or isinstance(start, ReadFailure) or isinstance(end, ReadFailure)
         ):
             flags.add(UNCHECKED)
         elif read is not None:
             apart_ns = self.begun_ns - start.t_before_ns + end.t_after_ns - read.t_before_ns
             slack_uj = zone.max_power_w * (apart_ns + _UPDATES_NS) * 1e-3
-            if not own.energy_uj - slack_uj <= read.energy_uj <= own.energy_uj:
+            if not ours.energy_uj - slack_uj <= read.energy_uj <= ours.energy_uj:
                 flags.add(DIFFERS)
         begun = Reading(self.from_ns, self.begun_ns, 0)
         return {
@@ -92,7 +92,7 @@ class PhasePyrapl:
         self._begun = from_ns, monotonic_ns()
 
     def end(self) -> Measured:
-        """What was used since `begin`; never raises."""
+        """Return what was used since `begin`; never raises."""
         return Measured(*self._begun, self._source.read())
 
 

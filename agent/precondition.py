@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agent.checks import smart
-from agent.command import CommandError, run
-from agent.notify import Watchdog
 from agent.storage import devices, layout
 from agent.storage.base import Place
 from agent.storage.stack import Stack
+from agent.system.command import CommandError, run
+from agent.system.notify import Watchdog
 from contract import steady_state
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
@@ -90,12 +90,12 @@ def all_disks(
             continue
         with stack.below(disk) as place:
             tell(PRECONDITIONING, facts={"disk": disk.role, "step": BEGUN})
-            found = _Work(plan, disk, place, tell, watchdog).document(plan.precondition)
-        found["interrupted"] = lines.count((PRECONDITIONING, disk.role, BEGUN))
+            document = _Work(plan, disk, place, tell, watchdog).document(plan.precondition)
+        document["interrupted"] = lines.count((PRECONDITIONING, disk.role, BEGUN))
         folder = suite_dir / FOLDER
         folder.mkdir(exist_ok=True)
         sync_folder(suite_dir)
-        sha256 = write_json(folder / f"{disk.role}.json", found)
+        sha256 = write_json(folder / f"{disk.role}.json", document)
         tell(PRECONDITIONED, facts={"disk": disk.role, "sha256": sha256})
 
 
@@ -140,17 +140,17 @@ class _Work:
         }
 
     def _pass(self, number: int, wanted: Precondition) -> Written:
-        told = f"pass {number + 1} of {wanted.passes}"
-        self.tell(PRECONDITIONING, detail=told, facts={"disk": self.disk.role, "step": "pass"})
+        detail = f"pass {number + 1} of {wanted.passes}"
+        self.tell(PRECONDITIONING, detail=detail, facts={"disk": self.disk.role, "step": "pass"})
         limit_s = self.place.extent.size_bytes / LEAST_BYTES_PER_S
         return self._write(FILL, f"pass {number}", limit_s)
 
     def _round(self, number: int, wanted: Precondition) -> Written:
         job = replace(ACCESSES[wanted.access], seconds=wanted.round_s)
-        found = self._write(job, f"round {number}", wanted.round_s)
-        told = f"round {number + 1} of at most {wanted.rounds}, {found.mib_s:.1f} MiB/s"
-        self.tell(PRECONDITIONING, detail=told, facts={"disk": self.disk.role, "step": "round"})
-        return found
+        written = self._write(job, f"round {number}", wanted.round_s)
+        detail = f"round {number + 1} of at most {wanted.rounds}, {written.mib_s:.1f} MiB/s"
+        self.tell(PRECONDITIONING, detail=detail, facts={"disk": self.disk.role, "step": "round"})
+        return written
 
     def _write(self, job: fio.Job, seed: str, limit_s: float) -> Written:
         """Run fio on the extent and nothing else."""

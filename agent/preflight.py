@@ -12,7 +12,8 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,182 +42,253 @@ ALLOW_TPM = Path("/sys/module/libata/parameters/allow_tpm")
 CPUPOWER = {"debian": "linux-cpupower", "ubuntu": "linux-tools-generic"}
 
 
-def wanted(target: dict[str, Any], installed: set[str], distribution: str = "debian") -> list[str]:
-    """The packages that the target's description asks for."""
-    quiet = target.get("quiet") or {}
-    sets = quiet.get("governor") is not None or quiet.get("turbo") is not None
-    cpupower = [CPUPOWER[distribution]] if sets and distribution in CPUPOWER else []
-    database = target.get("database", "any")
-    found = [name for name in SERVERS if name in installed]
-    server = found[0] if database == "any" and found else DATABASES[database]
-    return sorted([*PACKAGES, server, *cpupower, *target.get("packages", ())])
+@dataclass(frozen=True)
+class Target:
+    """What a target's description asks of the machine itself.
+
+    `sed_paths` are the by-id paths of self-encrypting disks, `opal` the names of the configurations
+    that need one; `sets_processor`: whether a suite sets the governor or turbo.
+    """
+
+    sed_paths: tuple[str, ...] = ()
+    opal: tuple[str, ...] = ()
+    database: str = "any"
+    packages: tuple[str, ...] = ()
+    sets_processor: bool = False
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Target:
+        """Read a target.json that `contract.plan` has checked."""
+        quiet = document.get("quiet") or {}
+        stacks = document["configurations"]
+        return cls(
+            tuple(document["disks"][role]["by_id"] for role in self_encrypting(document)),
+            tuple(stack["name"] for stack in stacks if stack["kind"] == "opal"),
+            document.get("database", "any"),
+            tuple(document.get("packages", ())),
+            quiet.get("governor") is not None or quiet.get("turbo") is not None,
+        )
 
 
-def gather(target: dict[str, Any]) -> dict[str, Any]:
-    """All facts that `refusals` judges."""
-    release = _os_release()
-    names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values()]
-    installed = _installed([*names, *target.get("packages", ())])
+@dataclass(frozen=True)
+class Facts:
+    """What the machine is and has; `candidates` are the versions that apt would install."""
+
+    uid: int
+    distribution: str
+    version: str
+    name: str
+    kernel: str
+    machine: str
+    python: str
+    systemd: bool
+    packages: Sequence[str]
+    missing: Sequence[str]
+    servers: Sequence[str]
+    candidates: Mapping[str, str]
+    lists: bool
+    cryptsetup: str
+    hw_opal: bool
+    sed_transport: str
+    sed_block_bytes: int
+    allow_tpm: bool
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The fields of a `contract.problem.Problem`, which an old Python cannot load."""
+
+    code: str
+    facts: Mapping[str, str]
+    sentence: str
+    remedy: str
+
+
+def wanted(target: Target, installed: Set[str], distribution: str = "debian") -> list[str]:
+    """Return the packages that the target's description asks for."""
+    sets = target.sets_processor and distribution in CPUPOWER
+    cpupower = [CPUPOWER[distribution]] if sets else []
+    servers = [name for name in SERVERS if name in installed]
+    any_of_them = target.database == "any" and servers
+    server = servers[0] if any_of_them else DATABASES[target.database]
+    return sorted([*PACKAGES, server, *cpupower, *target.packages])
+
+
+def gather(target: Target) -> Facts:
+    """Collect all facts that `refusals` judges."""
+    lines = (_text(Path("/etc/os-release")) or "").splitlines()
+    pairs = (line.partition("=") for line in lines)
+    release = {key: value.strip('"') for key, _, value in pairs}
+    names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values(), *target.packages]
+    shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names)
+    installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
     packages = wanted(target, installed, release.get("ID", ""))
     missing = sorted(set(packages) - installed)
     cryptsetup = _output("cryptsetup", "--version")
-    return {
-        "uid": os.geteuid(),
-        "distribution": release.get("ID", ""),
-        "version": release.get("VERSION_ID", ""),
-        "name": release.get("PRETTY_NAME", ""),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "systemd": Path("/run/systemd/system").is_dir(),
-        "packages": packages,
-        "missing": missing,
-        "servers": sorted(installed & set(SERVERS)),
-        "candidates": _candidates([*missing, "cryptsetup-bin"]),
-        "lists": any(LISTS.glob("*Packages*")),
-        "cryptsetup": _version(cryptsetup),
-        "hw_opal": "HW_OPAL" in cryptsetup,
-        "sed_transport": _sed_transport(target),
-        "sed_block_bytes": _sed_block_bytes(target),
-        "allow_tpm": _text(ALLOW_TPM) in ("1", "Y"),
-    }
+    # Of several self-encrypting disks `ata` needs the most.
+    transports = [_transport(path) for path in target.sed_paths]
+    return Facts(
+        uid=os.geteuid(),
+        distribution=release.get("ID", ""),
+        version=release.get("VERSION_ID", ""),
+        name=release.get("PRETTY_NAME", ""),
+        kernel=platform.release(),
+        machine=platform.machine(),
+        python=platform.python_version(),
+        systemd=Path("/run/systemd/system").is_dir(),
+        packages=packages,
+        missing=missing,
+        servers=sorted(installed & set(SERVERS)),
+        candidates=_candidates([*missing, "cryptsetup-bin"]),
+        lists=any(LISTS.glob("*Packages*")),
+        cryptsetup=_version(cryptsetup),
+        hw_opal="HW_OPAL" in cryptsetup,
+        sed_transport="ata" if "ata" in transports else next(iter(transports), ""),
+        sed_block_bytes=max(map(_block_bytes, target.sed_paths), default=0),
+        allow_tpm=_text(ALLOW_TPM) in ("1", "Y"),
+    )
 
 
-_OPAL_WAY_OUT = (
-    "use Debian 13 or Ubuntu 24.04, or take these configurations out of fde_configurations: {asked}"
+_OPAL_REMEDY = (
+    "Use Debian 13 or Ubuntu 24.04, or take these configurations out of fde_configurations: "
+    "{asked}."
 )
-# By cause: what stands against this target, and the way out.
-SAYS = {
-    "not-root": "the agent must be root there to write disks and read RAPL: set ansible_user: root",
-    "distribution": "{name} is not supported: use Debian 12 or 13, or Ubuntu 24.04",
-    "machine": "it is a {machine} machine: RAPL is there on x86-64 alone",
-    "no-systemd": "systemd does not run there, and the agent is a systemd service: boot it with "
-    "systemd",
-    "old-python": "its Python {python} is too old: 3.11 or newer is needed",
-    "cryptsetup": "its cryptsetup {version} has no Opal support (HW_OPAL, from 2.7 on): "
-    + _OPAL_WAY_OUT,
-    "cryptsetup-offered": "{name} would install cryptsetup {version}, which has no Opal support "
-    "(HW_OPAL, from 2.7 on): " + _OPAL_WAY_OUT,
-    "cryptsetup-blocks": "its cryptsetup {version} cannot make a locking range on a disk with "
-    "blocks of {block_bytes} bytes (2.7.2 and newer can): install a newer one, format the disk for "
-    "blocks of 512 bytes (nvme format erases it), or take these configurations out of "
-    "fde_configurations: {asked}",
-    "allow-tpm": "the self-encrypting disk is on SATA, where Linux lets no Opal command through "
-    "unless it was booted with libata.allow_tpm=1: add that to the kernel's command line, reboot",
-    "other-database": "{other} is installed there, and {wanted} would push it out: remove it "
-    "yourself, or say fde_database: {choice}",
-    "no-mysql": "{name} has no mysql-server: say fde_database: mariadb, or add MySQL's own package "
-    "source there",
-    "no-package": "{name} offers no package {package}: enable the component that has it (universe "
-    "on Ubuntu), or run apt-get update there",
+# By code: the sentence of a refusal and its remedy, which its facts fill.
+WORDINGS = {
+    "not-root": (
+        "The agent is not root there, and must be to write disks and read RAPL.",
+        "Set ansible_user: root.",
+    ),
+    "distribution": ("{name} is not supported.", "Use Debian 12 or 13, or Ubuntu 24.04."),
+    "machine": ("It is a {machine} machine.", "Use an x86-64 one: no other has RAPL."),
+    "no-systemd": (
+        "The agent is a systemd service, and systemd does not run there.",
+        "Boot it with systemd.",
+    ),
+    "old-python": ("Its Python {python} is too old.", "Install Python 3.11 or newer."),
+    "cryptsetup": (
+        "Its cryptsetup {version} has no Opal support (HW_OPAL, from 2.7 on).",
+        _OPAL_REMEDY,
+    ),
+    "cryptsetup-offered": (
+        "{name} would install cryptsetup {version}, which has no Opal support (HW_OPAL, from 2.7 "
+        "on).",
+        _OPAL_REMEDY,
+    ),
+    "cryptsetup-blocks": (
+        "Its cryptsetup {version} cannot make a locking range on a disk with blocks of "
+        "{block_bytes} bytes (2.7.2 and newer can).",
+        "Install a newer one, format the disk for blocks of 512 bytes (nvme format erases it), or "
+        "take these configurations out of fde_configurations: {asked}.",
+    ),
+    "allow-tpm": (
+        "The self-encrypting disk is on SATA, where Linux lets no Opal command through unless it "
+        "was booted with libata.allow_tpm=1.",
+        "Add that to the kernel's command line, then reboot.",
+    ),
+    "other-database": (
+        "{other} is installed there, and {wanted} would replace it.",
+        "Remove it yourself, or set fde_database: {choice}.",
+    ),
+    "no-mysql": (
+        "{name} has no mysql-server.",
+        "Set fde_database: mariadb, or add MySQL's own package source there.",
+    ),
+    "no-package": (
+        "{name} offers no package {package}.",
+        "Enable the component that has it (universe on Ubuntu), or run apt-get update there.",
+    ),
 }
 
 
-def refusals(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Why this target cannot do what is asked: `{cause, facts, sentence}`, by `SAYS`."""
+def refusals(target: Target, facts: Facts) -> list[Refusal]:
+    """Judge whether the target can do what is asked; empty if it can."""
     return [*_machine(facts), *_opal(target, facts), *_packages(target, facts)]
 
 
-def _refusal(cause: str, **facts: str) -> dict[str, Any]:
-    return {"cause": cause, "facts": facts, "sentence": SAYS[cause].format(**facts)}
+def _refusal(code: str, **facts: str) -> Refusal:
+    sentence, remedy = (text.format(**facts) for text in WORDINGS[code])
+    return Refusal(code, facts, sentence, remedy)
 
 
-def _machine(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
-    if facts["uid"] != 0:
-        found.append(_refusal("not-root"))
-    if facts["version"] not in SUPPORTED.get(facts["distribution"], ()):
-        found.append(_refusal("distribution", name=facts["name"] or "its distribution"))
-    if facts["machine"] != "x86_64":
-        found.append(_refusal("machine", machine=facts["machine"]))
-    if not facts["systemd"]:
-        found.append(_refusal("no-systemd"))
-    if _numbers(facts["python"]) < OLDEST_PYTHON:
-        found.append(_refusal("old-python", python=facts["python"]))
-    return found
+def _machine(facts: Facts) -> list[Refusal]:
+    problems = []
+    if facts.uid != 0:
+        problems.append(_refusal("not-root"))
+    if facts.version not in SUPPORTED.get(facts.distribution, ()):
+        problems.append(_refusal("distribution", name=facts.name or "Its distribution"))
+    if facts.machine != "x86_64":
+        problems.append(_refusal("machine", machine=facts.machine))
+    if not facts.systemd:
+        problems.append(_refusal("no-systemd"))
+    if _numbers(facts.python) < OLDEST_PYTHON:
+        problems.append(_refusal("old-python", python=facts.python))
+    return problems
 
 
-def _opal(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
+def _opal(target: Target, facts: Facts) -> list[Refusal]:
     """Opal needs cryptsetup 2.7 built with HW_OPAL, and a kernel that lets commands through."""
-    asked = ", ".join(e["name"] for e in target["configurations"] if e["kind"] == "opal")
+    asked = ", ".join(target.opal)
     if not asked:
         return []
-    found = []
-    version, offered = facts["cryptsetup"], _version(facts["candidates"].get("cryptsetup-bin", ""))
+    problems = []
+    version, offered = facts.cryptsetup, _version(facts.candidates.get("cryptsetup-bin", ""))
     if version:
-        if _numbers(version) < OLDEST_OPAL or not facts["hw_opal"]:
-            found.append(_refusal("cryptsetup", version=version, asked=asked))
+        if _numbers(version) < OLDEST_OPAL or not facts.hw_opal:
+            problems.append(_refusal("cryptsetup", version=version, asked=asked))
     elif offered and _numbers(offered) < OLDEST_OPAL:
-        named = {"name": facts["name"], "version": offered}
-        found.append(_refusal("cryptsetup-offered", asked=asked, **named))
-    known, block_bytes = version or offered, facts["sed_block_bytes"]
+        named = {"name": facts.name, "version": offered}
+        problems.append(_refusal("cryptsetup-offered", asked=asked, **named))
+    known, block_bytes = version or offered, facts.sed_block_bytes
     if known and OLDEST_OPAL <= _numbers(known) < OLDEST_OPAL_4K and block_bytes > 512:
         sizes = {"version": known, "block_bytes": str(block_bytes)}
-        found.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
-    if facts["sed_transport"] == "ata" and not facts["allow_tpm"]:
-        found.append(_refusal("allow-tpm"))
-    return found
+        problems.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
+    if facts.sed_transport == "ata" and not facts.allow_tpm:
+        problems.append(_refusal("allow-tpm"))
+    return problems
 
 
-def _packages(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
-    database = target.get("database", "any")
-    for other in facts["servers"]:
+def _packages(target: Target, facts: Facts) -> list[Refusal]:
+    problems = []
+    database = target.database
+    for other in facts.servers:
         if database != "any" and other != DATABASES[database]:
-            names = {"other": other, "wanted": DATABASES[database], "choice": _choice(other)}
-            found.append(_refusal("other-database", **names))
-    for package in facts["missing"]:
-        if facts["candidates"].get(package):
+            choice = next(choice for choice, name in DATABASES.items() if name == other)
+            names = {"other": other, "wanted": DATABASES[database], "choice": choice}
+            problems.append(_refusal("other-database", **names))
+    for package in facts.missing:
+        if facts.candidates.get(package):
             continue
         # Without package lists nothing has a candidate; Debian is known to have no MySQL.
-        absent = package == "mysql-server" and facts["distribution"] == "debian"
-        if package == "mysql-server" and (facts["lists"] or absent):
-            found.append(_refusal("no-mysql", name=facts["name"]))
-        elif facts["lists"]:
-            found.append(_refusal("no-package", name=facts["name"], package=package))
-    return found
-
-
-def _choice(package: str) -> str:
-    return next(choice for choice, name in DATABASES.items() if name == package)
+        absent = package == "mysql-server" and facts.distribution == "debian"
+        if package == "mysql-server" and (facts.lists or absent):
+            problems.append(_refusal("no-mysql", name=facts.name))
+        elif facts.lists:
+            problems.append(_refusal("no-package", name=facts.name, package=package))
+    return problems
 
 
 def _candidates(packages: list[str]) -> dict[str, str]:
-    """What apt would install, by package; apt's own caches are not written."""
-    said = _output(
+    """Return what apt would install, by package; apt's own caches are not written."""
+    policy = _output(
         *("apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="),
         *("policy", *packages),
     )
-    found = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", said, re.MULTILINE)
-    return {name: version for name, version in found if version != "(none)"}
-
-
-def _installed(packages: list[str]) -> set[str]:
-    shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages)
-    return {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
+    candidates = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", policy, re.MULTILINE)
+    return {name: version for name, version in candidates if version != "(none)"}
 
 
 def self_encrypting(target: Mapping[str, Any]) -> list[str]:
-    """The disks that are called sed, or that a configuration of the kind `opal` lies on."""
+    """Return the disks that are called sed, or that a configuration of the kind `opal` lies on."""
     stacks = target.get("configurations", ())
     opal = {entry["disk"] for entry in stacks if entry["kind"] == "opal"}
     return [role for role in target["disks"] if role == "sed" or role in opal]
 
 
-def _sed_transport(target: Mapping[str, Any]) -> str:
-    """Of several self-encrypting disks `ata` where one has it, which needs the most."""
-    found = [_transport(target["disks"][role]["by_id"]) for role in self_encrypting(target)]
-    return "ata" if "ata" in found else next(iter(found), "")
-
-
-def _sed_block_bytes(target: Mapping[str, Any]) -> int:
-    """Of several self-encrypting disks the largest logical block; 0 where none is there."""
-    paths = (Path(target["disks"][role]["by_id"]) for role in self_encrypting(target))
-    sizes = (
-        _text(Path("/sys/block") / path.resolve().name / "queue" / "logical_block_size")
-        for path in paths
-    )
-    return max((int(size) for size in sizes if size), default=0)
+def _block_bytes(by_id: str) -> int:
+    """Return the logical block size of a disk; 0 where it is not there."""
+    queue = Path("/sys/block") / Path(by_id).resolve().name / "queue"
+    return int(_text(queue / "logical_block_size") or 0)
 
 
 def _transport(by_id: str) -> str:
@@ -232,18 +304,13 @@ def _transport(by_id: str) -> str:
 
 
 def _version(text: str) -> str:
-    """The first `1.2` or `1.2.3` in a text; a Debian epoch (`2:`) is none."""
-    found = re.search(r"\d+(\.\d+){1,2}", text)
-    return found[0] if found else ""
+    """Return the first `1.2` or `1.2.3` in a text; a Debian epoch (`2:`) is none."""
+    match = re.search(r"\d+(\.\d+){1,2}", text)
+    return match[0] if match else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-
-
-def _os_release() -> dict[str, str]:
-    pairs = (line.partition("=") for line in (_text(Path("/etc/os-release")) or "").splitlines())
-    return {key: value.strip('"') for key, _, value in pairs}
 
 
 def _text(path: Path) -> str | None:
@@ -254,7 +321,7 @@ def _text(path: Path) -> str | None:
 
 
 def _output(*command: str) -> str:
-    """Standard output of a command, whatever its exit code; empty if it is not there."""
+    """Return standard output of a command, whatever its exit code; empty if it is not there."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
     try:
         done = subprocess.run(
@@ -274,9 +341,11 @@ def main() -> int:
     """Print {"facts", "refusals"} as one line of JSON."""
     parser = argparse.ArgumentParser(prog="python3 -m agent.preflight", description=__doc__)
     parser.add_argument("--target", type=Path, required=True)
-    target = json.loads(parser.parse_args().target.read_text(encoding="utf-8"))
+    text = parser.parse_args().target.read_text(encoding="utf-8")
+    target = Target.from_document(json.loads(text))
     facts = gather(target)
-    print(json.dumps({"facts": facts, "refusals": refusals(target, facts)}))
+    problems = [asdict(refusal) for refusal in refusals(target, facts)]
+    print(json.dumps({"facts": asdict(facts), "refusals": problems}))
     return 0
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.checks import smart
-from agent.command import CommandError, run
 from agent.storage import devices
 from agent.storage.devices import BLOCK
+from agent.system.command import CommandError, run
 from contract import system_text
 from contract.journal import boot_id
 from contract.plan import Disk, StorageSpec
@@ -58,7 +58,7 @@ def gather(spec: StorageSpec) -> dict[str, Any]:
 
 
 def lab_word(key: str, command_line: str) -> str | None:
-    """What the virtual lab told its guest's kernel, None outside of it.
+    """Return what the virtual lab told its guest's kernel, None outside of it.
 
     `fde.machine`: what the guest runs on (kvm, uml, tcg); `fde.disks`: the model of its disks.
     """
@@ -74,8 +74,8 @@ def versions() -> dict[str, str | None]:
 
 def _pyrapl_version() -> str | None:
     """From its own text: importing it may fail, and a bare copy of it has no package metadata."""
-    found = find_spec("pyRAPL")
-    text = _text(Path(found.origin)) if found and found.origin else None
+    spec = find_spec("pyRAPL")
+    text = _text(Path(spec.origin)) if spec and spec.origin else None
     version = re.search(r'^__version__ = "([^"]+)"', text or "", re.MULTILINE)
     return version[1] if version else None
 

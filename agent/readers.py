@@ -15,8 +15,11 @@ from instrumentation.sources.powercap import PowercapSource
 
 
 class Source(Protocol):
-    """An open source of the registry. One that also has `begin` counts from its last call; one that
-    adds up polled powers has `gaps` by zone, where it could not poll."""
+    """An open source of the registry.
+
+    One that also has `begin` counts from its last call; one that adds up polled powers has `gaps`
+    by zone, where it could not poll.
+    """
 
     def read(self) -> Readings: ...
     def close(self) -> None: ...
@@ -26,8 +29,10 @@ Openers = Mapping[str, Callable[[], Source]]
 
 
 def registered() -> Openers:
-    """How each source but our own is opened, by name, without those that this machine is known not
-    to have."""
+    """Map each source but our own to what opens it.
+
+    Those that this machine is known not to have are left out.
+    """
     names = (name for name in registry.names() if name != PowercapSource.name)
     return {name: partial(_open, name) for name in names if registry.there(name)}
 
@@ -59,8 +64,8 @@ class OtherReaders:
         """By source, what run.json has of it (data/README.md)."""
         for reader in reversed(self._readers):
             reader.end()
-        own = self._own_start, self._counters.read()
-        return {reader.name: reader.document(own) for reader in self._readers}
+        enclosing = self._own_start, self._counters.read()
+        return {reader.name: reader.document(enclosing) for reader in self._readers}
 
 
 @dataclass(frozen=True)
@@ -101,11 +106,14 @@ class _Reader:
             readings = self._contained(self._source.read, readings)
         return _Edge(from_ns, readings, monotonic_ns())
 
-    def document(self, own: tuple[Readings, Readings]) -> dict[str, Any]:
-        """The run's figures, or why there are none; then it is opened anew for the next run."""
+    def document(self, enclosing: tuple[Readings, Readings]) -> dict[str, Any]:
+        """Return the run's figures, or why there are none.
+
+        Then it is opened anew for the next run.
+        """
         error = self._error or getattr(self._source, "error", None)
         if not error and self._end.readings:
-            return _document(self._start, self._end, own, getattr(self._source, "gaps", {}))
+            return _document(self._start, self._end, enclosing, getattr(self._source, "gaps", {}))
         if self._source is not None:
             self._contained(self._source.close, None)
         self._open()
@@ -132,13 +140,13 @@ def _used_uj(start: Readings, end: Readings, zone: str) -> int | None:
 def _document(
     start: _Edge,
     end: _Edge,
-    own: tuple[Readings, Readings],
+    enclosing: tuple[Readings, Readings],
     gaps: Mapping[str, Sequence[Gap]],
 ) -> dict[str, Any]:
     """`apart_ns`: our reads at both edges and its own are at most this far apart, added."""
     zones = []
     for zone in end.readings:
-        first, last = (readings.get(zone) for readings in own)
+        first, last = (readings.get(zone) for readings in enclosing)
         apart_ns = None
         if isinstance(first, Reading) and isinstance(last, Reading):
             before_ns = max(start.until_ns, first.t_after_ns)

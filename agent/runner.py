@@ -8,32 +8,22 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any
 
-from agent import (
-    assets,
-    limits,
-    lock,
-    marks,
-    measure,
-    needs,
-    notify,
-    own_target,
-    precondition,
-    provenance,
-)
-from agent.causes import CauseError
+from agent import assets, marks, measure, needs, permissions, precondition, provenance
+from agent.attempts import Accounts, pending
 from agent.checks import CheckContext
 from agent.checks.disks import links
-from agent.command import listening
-from agent.limits import Stop
-from agent.notify import Watchdog
+from agent.readiness import PATIENCE_S, NotYetError, Waits
 from agent.storage.stack import Stack
-from agent.tries import Accounts, pending
-from agent.waiting import PATIENCE_S, NotYetError, Waits
+from agent.system import limits, lock, notify
+from agent.system.command import listening
+from agent.system.limits import Stop
+from agent.system.notify import Watchdog
 from contract import journal, plan
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import Journal
 from contract.plan import Plan, Run
+from contract.problem import ProblemError
 from contract.strict_json import read_object
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
@@ -68,17 +58,21 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
         suite = plan.load(suite_dir / "plan.json")
         limits.adopt_orphans()
 
+        def go_on(clause: str) -> None:
+            watchdog.within(STEP_S)
+            notify.tell(f"STATUS={clause}")
+
         @contextmanager
         def equip(waits: Waits) -> Iterator[tuple[Stack, PowercapSource]]:
-            own_target.require_own(suite, plan.read_target(target_path))
-            own = waits.for_secrets(secrets_path)
+            permissions.require_own(suite, plan.read_target(target_path))
+            secrets = waits.for_secrets(secrets_path)
             waits.for_disks(suite.storage.disks.values())
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
             try:
                 with waits.until("disks", lambda: _locked(suite_dir), limit_s=PATIENCE_S):
                     watchdog.within(STEP_S)
-                    with listening(lambda clause: _go_on(watchdog, clause)):
-                        yield Stack(suite.storage, own), counters
+                    with listening(go_on):
+                        yield Stack(suite.storage, secrets), counters
             finally:
                 counters.close()
 
@@ -92,11 +86,6 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             return status
         finally:
             writer.close()
-
-
-def _go_on(watchdog: Watchdog, clause: str) -> None:
-    watchdog.within(STEP_S)
-    notify.tell(f"STATUS={clause}")
 
 
 def _counters() -> PowercapSource:
@@ -126,8 +115,10 @@ class Suite:
         self._assets: dict[str, str] = {}
 
     def execute(self, equip: Equip) -> int:
-        """Go through the runs; ends with the storage bare and a closing line, but where the
-        machine itself goes down."""
+        """Go through the runs; end with the storage bare and a closing line.
+
+        Where the machine itself goes down there is no closing line.
+        """
         entries = self.journal.entries
         ended = entries and entries[-1].state == "suite-finished"
         self._fold_interrupted()
@@ -223,16 +214,18 @@ class Suite:
             self._void(run, _CUT_SHORT[cause], bench, cause)
             raise
         except AgentError as error:
-            fault = measure.Fault("storage", str(error), _facts_of(error))
+            facts: dict[str, journal.Fact] = {"error": type(error).__name__}
+            if isinstance(error, ProblemError):
+                facts["cause"] = error.problems[0].code
+            fault = measure.Fault("storage", str(error), facts)
         except OSError as error:
             code = errno.errorcode.get(error.errno or 0, "")
-            said = f"{error}: free room or repair the disk."
-            fault = measure.Fault("files", said, {"error": code})
+            sentence = f"{error}: free room or repair the disk."
+            fault = measure.Fault("files", sentence, {"error": code})
         if fault is None:
             self._tell("finished", run.run_id, facts={"sha256": bench.sha256})
             return
-        facts = {"at": fault.at, **fault.facts}
-        self._void(run, fault.sentence, bench, journal.FAILED, facts)
+        self._void(run, fault.sentence, bench, journal.FAILED, {"at": fault.at, **fault.facts})
         # Whatever it left on the file system: the next run gets a fresh one.
         with suppress(AgentError):
             stack.leave()
@@ -293,7 +286,7 @@ class Suite:
         return folded
 
     def _set_aside(self, run_id: str, again: bool = True) -> None:
-        """A run that is repeated starts in an empty folder; what was there is kept beside it."""
+        """Give a run an empty folder; what was there is kept beside it."""
         folder = self.folder / "runs" / run_id
         if folder.exists():
             number = 1
@@ -322,8 +315,8 @@ class Suite:
                 return
             path = folder / f"before-resumed-{number}.json"
             number += 1
-        found = {**provenance.gather(self.plan.storage), "assets": self._assets}
-        write_json(path, found | more)
+        provenance_document = {**provenance.gather(self.plan.storage), "assets": self._assets}
+        write_json(path, provenance_document | more)
 
     def _finished(self) -> int:
         return sum(self.accounts.of(run.run_id).finished for run in self.plan.runs)
@@ -332,8 +325,8 @@ class Suite:
         finished = self._finished()
         skipped = sum(self.accounts.of(run.run_id).cannot for run in self.plan.runs)
         void = len(self.plan.runs) - finished - skipped
-        told = f", {skipped} skipped" if skipped else ""
-        self._tell("suite-finished", detail=f"{finished} finished, {void} void{told}")
+        skips = f", {skipped} skipped" if skipped else ""
+        self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}")
 
     def _leave(self) -> str:
         """To bare; why not, if that fails."""
@@ -354,8 +347,9 @@ class Suite:
 
 
 def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]]:
-    """One direct read of every locked range: the host's own look at what a drive says. By serial
-    number `{error, link_before, link_after}`; `error` is the kernel's name for it.
+    """One direct read of every locked range: the host's own look at what a drive says.
+
+    By serial number `{error, link_before, link_after}`; `error` is the kernel's name for it.
 
     A refused read starts the kernel's error handling, after which libata may switch native command
     queuing off or slow the link down (drivers/ata/libata-eh.c). So it is tried after the last run,
@@ -375,9 +369,3 @@ def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]
         serial: {"error": error, "link_before": before.get(serial), "link_after": after.get(serial)}
         for serial, error in errors.items()
     }
-
-
-def _facts_of(error: AgentError) -> dict[str, journal.Fact]:
-    """For the journal: the error's name, and its cause where it has one."""
-    cause = {"cause": error.cause} if isinstance(error, CauseError) else {}
-    return {"error": type(error).__name__, **cause}

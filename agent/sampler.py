@@ -72,7 +72,7 @@ class Sampler:
         return self._parsed
 
     def between(self, zone: str, after_ns: int, before_ns: int) -> Sequence[Reading | ReadFailure]:
-        """A zone's samples that were begun after one time and ended before another."""
+        """Return a zone's samples that were begun after one time and ended before another."""
         samples = self.readings()[zone]
         first = bisect_right(samples, after_ns, key=lambda reading: reading.t_before_ns)
         last = bisect_left(samples, before_ns, key=end_ns)
@@ -108,7 +108,7 @@ class Sampler:
 
 
 def next_due_ns(due_ns: int, period_ns: int, now_ns: int) -> int:
-    """The first whole period after the last sample's that is still to come."""
+    """Return the first whole period after the last sample's that is still to come."""
     return due_ns + period_ns * max(1, (now_ns - due_ns) // period_ns + 1)
 
 

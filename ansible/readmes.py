@@ -15,7 +15,7 @@ ROLES = Path(__file__).resolve().parent / "roles"
 
 
 def readme(role: Path) -> str:
-    """The README of a role: what it does, and a table of its options."""
+    """Return the README of a role: what it does, and a table of its options."""
     spec = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
     main = spec["argument_specs"]["main"]
     lines = [f"# {role.name}", "", f"{main['short_description']}.", ""]

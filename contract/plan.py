@@ -162,7 +162,7 @@ class Precondition:
 class Quiet:
     """What is switched on the target for the time of a suite, and back afterwards.
 
-    `stop` names groups of services (`agent.quiet.GROUPS`); `governor` is cpufreq's, and `turbo`
+    `stop` names groups of services (`agent.system.quiet`); `governor` is cpufreq's, and `turbo`
     whether frequencies beyond the base frequency are allowed, None where it is left as it is.
     """
 

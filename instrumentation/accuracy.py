@@ -66,8 +66,10 @@ POWER_FACTOR = ErrorTerm("power_factor", None, NOT_STATED)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Limits of error that the maker states: `relative_limit` of the reading, taken for a gain,
-    plus `absolute_limit_w`, which is the term named `absolute`.
+    """Limits of error that the maker states.
+
+    `relative_limit` of the reading, taken for a gain, plus `absolute_limit_w`, which is the term
+    named `absolute`.
 
     `source` says where they are stated and for which range. `more` are further terms, those that
     nobody states among them; `calibrated` are the inventory's own, which stand in for the maker's.
@@ -92,7 +94,7 @@ class Accuracy:
         return tuple(by_name.values())
 
     def described(self) -> dict[str, Any]:
-        """What meter.json says of it."""
+        """Return what meter.json says of it."""
         return {
             "relative_limit": self.relative_limit,
             "absolute_limit_w": self.absolute_limit_w,
@@ -102,12 +104,14 @@ class Accuracy:
         }
 
 
-def calibration(given: object) -> tuple[ErrorTerm, ...]:
-    """The terms of an inventory's `calibration`: `{source, terms: {name: limit}}`, or `{limit,
-    correlation}` for a limit. Raises ValueError."""
-    if not isinstance(given, Mapping) or set(given) != {"source", "terms"}:
+def calibration(document: object) -> tuple[ErrorTerm, ...]:
+    """Return the terms of an inventory's `calibration`.
+
+    `{source, terms: {name: limit}}`, or `{limit, correlation}` for a limit. Raises ValueError.
+    """
+    if not isinstance(document, Mapping) or set(document) != {"source", "terms"}:
         raise ValueError("calibration has two keys: source and terms.")
-    source, terms = given["source"], given["terms"]
+    source, terms = document["source"], document["terms"]
     if not isinstance(source, str) or not source.strip():
         raise ValueError("calibration.source says where its figures are from.")
     if not isinstance(terms, Mapping) or not terms:
@@ -123,7 +127,7 @@ def _calibrated(name: str, value: object, source: str) -> ErrorTerm:
 
 
 def read_terms(accuracy: Mapping[str, Any]) -> tuple[ErrorTerm, ...]:
-    """The terms as meter.json holds them.
+    """Return the terms as meter.json holds them.
 
     A file that names none has a limit of the reading and an absolute one. Of the latter it does not
     say what it is, so it is taken for one that cancels nowhere.
@@ -135,13 +139,11 @@ def read_terms(accuracy: Mapping[str, Any]) -> tuple[ErrorTerm, ...]:
         except (TypeError, ValueError):
             pass  # of a later format or damaged: the two limits still hold
     source = str(accuracy.get("source") or NOT_STATED)
-    gain, absolute_w = (_limit(accuracy.get(name)) for name in LIMITS)
+    gain, absolute_w = (
+        abs(float(limit)) if _is_number(limit := accuracy.get(name)) else None for name in LIMITS
+    )
     stated = ErrorTerm("gain", gain, source), ErrorTerm("range", absolute_w, source)
     return (*stated, LINEARITY, POWER_FACTOR)
-
-
-def _limit(value: object) -> float | None:
-    return abs(float(value)) if _is_number(value) else None
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -48,19 +48,22 @@ def monotonic_ns() -> int:
 
 
 def boot_id() -> str:
-    """The name of this boot of this machine."""
+    """Return the name of this boot of this machine."""
     return system_text.read(BOOT_ID_FILE).strip()
 
 
 def ahead_ns(clock: int) -> int:
-    """A clock of this machine less CLOCK_MONOTONIC, in ns: of some looks, from the shortest."""
-    found = []
+    """Return a clock of this machine less CLOCK_MONOTONIC, in ns.
+
+    Of some looks, from the shortest.
+    """
+    differences = []
     for _ in range(_LOOKS):  # the reader may be put aside between the two
         before = time.monotonic_ns()
-        there = time.clock_gettime_ns(clock)
+        other_ns = time.clock_gettime_ns(clock)
         after = time.monotonic_ns()
-        found.append((after - before, there - (before + after) // 2))
-    return min(found)[1]
+        differences.append((after - before, other_ns - (before + after) // 2))
+    return min(differences)[1]
 
 
 def asleep_ns() -> int:
@@ -99,15 +102,15 @@ def append_reading(path: Path, reading: ClockReading) -> None:
     line = (json.dumps(asdict(reading)) + "\n").encode()
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
-        whole = _whole_bytes(fd)
-        os.ftruncate(fd, whole)  # a line that a power cut or a full disk cut off
+        whole_bytes = _whole_bytes(fd)
+        os.ftruncate(fd, whole_bytes)  # a line that a power cut or a full disk cut off
         try:
             written = os.write(fd, line)
         except OSError:
-            os.ftruncate(fd, whole)
+            os.ftruncate(fd, whole_bytes)
             raise
         if written < len(line):
-            os.ftruncate(fd, whole)
+            os.ftruncate(fd, whole_bytes)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(fd)
@@ -121,7 +124,7 @@ def _whole_bytes(fd: int) -> int:
 
 
 def best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
-    """The reading with the shortest round trip of each burst, in order of time."""
+    """Return the reading with the shortest round trip of each burst, in order of time."""
     bursts: list[list[ClockReading]] = []
     for reading in sorted(readings, key=lambda r: r.t_send_ns):
         if bursts and reading.t_send_ns - bursts[-1][-1].t_receive_ns <= BURST_GAP_NS:
@@ -159,7 +162,7 @@ class OffsetModel:
 
     @classmethod
     def pieces(cls, readings: Sequence[ClockReading], boot_id: str) -> tuple[OffsetModel, ...]:
-        """A model for each stretch of one boot's readings in which neither clock jumped.
+        """Return a model for each stretch of one boot's readings in which neither clock jumped.
 
         A machine that was suspended has a clock that stood still. Empty without readings.
         """
@@ -175,8 +178,9 @@ class OffsetModel:
 
     @property
     def skew_ppm(self) -> float:
-        """Mean rate by which the target's clock gains on the controller's; 0 from a single
-        burst.
+        """Mean rate by which the target's clock gains on the controller's.
+
+        0 from a single burst.
         """
         (t0, offset0, _), (t1, offset1, _) = self.knots[0], self.knots[-1]
         return 0.0 if t1 == t0 else (offset1 - offset0) / (t1 - t0) * 1e6
@@ -188,7 +192,7 @@ class OffsetModel:
         return UNKNOWN_SKEW_PPM if t1 == t0 else (bound0 + bound1) / (t1 - t0) * 1e6
 
     def to_controller_ns(self, t_target_ns: int) -> int:
-        """The same moment on the controller's clock, in ns."""
+        """Return the same moment on the controller's clock, in ns."""
         return t_target_ns - self._offset_and_bound(t_target_ns)[0]
 
     def bound_ns(self, t_target_ns: int) -> int:

@@ -46,7 +46,9 @@ class ClockLink:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the link
 
     def burst(self, round_trips: int = 8, attempts: int = 2) -> list[ClockReading]:
-        """Readings of one burst, each already in the file; the link is restarted where it is lost.
+        """Return readings of one burst, each already in the file.
+
+        The link is restarted where it is lost.
 
         Raises ClockError where `attempts` starts of the link gave no full burst; what was read
         before that is in the file all the same.
@@ -92,8 +94,8 @@ class ClockLink:
         line = self._read_line(t_send_ns + int(timeout_s * 1e9))
         t_receive_ns = monotonic_ns()
         t_target, boot = line.decode("ascii").split()
-        own = self._own_boot, asleep_ns()
-        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot, *own)
+        controller = self._own_boot, asleep_ns()
+        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot, *controller)
 
     def _read_line(self, deadline_ns: int) -> bytes:
         assert self._process is not None and self._process.stdout is not None
@@ -110,7 +112,7 @@ class ClockLink:
         return line
 
     def _last_words(self) -> str:
-        """The last line that the responder's command wrote to stderr."""
+        """Return the last line that the responder's command wrote to stderr."""
         self._stderr.seek(0)
         lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else ""
@@ -145,7 +147,7 @@ def keep_measuring(
     *,
     retry_s: float = 5.0,
 ) -> None:
-    """A burst now, then every `period_s` until `stop` is set; for a thread of its own.
+    """Measure a burst now, then every `period_s` until `stop` is set; for a thread of its own.
 
     The suite outlives the loss of the link and a full disk: the first failure in a row is told to
     `on_error`, and the burst is tried again every `retry_s` until it succeeds.

@@ -1,5 +1,7 @@
-"""Raw meter streams into tables: `python -m instrumentation.decode DIR` writes
-DIR/samples.parquet, a row a record (columns: data/README.md).
+"""Raw meter streams into tables.
+
+`python -m instrumentation.decode DIR` writes DIR/samples.parquet, a row a record (columns:
+data/README.md).
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Decoder:
         }
 
     def tables(self, stream: Iterable[Frame | Pieces]) -> Iterator[pl.DataFrame]:
-        """The records, some hundred thousand at a time."""
+        """Yield the records, some hundred thousand at a time."""
         for epoch, rows in _in_chunks(self._fed(stream)):
             yield self._table(epoch, rows)
 
@@ -135,7 +137,7 @@ def _in_chunks(fed: Iterable[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
 
 
 def _words(meter: Meter, rows: Rows) -> pl.Series:
-    """Flags as text; there are few different ones."""
+    """Return flags as text; there are few different ones."""
     codes = np.flatnonzero(np.bincount(rows.flags))
     places = np.zeros(1 << 16, np.uint8 if len(codes) < 256 else np.uint16)
     places[codes] = range(len(codes))
@@ -148,7 +150,8 @@ def _words(meter: Meter, rows: Rows) -> pl.Series:
 
 @dataclass(frozen=True)
 class Decoded:
-    """`samples` as samples.parquet holds them, in the order of the stream, with `flags` as text;
+    """`samples` as samples.parquet holds them, in the order of the stream, with `flags` as text.
+
     `faults` beside it.
     """
 
@@ -157,18 +160,24 @@ class Decoded:
 
 
 def decode_frames(meter: Meter, frames: Iterable[Frame]) -> Decoded:
-    """What a driver makes of frames, all at once. `meter` must be fresh."""
+    """Return what a driver makes of frames, all at once.
+
+    `meter` must be fresh.
+    """
     return _all(Decoder(meter), frames)
 
 
 def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
-    """A fresh decoder and the stream of a meter's directory. Raises DecodeError."""
+    """Return a fresh decoder and the stream of a meter's directory.
+
+    Raises DecodeError.
+    """
     try:
         with _as_decode_errors(meter_dir):
             text = (meter_dir / "meter.json").read_text(encoding="utf-8")
         described = strict_json.loads(text)
-        own = described["kind"] == Readings.kind
-        driver = Readings if own else registry.load(described["kind"])
+        as_readings = described["kind"] == Readings.kind
+        driver = Readings if as_readings else registry.load(described["kind"])
         meter = driver(described["channels"], described.get("settings", {}))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecodeError(
@@ -180,15 +189,19 @@ def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
 
 
 def tables(meter_dir: Path) -> Iterator[pl.DataFrame]:
-    """The records of a recording, some hundred thousand at a time. Raises DecodeError."""
+    """Yield the records of a recording, some hundred thousand at a time.
+
+    Raises DecodeError.
+    """
     decoder, stream = open_recording(meter_dir)
     with _as_decode_errors(meter_dir):
         yield from decoder.tables(stream)
 
 
 def decode(meter_dir: Path) -> Decoded:
-    """The recording in a meter's directory (meter.json, stream.raw), all at once. Raises
-    DecodeError.
+    """Return the recording in a meter's directory (meter.json, stream.raw), all at once.
+
+    Raises DecodeError.
     """
     decoder, stream = open_recording(meter_dir)
     with _as_decode_errors(meter_dir):
@@ -235,7 +248,7 @@ def _as_decode_errors(meter_dir: Path) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: one or more meter directories."""
+    """Return the command line: one or more meter directories."""
     directories = sys.argv[1:] if arguments is None else arguments
     if not directories:
         print("usage: python -m instrumentation.decode DIR…", file=sys.stderr)

@@ -17,7 +17,10 @@ _USUAL_PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883, "snmp": 1
 
 
 def trusted(ca_file: str) -> ssl.SSLContext:
-    """The authorities of the system, or of a file alone. Raises OSError, ssl.SSLError is one."""
+    """Return the authorities of the system, or of a file alone.
+
+    Raises OSError, ssl.SSLError is one.
+    """
     context = ssl.create_default_context(cafile=expanded(ca_file) if ca_file else None)
     if ca_file:  # certificates that small devices sign themselves lack what strictness asks for
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -26,7 +29,7 @@ def trusted(ca_file: str) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def certificates_explained() -> Iterator[None]:
-    """Raises PortError, with what to do, for a certificate that is not accepted."""
+    """Raise PortError, with what to do, for a certificate that is not accepted."""
     try:
         yield
     except ssl.SSLCertVerificationError as error:

@@ -102,7 +102,7 @@ class HttpTransport:
         self._session.close()
 
     def _answer(self, path: str, until_ns: int) -> bytes:
-        """The whole answer in its envelope, nothing where it does not come in time.
+        """Return the whole answer in its envelope, nothing where it does not come in time.
 
         Raises OSError where there is no connection. No text of an exception is kept: it may have
         the address with what was added to it.
@@ -112,9 +112,9 @@ class HttpTransport:
             with contextlib.closing(response):
                 body = _body(response, until_ns)
             label = f"{response.status_code} {response.reason}"
-            there = urlsplit(response.headers.get("Location", ""))
-            if there.netloc:
-                label += f" to {there.scheme}://{there.netloc}"
+            target = urlsplit(response.headers.get("Location", ""))
+            if target.netloc:
+                label += f" to {target.scheme}://{target.netloc}"
         except (requests.Timeout, ReadTimeoutError):
             return b""
         except Exception as error:  # noqa: BLE001 - the libraries' parsers raise what they meet
@@ -162,9 +162,11 @@ class HttpTransport:
 
 
 class _Digest(HTTPDigestAuth):
-    """The library's answer to a challenge (RFC 7616), which knows no spaces in a list of qualities
-    of protection, and leaves out an `opaque` that is empty but must come back all the same. A fresh
-    one for each request: some firmware wants nc=00000001.
+    """Answers a challenge (RFC 7616) as the library does, with two of its faults corrected.
+
+    The library knows no spaces in a list of qualities of protection, and leaves out an `opaque`
+    that is empty but must come back all the same. A fresh one for each request: some firmware wants
+    nc=00000001.
     """
 
     def build_digest_header(self, method: str, url: str) -> str | None:
@@ -192,7 +194,7 @@ class _BoundedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Raises TimeoutError, or HTTPException where there is too much."""
+        """Read once; raises TimeoutError, or HTTPException where there is too much."""
         left_ns = self._until_ns - monotonic_ns()
         if left_ns <= 0:
             raise TimeoutError
@@ -247,7 +249,7 @@ class _Adapter(HTTPAdapter):
 
 
 def _body(response: requests.Response, until_ns: int) -> bytes | None:
-    """What came of the body, no more than is kept; None where it did not end in time."""
+    """Return what came of the body, no more than is kept; None where it did not end in time."""
     body = b""
     while len(body) <= MOST_BODY_BYTES:
         part = response.raw.read1(MOST_BODY_BYTES, decode_content=True)
@@ -260,7 +262,7 @@ def _body(response: requests.Response, until_ns: int) -> bytes | None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The exception of a library's library, of which others are made."""
+    """Return the exception of a library's library, of which others are made."""
     inner = next((each for each in error.args if isinstance(each, BaseException)), None)
     return error if inner is None else _innermost(inner)
 

@@ -46,7 +46,10 @@ MOST_BLOCKED_S = 5.0  # a recorder tells its state more often
 
 
 def opened(address: str, meter: Meter) -> Transport:
-    """The wire to an address of the inventory. Raises OSError."""
+    """Return the wire to an address of the inventory.
+
+    Raises OSError.
+    """
     try:
         secret = read_secret(Path(meter.secret_file)) if meter.secret_file else ""
     except AgentError as error:
@@ -71,8 +74,11 @@ def opened(address: str, meter: Meter) -> Transport:
 
 
 def recognised(address: str) -> tuple[str, tuple[str, ...]]:
-    """The profile of the plug or meter that answers HTTP at an address, and those of its channels
-    that give a power: each profile's question is asked once, without a login. Raises OSError."""
+    """Return the profile of a plug that answers HTTP at an address, and its channels.
+
+    Each profile's question is asked once, without a login; channels are those that give a power.
+    Raises OSError.
+    """
     with missing_explained("plugs"):
         from instrumentation.http_transport import HttpTransport
     why = "it answers as none of the known devices"
@@ -90,14 +96,14 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
             why = "it wants a login"
         places = profile.places
         try:
-            found = document(answer.body)
-            own = [c for c, at in places.power.items() if value_at(found, at) is not None]
-            places.reading(found, dict.fromkeys(own, ""), counter=False)
+            content = document(answer.body)
+            keys = [c for c, at in places.power.items() if value_at(content, at) is not None]
+            places.reading(content, dict.fromkeys(keys, ""), counter=False)
         except AnswerError as error:
             why = "it wants a login" if error.kind == "configuration" else why
             continue
-        if own:
-            return name, tuple(own)
+        if keys:
+            return name, tuple(keys)
     raise PortError(errno.ENODEV, why)
 
 
@@ -212,7 +218,10 @@ class MqttTransport:
 
 
 def _topic(message: Any) -> str:
-    """The topic of a message; empty where it is no text, and so not what was subscribed to."""
+    """Return the topic of a message.
+
+    Empty where it is no text, and so not what was subscribed to.
+    """
     try:
         return str(message.topic)
     except UnicodeDecodeError:
@@ -262,7 +271,7 @@ class SnmpTransport:
         self._asking = self._loop.create_task(self._ask(data.decode("ascii").split()[1:]))
 
     async def _ask(self, oids: list[str]) -> bytes:
-        """The answer, nothing where none came."""
+        """Return the answer, nothing where none came."""
         try:
             return await self._answer(oids)
         except Exception as error:  # noqa: BLE001 - the library's parser raises what it meets
@@ -272,14 +281,14 @@ class SnmpTransport:
         snmp = self._snmp
         wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in oids]
         context = snmp.ContextData()
-        failure, status, _, found = await snmp.get_cmd(
+        failure, status, _, bindings = await snmp.get_cmd(
             self._engine, self._community, self._target, context, *wanted, lookupMib=False
         )
         if failure:
             return b""
         if status:
             return envelope(status.prettyPrint(), b"")
-        values = [[str(oid), type(value).__name__, _plain(value)] for oid, value in found]
+        values = [[str(oid), type(value).__name__, _plain(value)] for oid, value in bindings]
         return envelope("ok", json.dumps(values).encode())
 
     def _give_up(self) -> None:
@@ -296,7 +305,7 @@ class SnmpTransport:
 
 
 def _plain(value: Any) -> int | str | None:
-    """A number where it is one, else its text; None where the agent has nothing there."""
+    """Return a number where it is one, else its text; None where the agent has nothing there."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -347,7 +356,10 @@ class _LineSocket:
         self._socket.sendall(message)
 
     def read(self) -> bytes:
-        """The next line with its end. Raises TimeoutError where nothing came, other OSErrors."""
+        """Return the next line with its end.
+
+        Raises TimeoutError where nothing came, other OSErrors.
+        """
         until_ns = monotonic_ns() + round(self._limit_s * 1e9)
         parts, count = [self._rest], len(self._rest)
         while b"\n" not in parts[-1]:
@@ -399,7 +411,10 @@ class _Instrument:
             raise OSError(errno.EIO, _one_line(error)) from None
 
     def read(self) -> bytes:
-        """The next answer. Raises TimeoutError where none came, other OSErrors."""
+        """Return the next answer.
+
+        Raises TimeoutError where none came, other OSErrors.
+        """
         try:
             return bytes(self._instrument.read_bytes(MOST_BODY_BYTES, break_on_termchar=True))
         except Exception as error:  # noqa: BLE001 - as above

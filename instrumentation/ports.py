@@ -83,8 +83,9 @@ class Port:
         return (self.usb_id, self.serial_number) == (other.usb_id, other.serial_number)
 
     def is_same_device(self, other: Port) -> bool:
-        """Whether both are the same port of the same thing at perhaps different times: by a serial
-        number that no other thing has, else by its socket.
+        """Whether both are the same port of the same thing at perhaps different times.
+
+        By a serial number that no other thing has, else by its socket.
         """
         if not self.is_same_kind(other):
             return False
@@ -122,9 +123,9 @@ def has_chip(name: str, sys_class: Path = Path("/sys/class/tty")) -> bool:
 
 
 def serial_ports() -> list[Port]:
-    """The serial ports of this machine, as pyserial lists them, but those without a chip."""
+    """Return the serial ports of this machine, as pyserial lists them, but those without a chip."""
     try:
-        found = list_ports.comports()
+        ports = list_ports.comports()
     except (OSError, TypeError, ValueError):  # a device went while its attributes were read
         return []
     return [
@@ -135,14 +136,14 @@ def serial_ports() -> list[Port]:
             location=port.location or "",
             description=port.description if port.description != port.name else "",
         )
-        for port in sorted(found)
+        for port in sorted(ports)
         if has_chip(port.name)
     ]
 
 
 def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
-    """The USB test and measurement devices (`/dev/usbtmcN`) of this machine."""
-    found = []
+    """Return the USB test and measurement devices (`/dev/usbtmcN`) of this machine."""
+    ports = []
     for entry in sorted(sys_class.glob("usbtmc*")):
         interface = (entry / "device").resolve()
         usb = interface.parent
@@ -151,7 +152,7 @@ def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
         except OSError:
             continue
         words = [_line_or_nothing(usb / name) for name in ("manufacturer", "product")]
-        found.append(
+        ports.append(
             Port(
                 device=f"/dev/{entry.name}",
                 usb_id=usb_id,
@@ -160,7 +161,7 @@ def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
                 description=" ".join(word for word in words if word),
             )
         )
-    return found
+    return ports
 
 
 def _line(path: Path) -> str:
@@ -202,7 +203,7 @@ def form_of(wanted: str) -> str:
 
 
 def check_form(wanted: str) -> None:
-    """Raises ValueError, with a sentence, where a name looks like one of these and is none."""
+    """Raise ValueError, with a sentence, where a name looks like one of these and is none."""
     if is_network(wanted) and not (_URL.fullmatch(wanted) or _VISA.fullmatch(wanted)):
         if "@" in wanted or SECRET_QUERY.search(wanted):  # not shown: it may hold a password
             raise ValueError("a login does not belong into the address: put it into secret_file.")
@@ -234,8 +235,9 @@ class Lookup:
         self._known: Port | None = None
 
     def device(self) -> str:
-        """Path or address to open now. Raises PortError (ENOENT: it is not there, ENOTUNIQ: several
-        are).
+        """Path or address to open now.
+
+        Raises PortError (ENOENT: it is not there, ENOTUNIQ: several are).
         """
         if is_network(self._wanted):
             return self._wanted
@@ -246,7 +248,7 @@ class Lookup:
         return self._wanted if is_here else port.device
 
     def _first(self, ports: Sequence[Port]) -> Port:
-        """What the name means before anything was opened."""
+        """Return what the name means before anything was opened."""
         if self._match is None:
             if not Path(self._wanted).exists():
                 raise PortError(errno.ENOENT, "it is not there")
@@ -306,15 +308,15 @@ def _matches(port: Port, match: re.Match[str], usb_ids: Sequence[str]) -> bool:
     return True
 
 
-def _ambiguous(found: Sequence[Port]) -> str:
+def _ambiguous(ports: Sequence[Port]) -> str:
     choices = "; ".join(
         f"{port.device}: serial number {port.serial_number or 'none'}, location {port.location}"
-        for port in found
+        for port in ports
     )
-    serials = {port.serial_number for port in found}
-    alike = len(serials) < len(found) or not all(map(is_identifying, serials))
-    way = f"usb:{found[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
-    return f"{len(found)} devices fit ({choices}): say which one, as {way} or by its path"
+    serials = {port.serial_number for port in ports}
+    alike = len(serials) < len(ports) or not all(map(is_identifying, serials))
+    way = f"usb:{ports[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
+    return f"{len(ports)} devices fit ({choices}): say which one, as {way} or by its path"
 
 
 def _moved(known: Port, alike: Port) -> str:
@@ -328,13 +330,16 @@ def _moved(known: Port, alike: Port) -> str:
 
 
 def looks_like(data: bytes, besides: str) -> str:
-    """The kind of meter, other than one, that these bytes are a stream of; empty if of none."""
+    """Return the kind of meter, other than one, that these bytes are a stream of.
+
+    Empty if of none.
+    """
     for kind in registry.kinds():
         if kind == besides:
             continue
         driver = registry.load(kind)
         try:
-            meter = driver({own: f"ch_{n}" for n, own in enumerate(driver.own_channels)})
+            meter = driver({key: f"ch_{n}" for n, key in enumerate(driver.own_channels)})
         except (MeterError, AttributeError):  # its channels are known by its settings alone
             continue
         meter.opened()
@@ -344,13 +349,12 @@ def looks_like(data: bytes, besides: str) -> str:
 
 
 def what_is_here(besides: str = "", finder: Finder = all_ports) -> str:
-    """A sentence on the ports of this machine other than one, by what the kernel knows of them."""
+    """Return a sentence on the other ports of this machine, by what the kernel knows of them."""
     real = os.path.realpath(besides) if besides else ""
     ports = [port for port in finder() if os.path.realpath(port.device) != real]
-    labels = "; ".join(map(_label_with_kinds, ports))
-    return f"{'Other ports' if besides else 'Ports'} here (none was opened): {labels or 'none'}."
-
-
-def _label_with_kinds(port: Port) -> str:
-    kinds = [kind for kind in registry.kinds() if port.usb_id in registry.load(kind).usb_ids]
-    return f"{port.label}, perhaps a {' or '.join(kinds)}" if kinds else port.label
+    labels = []
+    for port in ports:
+        kinds = [kind for kind in registry.kinds() if port.usb_id in registry.load(kind).usb_ids]
+        labels.append(f"{port.label}, perhaps a {' or '.join(kinds)}" if kinds else port.label)
+    shown = "; ".join(labels) or "none"
+    return f"{'Other ports' if besides else 'Ports'} here (none was opened): {shown}."

@@ -22,7 +22,8 @@ from contract.interrupts import noted_signals
 from contract.names import sentence
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
-from instrumentation.meters.yokogawa import VOLTAGE_RANGES_V, Extremes, Yokogawa
+from instrumentation.meters.yokogawa import Yokogawa
+from instrumentation.meters.yokogawa_ranges import VOLTAGE_RANGES_V, Extremes
 from instrumentation.ports import Lookup
 from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
 from instrumentation.transports import Transport, heard, open_meter
@@ -47,27 +48,31 @@ class Needs:
 
 
 def smallest(
-    ranges: Sequence[float], seen: float, crest: float, peak_factor: float, spare: float
+    ranges: Sequence[float], peak: float, crest: float, peak_factor: float, spare: float
 ) -> float:
-    """The smallest range that holds `spare` times the rms value `seen`, and so its peaks, of which
-    a range takes `peak_factor` times itself. Raises RangingError where none does.
+    """Return the smallest range that holds `spare` times the rms value `peak`, and its peaks.
+
+    A range takes peaks of `peak_factor` times itself. Raises RangingError where none does.
     """
-    needed = spare * seen * max(1.0, crest / peak_factor)
+    needed = spare * peak * max(1.0, crest / peak_factor)
     for each in sorted(ranges):
         if each >= needed:
             return each
     raise RangingError(
-        f"The largest range of {max(ranges):g} does not hold {seen:.4g} with {spare:g} times to "
+        f"The largest range of {max(ranges):g} does not hold {peak:.4g} with {spare:g} times to "
         "spare: the load is too much for this meter."
     )
 
 
-def advised(meter: Yokogawa, seen: Extremes, needs: Needs) -> dict[str, float]:
-    """The settings to fix. Raises RangingError."""
-    if not seen.readings:
+def advised(meter: Yokogawa, extremes: Extremes, needs: Needs) -> dict[str, float]:
+    """Return the settings to fix.
+
+    Raises RangingError.
+    """
+    if not extremes.readings:
         raise RangingError("Not one reading came: is the machine at the meter switched on?")
-    volts = VOLTAGE_RANGES_V, seen.voltage_v, needs.voltage_crest
-    amperes = meter.settings.current_ranges_a, seen.current_a, needs.current_crest
+    volts = VOLTAGE_RANGES_V, extremes.voltage_v, needs.voltage_crest
+    amperes = meter.settings.current_ranges_a, extremes.current_a, needs.current_crest
     return {
         "voltage_range_v": smallest(*volts, PEAK_FACTOR, SPARE),
         "current_range_a": smallest(*amperes, PEAK_FACTOR, SPARE),
@@ -75,37 +80,41 @@ def advised(meter: Yokogawa, seen: Extremes, needs: Needs) -> dict[str, float]:
 
 
 def report(config: MeterConfig, meter: Yokogawa, needs: Needs) -> str:
-    """What was seen and what to set, for people. Raises RangingError."""
-    seen = meter.extremes
-    ranges = advised(meter, seen, needs)
+    """Return what was seen and what to set, for people.
+
+    Raises RangingError.
+    """
+    most = meter.extremes
+    ranges = advised(meter, most, needs)
     settings = config.settings | ranges
     accuracy = replace(config, settings=settings).driver().accuracy
-    limit_w = accuracy.relative_limit * seen.power_w + accuracy.absolute_limit_w
+    limit_w = accuracy.relative_limit * most.power_w + accuracy.absolute_limit_w
     lines = [
-        f"{config.name}: seen in {seen.readings} readings, at most: {seen.voltage_v:.4g} V, "
-        f"{seen.current_a:.4g} A, {seen.power_w:.4g} W.",
+        f"{config.name}: seen in {most.readings} readings, at most: {most.voltage_v:.4g} V, "
+        f"{most.current_a:.4g} A, {most.power_w:.4g} W.",
         f"The smallest ranges that hold it with {100 * (SPARE - 1):.3g} % to spare and peaks "
         f"of {needs.voltage_crest:g} (voltage) and {needs.current_crest:g} (current) times the rms "
         "value:",
         f"  settings: {json.dumps(settings)}",
-        f"There the meter may err by ±{limit_w:.3g} W at {seen.power_w:.4g} W ({accuracy.source}).",
+        f"There the meter may err by ±{limit_w:.3g} W at {most.power_w:.4g} W ({accuracy.source}).",
     ]
-    if seen.over_range:
+    if most.over_range:
         lines.append(
-            f"{seen.over_range} readings were beyond the range in use then: the true maximum may "
+            f"{most.over_range} readings were beyond the range in use then: the true maximum may "
             "be higher. Run this again, from a start under load."
         )
-    if seen.current_range_a > ranges["current_range_a"]:
+    if most.current_range_a > ranges["current_range_a"]:
         lines.append(
-            f"By itself the meter went up to {seen.current_range_a:g} A. If it did so after the "
+            f"By itself the meter went up to {most.current_range_a:g} A. If it did so after the "
             "start, the peaks are higher than assumed: give a larger --current-crest."
         )
     return "\n".join(lines)
 
 
 def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> bytes:
-    """Ask the meter and hear it until `stopped()` says so; the first bytes that came. Raises
-    OSError when the port is lost.
+    """Ask the meter and hear it until `stopped()` says so; the first bytes that came.
+
+    Raises OSError when the port is lost.
     """
     first = b""
     meter.opened()
@@ -122,7 +131,10 @@ def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> b
 
 
 def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> str:
-    """A ranging run, for people. Raises RangingError and RecorderError."""
+    """Return a ranging run, for people.
+
+    Raises RangingError and RecorderError.
+    """
     if not isinstance(config.driver(), Yokogawa):
         return f"{config.name}: a {config.kind} has no ranges; there is nothing to set."
     auto: dict[str, Any] = config.settings | _AUTO

@@ -39,7 +39,7 @@ class Settings:
 
 
 def record_type(channels: int, has_energy: bool) -> np.dtype[Any]:
-    """The layout of a record."""
+    """Return the layout of a record."""
     columns = [("t_mono_ns", "<i8"), ("t_device_us", "<i8"), ("window_s", "<f8"), ("flags", "<u2")]
     values = [("power_w", "<f8", (channels,))]
     return np.dtype([*columns, *values, *([("energy_j", "<f8", (channels,))] * has_energy)])
@@ -74,17 +74,17 @@ class Readings(Meter):
     def feed(self, data: bytes, t_ns: int) -> ParseResult:  # noqa: ARG002 - records have their own
         """See `Meter.feed`."""
         data = self._rest + data
-        whole = len(data) // self._type.itemsize
-        self._rest = data[whole * self._type.itemsize :]
-        found = np.frombuffer(data, self._type, whole)
-        flags = found["flags"] & ((1 << len(self.flag_words)) - 1)
+        count = len(data) // self._type.itemsize
+        self._rest = data[count * self._type.itemsize :]
+        records = np.frombuffer(data, self._type, count)
+        flags = records["flags"] & ((1 << len(self.flag_words)) - 1)
         return ParseResult(
             Rows(
-                t_mono_ns=found["t_mono_ns"].astype(np.int64),
-                t_device_us=found["t_device_us"].astype(np.int64),
-                window_s=found["window_s"].astype(np.float64),
-                power_w=found["power_w"].astype(np.float64),
-                energy_j=found["energy_j"].astype(np.float64) if self.has_energy else None,
+                t_mono_ns=records["t_mono_ns"].astype(np.int64),
+                t_device_us=records["t_device_us"].astype(np.int64),
+                window_s=records["window_s"].astype(np.float64),
+                power_w=records["power_w"].astype(np.float64),
+                energy_j=records["energy_j"].astype(np.float64) if self.has_energy else None,
                 flags=flags.astype(np.uint16),
             )
         )

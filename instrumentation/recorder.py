@@ -60,7 +60,7 @@ _MOST_MEMORY_BYTES = 128 << 20  # beyond what NumPy takes at the start
 
 @contextlib.contextmanager
 def _held(config: MeterConfig, out: Path) -> Iterator[None]:
-    """Holds the folder of one meter for this process alone; the kernel lets go of it if we die.
+    """Hold the folder of one meter for this process alone; the kernel lets go of it if we die.
 
     Raises RecorderError where another process records into it, OSError.
     """
@@ -80,7 +80,9 @@ def _held(config: MeterConfig, out: Path) -> Iterator[None]:
 
 
 def _writer(config: MeterConfig, out: Path) -> StreamWriter:
-    """The stream, to be gone on with, and meter.json beside it. Raises RecorderError, OSError.
+    """Return the stream, to be gone on with, and meter.json beside it.
+
+    Raises RecorderError, OSError.
 
     A stream is decoded by one description: with another one it is refused.
     """
@@ -181,7 +183,7 @@ class Turns:
             signal.setitimer(signal.ITIMER_REAL, _END_LIMIT_S, _END_LIMIT_S)
 
     def finish(self) -> None:
-        """What follows is not interrupted."""
+        """End what must not be interrupted."""
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _end(self, *_: object) -> None:
@@ -204,8 +206,11 @@ def _bound_memory() -> None:
 
 
 class Recorder:
-    """One meter, one stream. `run` returns when `stopped()` says so; `turns`, where it is a process
-    of its own, interrupts what never comes back."""
+    """One meter, one stream.
+
+    `run` returns when `stopped()` says so; `turns`, where it is a process of its own, interrupts
+    what never comes back.
+    """
 
     def __init__(
         self,
@@ -351,7 +356,10 @@ class Recorder:
         self._meter.on_request_sent(data, t_ns)
 
     def _read(self) -> tuple[int, bytes]:
-        """The bytes that are there and when the first came; none after a while without any."""
+        """Return the bytes that are there and when the first came.
+
+        None after a while without any.
+        """
         if self._transport is None:
             return 0, b""
         try:

@@ -77,7 +77,7 @@ def silent(config: MeterConfig, limit_s: float, device: str) -> str:
 
 
 def foreign(config: MeterConfig, data: bytes, device: str, reason: str = "") -> str:
-    """What came was no record of this kind of meter; `reason` is the driver's, or empty."""
+    """Say that no record of this kind of meter came; `reason` is the driver's, or empty."""
     other = looks_like(data, config.kind)
     where = f"{config.name} at {config.port}"
     if is_network(config.port) and reason and not other:
@@ -119,7 +119,10 @@ class MeterConfig:
 
     @classmethod
     def from_json(cls, text: str) -> MeterConfig:
-        """The entry, checked. Raises RecorderError."""
+        """Return the entry, checked.
+
+        Raises RecorderError.
+        """
         try:
             entry = json.loads(text)
         except ValueError as error:
@@ -142,7 +145,7 @@ class MeterConfig:
         return config
 
     def check(self) -> None:
-        """Raises RecorderError where the entry cannot be meant."""
+        """Raise RecorderError where the entry cannot be meant."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.name):
             raise RecorderError(f"{self.name!r} cannot name a meter: use letters, digits and - _ .")
         if self.origin not in ORIGINS:
@@ -185,14 +188,17 @@ class MeterConfig:
                 ) from None
 
     def driver(self) -> Meter:
-        """A fresh driver for this meter. Raises RecorderError."""
+        """Return a fresh driver for this meter.
+
+        Raises RecorderError.
+        """
         try:
             return registry.load(self.kind)(self.channels, self.settings)
         except MeterError as error:
             raise RecorderError(f"{self.name}: {error}") from None
 
     def described(self) -> dict[str, Any]:
-        """What meter.json says of it."""
+        """Return what meter.json says of it."""
         return {"format": "fde-meter/2", **asdict(self), **self.driver().described()}
 
 

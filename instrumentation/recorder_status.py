@@ -86,7 +86,7 @@ class Status:
         self._due_ns = 0
 
     def opened(self, epoch: int) -> None:
-        """The port was opened (again)."""
+        """Take note that the port was opened (again)."""
         self.epoch = epoch
         self.openings += 1
 

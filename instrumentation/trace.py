@@ -52,8 +52,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Bytes that came in several reads, nothing sent or opened in between: when the first byte of
-    each came, the size of each, and all of them.
+    """Bytes that came in several reads, nothing sent or opened in between.
+
+    When the first byte of each came, the size of each, and all of them.
     """
 
     t_mono_ns: Sequence[int]
@@ -76,7 +77,10 @@ class Pieces:
 
 
 def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
-    """The frame that begins there, if it is whole; `start` is where in the file the data lie."""
+    """Return the frame that begins there, if it is whole.
+
+    `start` is where in the file the data lie.
+    """
     body = offset + _HEADER.size
     if body > len(data):
         return None
@@ -95,7 +99,7 @@ def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
 
 
 def _parts(file: BinaryIO) -> Iterator[Frame | Pieces]:
-    """What a stream holds, as far as its frames are whole: see `read_pieces`."""
+    """Yield what a stream holds, as far as its frames are whole: see `read_pieces`."""
     data, start = b"", 0  # what is not used up yet, and where in the file it lies
     while piece := file.read(_READ_BYTES):
         data += piece
@@ -122,21 +126,28 @@ def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, int]]:
 
 
 def read_frames(path: Path) -> Iterator[Frame]:
-    """The whole frames of a stream, in order. Raises StreamError where the file is not a stream."""
+    """Yield the whole frames of a stream, in order.
+
+    Raises StreamError where the file is not a stream.
+    """
     with _named(path) as file:
         yield from (frame for frame, _ in _whole_frames(file))
 
 
 def read_pieces(path: Path) -> Iterator[Frame | Pieces]:
-    """The same as `read_frames`, what was received some megabytes at a time: a fast meter leaves
-    millions of frames.
+    """Yield the same as `read_frames`, what was received some megabytes at a time.
+
+    A fast meter leaves millions of frames.
     """
     with _named(path) as file:
         yield from _parts(file)
 
 
 def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
-    """The received frames that follow one another there: times, bytes, and where they end."""
+    """Return the received frames that follow one another there.
+
+    Times, bytes, and where they end.
+    """
     unpack, header, size = _HEADER.unpack_from, _HEADER.size, len(data)
     times: list[int] = []
     bodies: list[bytes] = []
@@ -147,10 +158,10 @@ def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
         if not 0 < word <= MAX_FRAME_BYTES or body + word > size or t_mono_ns < 0:
             break
         if not one_by_one and offset + _ALIKE * (header + word) <= size:
-            found = _frames_of(word).unpack_from(data, offset)
-            if found[1::3] == (word,) * _ALIKE and min(found[0::3]) >= 0:
-                times += found[0::3]
-                bodies += found[2::3]
+            fields = _frames_of(word).unpack_from(data, offset)
+            if fields[1::3] == (word,) * _ALIKE and min(fields[0::3]) >= 0:
+                times += fields[0::3]
+                bodies += fields[2::3]
                 offset += _ALIKE * (header + word)
                 continue
             one_by_one = _ALIKE
@@ -163,13 +174,13 @@ def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
 
 @lru_cache(maxsize=64)
 def _frames_of(length: int) -> struct.Struct:
-    """Many frames of one length: where they are that, reading them at once is quicker."""
+    """Return many frames of one length: where they are that, reading them at once is quicker."""
     return struct.Struct("<" + f"qI{length}s" * _ALIKE)
 
 
 @contextmanager
 def _named(path: Path) -> Iterator[BinaryIO]:
-    """The file, open, and named where it is no stream."""
+    """Name the error of the file where it is no stream."""
     try:
         with path.open("rb") as file:
             yield file
@@ -189,15 +200,15 @@ class StreamWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        whole = self.openings = 0
+        whole_bytes = self.openings = 0
         if path.exists():
             with path.open("rb") as file:
                 for frame, end in _whole_frames(file):
-                    whole = end
+                    whole_bytes = end
                     self.openings += not frame.data
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        os.ftruncate(self._fd, whole)
-        self.size_bytes = whole
+        os.ftruncate(self._fd, whole_bytes)
+        self.size_bytes = whole_bytes
 
     def append(self, t_mono_ns: int, data: bytes, *, sent: bool = False) -> None:
         """Write one frame; `data` empty marks a (re)opening."""

@@ -33,8 +33,10 @@ class Transport(Protocol):
     """An open port. Every method raises OSError once the device is gone."""
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
-        """What came and when it was read (clock of the controller, ns), at once or at the end of
-        what is gathered, and so never before its last byte; empty after `wait_s` without any.
+        """Return what came and when it was read (clock of the controller, ns).
+
+        It is read at once or at the end of what is gathered, and so never before its last byte;
+        empty after `wait_s` without any.
         """
 
     def write(self, data: bytes) -> None:
@@ -89,7 +91,7 @@ class SerialTransport:
         return monotonic_ns(), data
 
     def _more(self, got: int) -> bytes:
-        """What else lies there: a terminal gives no more than 4 KB at a time."""
+        """Return what else lies there: a terminal gives no more than 4 KB at a time."""
         more: list[bytes] = []
         while got >= _FULL_BYTES and len(more) < _MOST_PARTS:
             try:
@@ -131,10 +133,17 @@ class QueryTransport(ABC):
 
     @abstractmethod
     def _get(self) -> bytes:
-        """The answer. Raises TimeoutError where it does not come."""
+        """Return the answer.
+
+        Raises TimeoutError where it does not come.
+        """
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
-        """See `Transport`."""
+        """Return what came and when it was read (clock of the controller, ns).
+
+        It is read at once or at the end of what is gathered, and so never before its last byte;
+        empty after `wait_s` without any.
+        """
         if not self._asked:
             time.sleep(wait_s)
             return monotonic_ns(), b""
@@ -193,7 +202,10 @@ class UsbtmcTransport(QueryTransport):
 
 
 def open_meter(device: str, baud: int, meter: Meter) -> Transport:
-    """The port or the address of a meter, open. Raises OSError."""
+    """Return the port or the address of a meter, open.
+
+    Raises OSError.
+    """
     if not is_network(device):
         return open_transport(device, baud, meter.period_s, meter.gather_s)
     from instrumentation import network  # with it come libraries that few meters need
@@ -202,8 +214,9 @@ def open_meter(device: str, baud: int, meter: Meter) -> Transport:
 
 
 def open_transport(device: str, baud: int, period_s: float, gather_s: float = 0.0) -> Transport:
-    """The port of a meter that gives a record each `period_s`, open, its bytes gathered for
-    `gather_s` (see `Meter`). Raises OSError.
+    """Open the port of a meter that gives a record each `period_s`.
+
+    Its bytes are gathered for `gather_s` (see `Meter`). Raises OSError.
     """
     if os.path.realpath(device).startswith("/dev/usbtmc"):
         return in_time(device, lambda: UsbtmcTransport(device, limit_s=2 * period_s + 1))
@@ -216,7 +229,7 @@ _opening: set[str] = set()
 def in_time(
     device: str, opened: Callable[[], Transport], limit_s: float = OPEN_LIMIT_S
 ) -> Transport:
-    """What `opened` gives; some drivers of the kernel never come back from an open.
+    """Return what `opened` gives; some drivers of the kernel never come back from an open.
 
     Raises its OSError, or one with ETIMEDOUT after `limit_s`, and at once as long as an earlier
     attempt at this device still hangs.
@@ -227,13 +240,13 @@ def in_time(
     given_up = threading.Event()
 
     def attempt() -> None:
-        found: Transport | OSError | ValueError
+        outcome: Transport | OSError | ValueError
         try:
-            found = opened()
+            outcome = opened()
         except (OSError, ValueError) as error:
-            found = error
+            outcome = error
         _opening.discard(device)
-        came.put(found)
+        came.put(outcome)
         if given_up.is_set():
             _closed(came)
 

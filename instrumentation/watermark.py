@@ -79,8 +79,11 @@ def pad_s(period_s: float) -> float:
 
 @dataclass(frozen=True)
 class Played:
-    """What happened. `edges` are `(t_mono_ns, 1 or 0)`, the mean of all children's own times;
-    `spread_ns` is how far the children were apart, in the mean of all edges."""
+    """What happened.
+
+    `edges` are `(t_mono_ns, 1 or 0)`, the mean of all children's own times; `spread_ns` is how far
+    the children were apart, in the mean of all edges.
+    """
 
     cpus: int
     edges: tuple[tuple[int, int], ...]
@@ -105,7 +108,7 @@ def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = Non
         ends = [start_ns + round(n * chip_s * 1e9) for n in range(len(chips) + 1)]
         for child in children:
             _send(child, json.dumps(_stretches(chips, ends)))
-        seen = [json.loads(_answer(child)) for child in children]
+        busy = [json.loads(_answer(child)) for child in children]
     finally:
         for child in children:
             child.kill()
@@ -116,28 +119,28 @@ def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = Non
                     with suppress(BrokenPipeError):  # what a dead child did not take is lost
                         pipe.close()
     _sleep_until(ends[-1])
-    return _together(seen)
+    return _together(busy)
 
 
 def _stretches(chips: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int]]:
     """Begin and end of each stretch of high chips."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for chip, begin, end in zip(chips, ends, ends[1:], strict=False):
-        if chip and found and found[-1][1] == begin:
-            found[-1] = found[-1][0], end
+        if chip and stretches and stretches[-1][1] == begin:
+            stretches[-1] = stretches[-1][0], end
         elif chip:
-            found.append((begin, end))
-    return found
+            stretches.append((begin, end))
+    return stretches
 
 
-def _together(seen: Sequence[Sequence[tuple[int, int]]]) -> Played:
-    times = list(zip(*([t for t, _ in one] for one in seen), strict=True))
-    levels = [level for _, level in seen[0]]
+def _together(busy: Sequence[Sequence[tuple[int, int]]]) -> Played:
+    times = list(zip(*([t for t, _ in one] for one in busy), strict=True))
+    levels = [level for _, level in busy[0]]
     edges = tuple(
         (round(sum(t - at[0] for t in at) / len(at)) + at[0], level)
         for at, level in zip(times, levels, strict=True)
     )
-    return Played(len(seen), edges, sum(max(at) - min(at) for at in times) // len(times))
+    return Played(len(busy), edges, sum(max(at) - min(at) for at in times) // len(times))
 
 
 def _child(cpu: int) -> subprocess.Popen[str]:

@@ -41,7 +41,7 @@ class AccessPatterns(fio.OnOneFile):
 
 
 def job(context: Context, way: str, order: str) -> fio.Job:
-    """What fio does in the phase `<way>-<order>`."""
+    """Return what fio does in the phase `<way>-<order>`."""
     parameters = context.parameters
     random = order == "random"
     return fio.Job(

@@ -20,7 +20,7 @@ UNITS = (
 
 
 def one_of(name: str, about: str, *choices: str) -> Parameter:
-    """A parameter that is one of these words, the first unless told otherwise."""
+    """Return a parameter that is one of these words, the first unless told otherwise."""
     return Parameter(name, choices[0], "", about, choices=choices)
 
 
@@ -113,8 +113,10 @@ class Workload(ABC):
     assets: ClassVar[tuple[str, ...]] = ()
 
     def requires(self, parameters: Parameters, assets: Assets) -> list[str]:  # noqa: ARG002
-        """Reasons why this cannot run here with all its parameters as given, each a sentence with
-        the way out; empty if it can."""
+        """Return why this cannot run here with its parameters as given; empty if it can.
+
+        Each reason is a sentence with the remedy.
+        """
         missing = [p for p in self.programs if shutil.which(p) is None]
         reasons = [f"{self.name} needs the program {p}: install its package." for p in missing]
         reasons += self.unnamed(assets)
@@ -124,7 +126,7 @@ class Workload(ABC):
         return reasons
 
     def unnamed(self, assets: Assets) -> list[str]:
-        """What of `requires` is the inventory's matter: assets that it does not name."""
+        """Return what of `requires` is the inventory's matter: assets that it does not name."""
         return [
             f"{self.name} needs the asset {name}: name it in the inventory."
             for name in self.assets
@@ -132,11 +134,13 @@ class Workload(ABC):
         ]
 
     def check(self, parameters: Parameters) -> None:  # noqa: B027  as above
-        """Refuse with WorkloadError, when the plan is made, what their declarations let through:
-        lists that say nothing, values that do not go together."""
+        """Refuse with WorkloadError, when the plan is made, what their declarations let through.
+
+        Lists that say nothing, values that do not go together.
+        """
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """What must be free before the first run, so that none fails for want of it."""
+        """Return what must be free before the first run, so that none fails for want of it."""
         return Needs()
 
     def prepare(self, context: Context) -> None:  # noqa: B027  not every workload needs it

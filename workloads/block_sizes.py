@@ -84,7 +84,7 @@ class BlockSizes(fio.OnOneFile):
 
 
 def steps(parameters: Parameters) -> tuple[int, ...]:
-    """The sizes in bytes; WorkloadError for what is none, or larger than the file."""
+    """Return the sizes in bytes; WorkloadError for what is none, or larger than the file."""
     wanted = parameters["steps"]
     file_bytes = fio.file_bytes(parameters)
     what = f"steps of block_sizes that are not {PAPER}"
@@ -123,7 +123,7 @@ def _step(context: Context, way: str, size: int) -> fio.Job:
 
 
 def access_area(context: Context) -> tuple[Path, int]:
-    """The file, or the block device below its file system, and how many bytes it has.
+    """Return the file, or the block device below its file system, and how many bytes it has.
 
     Raises WorkloadError where the file system has no device of its own, as Btrfs.
     """

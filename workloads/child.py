@@ -55,7 +55,7 @@ class Child:
         return self._exchange(GO)
 
     def outcome(self, answer: bytes) -> dict[str, Any]:
-        """What the child says; WorkloadError if it failed or has ended."""
+        """Return what the child says; WorkloadError if it failed or has ended."""
         if not answer.endswith(b"\n"):
             status = self._process.wait()
             words = f"(status {status}): {self._started.last_words() or 'it said nothing.'}"
@@ -85,8 +85,9 @@ def measure(context: Context, child: Child, phase: str) -> tuple[Work, dict[str,
 
 
 def repeat(context: Context, child: Child, phase: str, job: Mapping[str, Any]) -> tuple[Work, int]:
-    """Have a job repeated for the parameter `seconds` as a phase, and its report kept: the work,
-    still to be counted, and how often it was done. MissingError before the phase.
+    """Have a job repeated for the parameter `seconds` as a phase, and its report kept.
+
+    The work, still to be counted, and how often it was done. MissingError before the phase.
     """
     laid_out = child.ask("repeat", job=job, seconds=float(context.parameters["seconds"]))
     context.drop_caches()

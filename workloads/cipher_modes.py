@@ -111,22 +111,25 @@ def _instructions(
     """Take AES out of the jobs where it cannot be had as asked; what was found about it."""
     if not any(_is_aes(job) for job in jobs):
         return {}
-    reason, found = catalogue.reason_against(aes_instructions), {}
+    reason, answer = catalogue.reason_against(aes_instructions), {}
     if not reason:
-        found = child.ask("instructions")
+        answer = child.ask("instructions")
         if not aes_instructions and catalogue.present():
             with Child("cipher_modes", context.disk, catalogue.environment(True)) as other:
                 with_them = other.ask("instructions")
-            reason = catalogue.mask_problem(found, with_them)
-            found = {"without": found, "with": with_them}
+            reason = catalogue.mask_problem(answer, with_them)
+            answer = {"without": answer, "with": with_them}
     if reason:
         context.leave_out("AES", reason)
         jobs[:] = [job for job in jobs if not _is_aes(job)]
-    return {"allowed": aes_instructions, **found}
+    return {"allowed": aes_instructions, **answer}
 
 
 def _possible(context: Context, child: Child, jobs: list[Job], report: dict[str, Any]) -> list[Job]:
-    """The jobs that a library here can do, their answers checked; the others are left out."""
+    """Return the jobs that a library here can do, their answers checked.
+
+    The others are left out.
+    """
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for cipher, mode in dict.fromkeys((job.cipher, job.mode) for job in jobs):
         try:

@@ -69,9 +69,9 @@ class Instance:
 
 
 def find(wanted: str = "any") -> Binaries | None:
-    """The installed server of that kind, MariaDB before MySQL; None if there is none."""
-    if wanted != "mysql" and (found := _mariadb()):
-        return found
+    """Return the installed server of that kind, MariaDB before MySQL; None if there is none."""
+    if wanted != "mysql" and (server := _mariadb()):
+        return server
     return _mysql() if wanted != "mariadb" else None
 
 
@@ -90,8 +90,10 @@ def _mysql() -> Binaries | None:
 
 
 def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) -> list[str]:
-    """Why no such server can be run here with its data below `data`, each a sentence with the way
-    out; empty if one can."""
+    """Return why no such server can run here with its data below `data`; empty if one can.
+
+    Each reason is a sentence with the remedy.
+    """
     binaries = find(wanted)
     if binaries is None:
         package = " or ".join(PACKAGES) if wanted == "any" else f"{wanted}-server"
@@ -111,8 +113,9 @@ def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) 
 
 
 def provide(binaries: Binaries, data: Path, temporary: Path, shared: Path) -> None:
-    """What `initialise` makes, as a copy of an empty database that is kept in `shared`: to make one
-    takes a server longer than many a workload takes.
+    """Copy an empty database that is kept in `shared`, made by `initialise` the first time.
+
+    To make one takes a server longer than many a workload takes.
     """
     template = shared / f"empty-{binaries.server.name}"
     if not template.exists():
@@ -196,18 +199,15 @@ def _await_greeting(instance: Instance) -> None:
     name, deadline_s = instance.binaries.server.name, time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline_s:
         if instance.process.poll() is not None:
-            words = _reason(system_text.read(instance.log))
+            log = system_text.read(instance.log)
+            # MySQL's last line only says that it ended.
+            errors = (line for line in log.splitlines() if "[ERROR]" in line)
+            words = next(errors, None) or programs.last_line(log)
             raise WorkloadError(f"{name} ended while it was starting: {words}")
         if _greets(instance.socket_path):
             return
         time.sleep(0.02)
     raise WorkloadError(f"{name} did not answer within {START_LIMIT_S:g} s of its start.")
-
-
-def _reason(log: str) -> str:
-    """The first error of a server's log, else its last line: MySQL's only says that it ended."""
-    errors = (line for line in log.splitlines() if "[ERROR]" in line)
-    return next(errors, None) or programs.last_line(log)
 
 
 def _greets(socket_path: Path) -> bool:
@@ -222,7 +222,7 @@ def _greets(socket_path: Path) -> bool:
 
 
 def _server(binaries: Binaries) -> programs.Command:
-    """The beginning of the server's command, as its own user.
+    """Return the beginning of the server's command, as its own user.
 
     MySQL is started as that user, as its package's service does: what it does as root before it
     changes to another, the package's AppArmor profile denies.
@@ -236,7 +236,7 @@ def _server(binaries: Binaries) -> programs.Command:
 
 
 def _make(folder: Path) -> None:
-    """A new folder that is the server's own."""
+    """Make a new folder that is the server's own."""
     folder.mkdir(mode=0o700)
     if os.geteuid() == 0:
         _check_reachable(folder)
@@ -255,7 +255,10 @@ def _check_reachable(folder: Path) -> None:
 
 
 def confining(server: Path) -> str:
-    """The profile by which AppArmor enforces what this program may do; empty where none does."""
+    """Return the profile by which AppArmor enforces what this program may do.
+
+    Empty where none does.
+    """
     try:
         profiles = system_text.read(APPARMOR / "profiles").splitlines()
     except OSError:

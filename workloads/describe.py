@@ -27,17 +27,17 @@ def described(workload: Workload) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: one name, or `all`."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if len(given) != 1:
+    """Return the command line: one name, or `all`."""
+    names = sys.argv[1:] if arguments is None else list(arguments)
+    if len(names) != 1:
         print("usage: python3 -m workloads.describe NAME|all", file=sys.stderr)
         return 2
     try:
-        found = [registry.load(n) for n in (registry.names() if given == ["all"] else given)]
+        workloads = [registry.load(n) for n in (registry.names() if names == ["all"] else names)]
     except WorkloadError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
-    print("\n".join(line for workload in found for line in described(workload)))
+    print("\n".join(line for workload in workloads for line in described(workload)))
     return 0
 
 

@@ -43,7 +43,7 @@ class DriftCheck(Workload):
 
 def counted(output: str) -> float:
     """Events in sysbench's report; WorkloadError where it gives none."""
-    found = re.search(r"^\s*total number of events:\s+(\d+)\s*$", output, re.MULTILINE)
-    if found is None or int(found[1]) < 1:
+    match = re.search(r"^\s*total number of events:\s+(\d+)\s*$", output, re.MULTILINE)
+    if match is None or int(match[1]) < 1:
         raise WorkloadError(f"sysbench gave no report: {programs.last_line(output) or 'silence'}")
-    return float(found[1])
+    return float(match[1])

@@ -105,10 +105,10 @@ class FileCiphers(Workload):
         rows: list[dict[str, Any]] = []
         with Child(self.name, context.disk, catalogue.environment(True)) as child:
             for recipe in dict.fromkeys(job.recipe for job in jobs):
-                found = child.ask("recipe", recipe=recipe, seed=context.seed)
-                made.append({"cipher": recipe, **found})
+                answer = child.ask("recipe", recipe=recipe, seed=context.seed)
+                made.append({"cipher": recipe, **answer})
                 if recipe == OAEP:
-                    _tell_bound(context, jobs, float(found["unwrap_s"]))
+                    _tell_bound(context, jobs, float(answer["unwrap_s"]))
             for job in jobs:
                 rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
@@ -127,8 +127,10 @@ def planned(parameters: Parameters) -> Iterator[Job]:
 
 
 def measured(parameters: Parameters) -> Iterator[tuple[Job, str]]:
-    """Every file and recipe with the directions that are measured: of what is too long for RSA's
-    private operations, encrypting alone."""
+    """Every file and recipe with the directions that are measured.
+
+    Of what is too long for RSA's private operations, encrypting alone.
+    """
     for job in planned(parameters):
         yield job, "encrypt"
         if not _too_long(job, parameters):
@@ -140,7 +142,7 @@ def _too_long(job: Job, parameters: Parameters) -> bool:
 
 
 def _tell_bound(context: Context, jobs: list[Job], unwrap_s: float) -> None:
-    """What would take too long to decrypt with RSA is told with its figures."""
+    """Tell with its figures what would take too long to decrypt with RSA."""
     limit = int(context.parameters["oaep_max_bytes"])
     long = (job.size_bytes for job in jobs if _too_long(job, context.parameters))
     for size in dict.fromkeys(long):
@@ -153,7 +155,7 @@ def _tell_bound(context: Context, jobs: list[Job], unwrap_s: float) -> None:
 
 
 def _measure(context: Context, child: Child, job: Job) -> list[dict[str, Any]]:
-    """The phases of a file and, where it is decrypted, the proof that it came back."""
+    """Return the phases of a file and, where it is decrypted, the proof that it came back."""
     original = context.disk / job.sample
     encrypted, decrypted = context.disk / "encrypted", context.disk / "decrypted"
     rows = []

@@ -67,7 +67,10 @@ class FileIo(Workload):
     programs = ("dd",)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """The files; for incompressible data its source too; what has to stay in the page cache."""
+        """Return the files; for incompressible data its source too.
+
+        What has to stay in the page cache.
+        """
         sizes_mib = _sizes_mib(parameters)
         made = parameters["source"] == "incompressible"
         largest_mib = max(sizes_mib[-1], sum(sizes_mib[:-1]))
@@ -104,8 +107,9 @@ class FileIo(Workload):
 def _measure(
     context: Context, phase: str, commands: list[list[str]], size_bytes: int, rounds: int = 1
 ) -> None:
-    """All the files `rounds` times as a phase; the lines in which dd gives the bytes and seconds of
-    each file are kept.
+    """All the files `rounds` times as a phase.
+
+    The lines in which dd gives the bytes and seconds of each file are kept.
     """
     dropping = context.parameters["between_files"] == "drop-caches"
     between = programs.DROP_CACHES if dropping else ""

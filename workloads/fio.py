@@ -24,7 +24,7 @@ ALIGNMENTS = tuple(512 << power for power in range(8))
 
 
 def io_parameters(engine: str, depth: int) -> tuple[Parameter, ...]:
-    """The parameters `fresh`, `engine` and `depth`, the last two with a workload's own defaults.
+    """Return the parameters `fresh`, `engine` and `depth`, with a workload's own defaults.
 
     Unless told otherwise, fio writes one buffer again and again, a little changed: zlib makes it
     14 times smaller, and so may a drive that compresses. Fresh data for each request were seen to
@@ -123,8 +123,9 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
 
 
 class Held:
-    """One fio with one job, alive within a `with` block, which begins when it is ready: held before
-    its first request, so that a phase has none of its start or end.
+    """One fio with one job, alive within a `with` block, which begins when it is ready.
+
+    Held before its first request, so that a phase has none of its start or end.
 
     fio runs a shell command of ours before it begins and another when it is done (`exec_prerun`,
     `exec_postrun`): the first says so and waits for a word, the second says so. Both pipes end with
@@ -173,7 +174,7 @@ class Held:
         self._expect(b"done\n")
 
     def report(self) -> str:
-        """What it prints in the end, without the lines before its JSON."""
+        """Return what it prints in the end, without the lines before its JSON."""
         output = self._ended()
         return output[max(output.find("{\n"), 0) :]
 
@@ -210,7 +211,7 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
     argv += ["--overwrite=1", "--allow_file_create=0", "--eta=never", "--output-format=json"]
     if job.pattern in ("read", "randread"):
         argv.append("--readonly")
-    given = {
+    options = {
         "offset": job.offset_bytes,
         "loops": job.passes if job.passes > 1 else 0,
         "io_size": job.at_most_bytes,
@@ -219,7 +220,7 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
         "end_fsync": int(job.fsync),
         "refill_buffers": int(job.fresh),
     }
-    argv += [f"--{option}={value}" for option, value in given.items() if value]
+    argv += [f"--{option}={value}" for option, value in options.items() if value]
     if job.threads > 1:
         argv += [f"--numjobs={job.threads}", "--group_reporting"]
         argv.append(f"--offset_increment={job.area_bytes}")
@@ -244,7 +245,7 @@ def counted(output: str) -> dict[str, float]:
 
 
 def direct_bytes(path: Path) -> int:
-    """What sizes of direct I/O on this file must be a multiple of, in bytes, found by trying.
+    """Find by trying what sizes of direct I/O on this file must be a multiple of, in bytes.
 
     Raises WorkloadError where the file system does no direct I/O at all.
     """

@@ -56,26 +56,21 @@ class KernelGrep(trees.OnTree):
         word = str(context.parameters["word"])
         copies = _copies(context)
         amounts = trees.size(copies[0])
-        found: list[int] = []
+        counts: list[int] = []
         for number, tree in enumerate(copies, start=1):
             programs.cold_start(context, ["grep", "--version"], ["wc", "--version"])
-            search = _search(word, tree)
+            search: list[programs.Command] = [["grep", "-r", "-e", word, tree], ["wc", "-l"]]
             if context.parameters["cache"] == "warm":
                 programs.run(*search, ok=FOUND_OR_NOT)
             work, lines = programs.measured(context, f"grep-{number}", *search, ok=FOUND_OR_NOT)
-            found.append(int(lines))
-            work.add(**amounts, matches=found[-1])
-        if not all(found):
+            counts.append(int(lines))
+            work.add(**amounts, matches=counts[-1])
+        if not all(counts):
             raise WorkloadError(f"grep found no line with {word!r}: is this the Linux source?")
-        if len(set(found)) > 1:
+        if len(set(counts)) > 1:
             raise WorkloadError(
-                f"The copies differ: grep found {found} lines with {word!r} in them."
+                f"The copies differ: grep found {counts} lines with {word!r} in them."
             )
-
-
-def _search(word: str, tree: Path) -> list[programs.Command]:
-    """Prints the number of lines."""
-    return [["grep", "-r", "-e", word, tree], ["wc", "-l"]]
 
 
 def _copies(context: Context) -> list[Path]:

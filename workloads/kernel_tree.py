@@ -31,7 +31,10 @@ class KernelTree(trees.OnTree):
     assets = ("kernel_tree",)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:
-        """The archive, the tree, and what that is packed to: never more than the tree takes."""
+        """Return the archive, the tree, and what that is packed to.
+
+        Never more than the tree takes.
+        """
         tree_bytes = trees.room_bytes(assets["kernel_tree"], str(parameters["only"]))
         return Needs(disk_bytes=assets["kernel_tree"].stat().st_size + 2 * tree_bytes)
 

@@ -41,7 +41,10 @@ class Argon2:
 
 
 def iterations(hash_name: str, pim: int = 0, *, system: bool = False) -> int:
-    """Iterations of PBKDF2; a PIM of 0 is none. WorkloadError for a hash VeraCrypt never had."""
+    """Return iterations of PBKDF2; a PIM of 0 is none.
+
+    WorkloadError for a hash VeraCrypt never had.
+    """
     if hash_name not in DEFAULTS:
         raise WorkloadError(
             f"VeraCrypt has no PBKDF2 with {hash_name}: choose from {', '.join(DEFAULTS)}."
@@ -132,18 +135,20 @@ class Derivation:
 
 
 def planned(parameters: Parameters) -> list[Derivation]:
-    """Every derivation once, in the order of the functions; WorkloadError for what is none, and
-    where there is none."""
-    found = [
+    """Every derivation once, in the order of the functions.
+
+    WorkloadError for what is none, and where there is none.
+    """
+    costs = [
         derivation
         for function in lists.words(parameters["functions"])
         for derivation in (
             _argon2id(parameters) if function == ARGON2ID else _pbkdf2(function, parameters)
         )
     ]
-    if not found:
+    if not costs:
         raise WorkloadError("key_derivation has nothing to do: name iterations, pims or argon2id.")
-    return list({derivation.phase: derivation for derivation in found}.values())
+    return list({derivation.phase: derivation for derivation in costs}.values())
 
 
 def _pbkdf2(hash_name: str, parameters: Parameters) -> Iterator[Derivation]:
@@ -170,8 +175,8 @@ def _pims(parameters: Parameters) -> list[int]:
 
 
 def _cost(word: str) -> Argon2:
-    found = re.fullmatch(r"t(\d+)-m(\d+)KiB-p(\d+)", word)
-    cost = Argon2(*(int(number) for number in found.groups())) if found else None
+    match = re.fullmatch(r"t(\d+)-m(\d+)KiB-p(\d+)", word)
+    cost = Argon2(*(int(number) for number in match.groups())) if match else None
     # The limits of RFC 9106, section 3.1.
     if not cost or cost.passes < 1 or cost.lanes < 1 or cost.memory_kib < 8 * cost.lanes:
         raise WorkloadError(

@@ -9,14 +9,14 @@ from workloads.base import WorkloadError
 
 
 def some_of(name: str, default: str, about: str, choices: Iterable[str] = ()) -> Parameter:
-    """A parameter that is such a list; of `choices`, if there are any."""
+    """Return a parameter that is such a list; of `choices`, if there are any."""
     return Parameter(name, default, "", about, choices=tuple(choices), several=True)
 
 
 def words(text: object) -> list[str]:
-    """The words between the commas, each once and without the spaces around it."""
-    found = (word.strip() for word in str(text).split(","))
-    return list(dict.fromkeys(word for word in found if word))
+    """Return the words between the commas, each once and without the spaces around it."""
+    stripped = (word.strip() for word in str(text).split(","))
+    return list(dict.fromkeys(word for word in stripped if word))
 
 
 def numbers(
@@ -33,18 +33,18 @@ def numbers(
     list's name in it.
     """
     known = names or {}
-    found = []
+    chosen = []
     for word in words(text):
         if word in known:
-            found.append(known[word])
+            chosen.append(known[word])
         elif word.isascii() and word.isdigit() and int(word) >= least:
-            found.append(int(word))
+            chosen.append(int(word))
         else:
             others = "".join(f" or {name}" for name in known)
             raise WorkloadError(
                 f"The {what} are whole numbers from {least} on{others}, with commas between them, "
                 f"not {word!r}."
             )
-    if not found and not optional:
+    if not chosen and not optional:
         raise WorkloadError(f"The {what} are empty: name at least one.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(chosen))

@@ -28,14 +28,16 @@ SEARCH_PATH_SUFFIX = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def find(*names: str) -> Path | None:
-    """The first of the programs that exists, looked for in PATH and the sbin directories."""
+    """Return the first of the programs that exists, looked for in PATH and the sbin directories."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SEARCH_PATH_SUFFIX])
     hits = (shutil.which(name, path=path) for name in names)
     return next((Path(hit) for hit in hits if hit), None)
 
 
 def environment(home: Path | None = None) -> dict[str, str]:
-    """The caller's environment in the C locale: output can be parsed, and grep is not slowed.
+    """Return the caller's environment in the C locale.
+
+    Output can be parsed, and grep is not slowed.
 
     `home` replaces the home directory, for programs that leave settings there.
     """
@@ -69,8 +71,9 @@ def held(
     home: Path | None = None,
     name: str = "",
 ) -> Iterator[Callable[[], str]]:
-    """`run` in two steps, for a phase: what is yielded lets the programs begin, waits for their
-    end, and is then what `run` is.
+    """`run` in two steps, for a phase.
+
+    What is yielded lets the programs begin, waits for their end, and is then what `run` is.
 
     To start a process is work of ours, so that it is done before the phase: a shell stands where
     the first program is to be, and becomes it at our word. The others wait for its output.
@@ -97,7 +100,7 @@ def held(
 def _all(
     commands: Sequence[Command], stdin: IO[bytes] | int, environ: Mapping[str, str]
 ) -> Iterator[list[Started]]:
-    """The programs, each with the output of the one before; killed at the end."""
+    """Run the programs, each with the output of the one before; killed at the end."""
     started: list[Started] = []
     try:
         upstream = stdin
@@ -128,7 +131,9 @@ def _result(
     for each in reversed(started):
         if each.process.returncode not in ok:
             reason = each.last_words() or last_line(output) or "it printed no reason"
-            raise WorkloadError(f"{name or each.name} failed {_status(each.process)}: {reason}")
+            code = each.process.returncode
+            status = f"(signal {-code})" if code < 0 else f"(status {code})"
+            raise WorkloadError(f"{name or each.name} failed {status}: {reason}")
     return output
 
 
@@ -136,25 +141,22 @@ DROP_CACHES = "sync; echo 3 >/proc/sys/vm/drop_caches"
 
 
 def script(path: Path, commands: Sequence[Command], rounds: int = 1, between: str = "") -> Command:
-    """A shell script at `path` that runs the commands one after another, all of them `rounds`
-    times, until one fails; the command that runs it, which prints all that they print.
+    """Write a shell script that runs the commands in turn, all of them `rounds` times.
 
-    `between` is a line of shell that is run before each command but the first.
-
-    Many short programs are started by a shell: to start each one ourselves is work of ours that
-    would be measured with theirs.
+    It ends where one fails. Returns the command that runs it, which prints all that they print.
     """
     lines = [shlex.join(map(str, argv)) for argv in commands]
     if between:
-        lines = [line for own in lines for line in (between, own)][1:]
+        lines = [line for commands in lines for line in (between, commands)][1:]
     loop = ["n=0", f"while [ $n -lt {rounds} ]; do", *lines, "n=$((n+1))", "done"]
     path.write_text("\n".join(["exec 2>&1", "set -e", *loop, ""]), encoding="utf-8")
     return ["sh", path]
 
 
 def measured(context: Context, phase: str, *commands: Command, **how: Any) -> tuple[Work, str]:
-    """Programs as a phase, `held` with what else that takes: its work, still to be counted, and
-    what the last one prints.
+    """Programs as a phase, `held` with what else that takes.
+
+    Its work, still to be counted, and what the last one prints.
     """
     with held(*commands, **how) as go, context.phase(phase) as work:
         output = go()
@@ -177,7 +179,7 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something; empty if there is none."""
+    """Return the last line that says something; empty if there is none."""
     # GNU tar ends with a sentence that tells nothing.
     lines = [
         line.strip()
@@ -197,7 +199,7 @@ class Started:
     errors: IO[bytes]
 
     def last_words(self) -> str:
-        """The last line on standard error; empty if there is none."""
+        """Return the last line on standard error; empty if there is none."""
         self.errors.seek(0)
         return last_line(system_text.decode(self.errors.read()))
 
@@ -233,11 +235,6 @@ def start(
 
 
 def _name(argv: Command) -> str:
-    """The program's, also where a shell holds its place."""
-    own = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
-    return Path(own[0]).name
-
-
-def _status(process: subprocess.Popen[bytes]) -> str:
-    code = process.returncode
-    return f"(signal {-code})" if code < 0 else f"(status {code})"
+    """Return the program's name, also where a shell holds its place."""
+    words = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
+    return Path(words[0]).name

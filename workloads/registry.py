@@ -18,7 +18,10 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Workload:
-    """A new instance of a workload; WorkloadError if it cannot be had, with the nearest name."""
+    """Return a new instance of a workload.
+
+    WorkloadError if it cannot be had, with the nearest name.
+    """
     try:
         workload: Workload = _GROUP.load(name)()
     except ExtensionError as error:
@@ -26,7 +29,7 @@ def load(name: str) -> Workload:
     return workload
 
 
-def complete(name: str, given: Mapping[str, object]) -> dict[str, ParameterValue]:
+def complete(name: str, settings: Mapping[str, object]) -> dict[str, ParameterValue]:
     """All parameters of a workload: the given ones checked, the others by default.
 
     WorkloadError for an unknown workload or parameter (with the nearest name), a value of the wrong
@@ -34,11 +37,11 @@ def complete(name: str, given: Mapping[str, object]) -> dict[str, ParameterValue
     """
     workload = load(name)
     declared = {parameter.name: parameter for parameter in workload.parameters}
-    for key in given:
+    for key in settings:
         if key not in declared:
             raise WorkloadError(unknown(f"parameter of {name}", str(key), declared))
     values = {
-        key: _checked(name, parameter, given.get(key, parameter.default))
+        key: _checked(name, parameter, settings.get(key, parameter.default))
         for key, parameter in declared.items()
     }
     workload.check(values)
@@ -48,12 +51,12 @@ def complete(name: str, given: Mapping[str, object]) -> dict[str, ParameterValue
 def _checked(workload: str, parameter: Parameter, value: object) -> ParameterValue:
     what = f"parameter {parameter.name} of {workload}"
     try:
-        found = checked(what, parameter, value)
+        accepted = checked(what, parameter, value)
     except ParameterError as error:
         raise WorkloadError(str(error)) from error
     if parameter.several:
-        _check_words(what, lists.words(found), [str(choice) for choice in parameter.choices])
-    return found
+        _check_words(what, lists.words(accepted), [str(choice) for choice in parameter.choices])
+    return accepted
 
 
 def _check_words(what: str, words: list[str], choices: Sequence[str]) -> None:

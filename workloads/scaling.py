@@ -54,14 +54,14 @@ class Scaling(fio.OnOneFile):
             for way in ("write", "read"):
                 writes = way == "write"
                 fresh = writes and bool(context.parameters["fresh"])
-                own = replace(job, pattern=way, fsync=writes, fresh=fresh)
-                fio.measure(context, f"{way}.{step}", fio.test_file(context), own)
+                step_job = replace(job, pattern=way, fsync=writes, fresh=fresh)
+                fio.measure(context, f"{way}.{step}", fio.test_file(context), step_job)
 
 
 def steps(parameters: Parameters) -> Iterator[tuple[str, fio.Job]]:
-    """The number of each step with its unit, and what fio does in it, reading."""
+    """Yield the number of each step with its unit, and what fio does in it, reading."""
     block_bytes, file_bytes = _block_bytes(parameters), fio.file_bytes(parameters)
-    whole = fio.Job(
+    base = fio.Job(
         pattern="read",
         block_bytes=block_bytes,
         area_bytes=file_bytes,
@@ -72,9 +72,9 @@ def steps(parameters: Parameters) -> Iterator[tuple[str, fio.Job]]:
     )
     for threads in _threads(parameters):
         part_bytes = file_bytes // threads // block_bytes * block_bytes
-        yield f"{threads}t", replace(whole, area_bytes=part_bytes, threads=threads)
+        yield f"{threads}t", replace(base, area_bytes=part_bytes, threads=threads)
     for depth in _depths(parameters):
-        yield f"{depth}q", replace(whole, depth=depth)
+        yield f"{depth}q", replace(base, depth=depth)
 
 
 def _threads(parameters: Parameters) -> list[int]:

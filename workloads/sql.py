@@ -50,7 +50,7 @@ class Sql(Workload):
         )
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """The data with the logs, an empty database kept aside, the pool and the server itself."""
+        """Return the room for data with logs, an empty database kept aside, pool and server."""
         data_bytes = int(parameters["rows"]) * ROW_BYTES
         return Needs(
             disk_bytes=EMPTY_BYTES + data_bytes,
@@ -101,13 +101,16 @@ class Sql(Workload):
 
 
 def counted(output: str, events: int) -> dict[str, float]:
-    """Queries and transactions in sysbench's report; WorkloadError if fewer than asked for."""
-    found = dict(re.findall(r"^\s*(queries|transactions):\s+(\d+)\s", output, re.MULTILINE))
-    if set(found) != {"queries", "transactions"}:
+    """Return queries and transactions in sysbench's report.
+
+    WorkloadError if fewer than asked for.
+    """
+    counts = dict(re.findall(r"^\s*(queries|transactions):\s+(\d+)\s", output, re.MULTILINE))
+    if set(counts) != {"queries", "transactions"}:
         raise WorkloadError(f"sysbench gave no report: {programs.last_line(output)}")
-    if int(found["transactions"]) < events:
-        raise WorkloadError(f"sysbench did {found['transactions']} of {events} transactions.")
-    return {name: float(count) for name, count in found.items()}
+    if int(counts["transactions"]) < events:
+        raise WorkloadError(f"sysbench did {counts['transactions']} of {events} transactions.")
+    return {name: float(count) for name, count in counts.items()}
 
 
 def _sysbench(context: Context, server: database.Instance) -> list[str]:

@@ -21,7 +21,7 @@ ONLY = Parameter(
 
 
 def compression(archive: Path) -> str:
-    """The suffix that names an archive's compression, empty for a plain tar."""
+    """Return the suffix that names an archive's compression, empty for a plain tar."""
     suffix = {".tgz": "gz", ".txz": "xz"}.get(archive.suffix, archive.suffix[1:])
     if suffix == "tar":
         return ""
@@ -50,15 +50,16 @@ class OnTree(Workload):
 
 
 def unpack_command(archive: Path, into: Path, only: str) -> list[str]:
-    """The tar command that unpacks an archive into an existing directory."""
+    """Return the tar command that unpacks an archive into an existing directory."""
     members = ["--wildcards", "--", only] if only else []
     return ["tar", "-xf", str(archive), "-C", str(into), *members]
 
 
 @functools.cache
 def room_bytes(archive: Path, only: str) -> int:
-    """What an unpacked tree takes up, by the archive's own list: every file and folder in whole
-    blocks. Raises WorkloadError where the archive cannot be read.
+    """Return what an unpacked tree takes up, by the archive's own list.
+
+    Every file and folder in whole blocks. Raises WorkloadError where the archive cannot be read.
     """
     members = ["--wildcards", "--", only] if only else []
     listed = programs.run(["tar", "-tvf", archive, *members])
@@ -68,13 +69,13 @@ def room_bytes(archive: Path, only: str) -> int:
 
 def size(tree: Path) -> dict[str, float]:
     """Regular files of a tree and their bytes, as amounts of work."""
-    found = {"files": 0.0, "bytes": 0.0}
+    totals = {"files": 0.0, "bytes": 0.0}
     with os.scandir(tree) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 for unit, amount in size(Path(entry)).items():
-                    found[unit] += amount
+                    totals[unit] += amount
             elif not entry.is_symlink():
-                found["files"] += 1
-                found["bytes"] += entry.stat(follow_symlinks=False).st_size
-    return found
+                totals["files"] += 1
+                totals["bytes"] += entry.stat(follow_symlinks=False).st_size
+    return totals

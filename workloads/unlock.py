@@ -128,7 +128,7 @@ CLOSE = ("cryptsetup", "close", MAPPING)
 
 
 def _open(context: Context, way: str, tpm: str) -> None:
-    """The last opening stays."""
+    """Open the volume each way; the last opening stays."""
     volume, times = _volume(context, way), int(context.parameters["times"])
     one: tuple[str | Path, ...] = ("cryptsetup", "open", "--key-file", _key(context), volume)
     if way == TPM2:
@@ -169,7 +169,7 @@ def _measure(context: Context, phase: str, commands: list[programs.Command], tim
 
 
 def _made(context: Context, way: str, tpm: str) -> Path:
-    """The volume that all runs of the suite copy, made by the first that needs it."""
+    """Return the volume that all runs of the suite copy, made by the first that needs it."""
     made = context.shared / f"{MAPPING}-{way}.luks"
     if made.exists():
         return made
@@ -195,7 +195,7 @@ def _made(context: Context, way: str, tpm: str) -> Path:
 
 
 def _with_a_volume(parameters: Parameters) -> list[str]:
-    """The ways that open a volume of ours."""
+    """Return the ways that open a volume of ours."""
     return [way for way in lists.words(parameters["ways"]) if way != DISK]
 
 
@@ -210,7 +210,7 @@ def _volume(context: Context, way: str) -> Path:
 
 @contextmanager
 def _tpm(context: Context, *, wanted: bool) -> Iterator[str]:
-    """What systemd calls the TPM; a simulated one runs for as long."""
+    """Call the TPM as systemd does; a simulated one runs for as long."""
     if not wanted or context.parameters["tpm"] == DEVICE:
         yield "/dev/tpmrm0"
         return

@@ -54,14 +54,14 @@ class Video(Workload):
 
     def check(self, parameters: Parameters) -> None:
         for name in ("picture", "sound", "decoder"):
-            given = str(parameters[name])
-            if not NAME.fullmatch(given) and (given or name != "decoder"):
+            value = str(parameters[name])
+            if not NAME.fullmatch(value) and (value or name != "decoder"):
                 raise WorkloadError(
-                    f"The parameter {name} of video is a name that mplayer knows, not {given!r}."
+                    f"The parameter {name} of video is a name that mplayer knows, not {value!r}."
                 )
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """The clip."""
+        """Return the clip."""
         return Needs(disk_bytes=assets["clip"].stat().st_size)
 
     def prepare(self, context: Context) -> None:
@@ -126,8 +126,8 @@ def _warm_up(context: Context, seconds: float) -> float:
         *("-really-quiet", "-identify", "-frames", "1", clip),
     ]
     output = programs.run(identify, timeout_s=120, home=context.scratch)
-    found = re.search(r"^ID_LENGTH=([\d.]+)$", output, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^ID_LENGTH=([\d.]+)$", output, re.MULTILINE)
+    if match is None:
         raise WorkloadError(
             f"mplayer cannot play {clip.name}: {programs.last_line(output) or 'it is silent'}"
         )
@@ -143,9 +143,9 @@ def _warm_up(context: Context, seconds: float) -> float:
             "or leave decoder empty."
         )
     # Containers round; half a second less is still the clip that was asked for.
-    if float(found[1]) < seconds - 0.5:
+    if float(match[1]) < seconds - 0.5:
         raise WorkloadError(
-            f"The clip {clip.name} lasts {found[1]} s, not the {seconds:g} s asked for."
+            f"The clip {clip.name} lasts {match[1]} s, not the {seconds:g} s asked for."
         )
     rate = re.search(r"^ID_VIDEO_FPS=([\d.]+)$", output, re.MULTILINE)
     if rate is None or float(rate[1]) <= 0:

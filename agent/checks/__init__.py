@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from agent.checks import disks
-from agent.checks.context import CheckContext, Observation
+from agent.checks.context import CheckContext, Observation, Value
 from agent.checks.smart import Health
 from agent.checks.table import TABLE, Change, Check, Wait
 
-Finding = dict[str, Any]
 UNREADABLE = "unreadable"
 FRESH_S = 5.0  # for so long the temperature of a disk at rest is what it said last
 _UNREADABLE_WHY = "it could not be looked at ({error})"
@@ -30,6 +29,43 @@ __all__ = [
     "blockers",
     "glance",
 ]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An entry of `checks` in run.json: what a check saw, and how long was waited for it.
+
+    `cause`, `facts` and `message` are empty where it is `ok`; `helped` is what was done meanwhile.
+    """
+
+    name: str
+    when: str
+    severity: str
+    ok: bool
+    cause: str
+    facts: Mapping[str, str]
+    value: Value
+    message: str
+    waited_s: float | None = None
+    helped: str = ""
+
+    @classmethod
+    def from_observation(
+        cls, check: Check, observation: Observation, severity: str = ""
+    ) -> Finding:
+        """Fill the check's wording from an observation."""
+        row = (check.name, check.when, severity or check.severity, observation.ok)
+        if observation.ok:
+            return cls(*row, "", {}, observation.value, "")
+        why = _why(check, observation)
+        message = f"{why[:1].upper()}{why[1:]}: {check.remedy}."
+        cause = observation.cause or check.name
+        return cls(*row, cause, dict(observation.facts), observation.value, message)
+
+    def document(self) -> dict[str, object]:
+        """Return the entry as JSON holds it; what was not waited for has no `waited_s`."""
+        unused = {key for key in ("waited_s", "helped") if not getattr(self, key)}
+        return {key: value for key, value in asdict(self).items() if key not in unused}
 
 
 @dataclass
@@ -49,7 +85,7 @@ class Memory:
 
 
 class Inspection:
-    """The checks of one run. `found` is `checks` of run.json: what was seen so far."""
+    """The checks of one run. `findings` become `checks` of run.json."""
 
     def __init__(
         self,
@@ -59,7 +95,7 @@ class Inspection:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.found: list[Finding] = []
+        self.findings: list[Finding] = []
         # Their condition `before` and `after` the run, and how much warmer or colder they may be.
         self.disks: dict[str, Any] = {"limit_k": context.disk_c}
         self._memory = memory
@@ -98,7 +134,7 @@ class Inspection:
             elif check.when == "after":
                 self._note(check, _look(check.look, context))
         self.disks["after"] = disks.conditions(context)
-        self._memory.health = None if blockers(self.found) else context.health
+        self._memory.health = None if blockers(self.findings) else context.health
         self._memory.health_s = self._clock()
 
     def _wait(self, check: Check, wait: Wait, waiting: Callable[[str, str], None]) -> None:
@@ -106,57 +142,46 @@ class Inspection:
         in_vain = self._memory.given_up.get(check.name, 0) if wait.then == "warning" else 0
         limit_s = wait.limit_s / 2**in_vain
         started_s, waited_s = self._clock(), 0.0
-        told = helped = ""
+        reported = helped = ""
         known = self._memory.health if started_s - self._memory.health_s < FRESH_S else None
-        while (seen := _look(check.look, self._context.unread(known))) is not None and not seen.ok:
+        while True:
+            observation = _look(check.look, self._context.unread(known))
             known = None
-            if waited_s >= limit_s:
+            if observation is None or observation.ok or waited_s >= limit_s:
                 break
-            if (why := _why(check, seen)) != told:
-                told = why
-                waiting(wait.word, why + (f" ({seen.detail})" if seen.detail else ""))
+            if (why := _why(check, observation)) != reported:
+                reported = why
+                waiting(wait.word, why + (f" ({observation.detail})" if observation.detail else ""))
             if wait.help is not None and wait.help(self._context, waited_s):
                 helped = wait.helped
             self._sleep(self._context.poll_s)
             waited_s = self._clock() - started_s
-        self._memory.given_up[check.name] = in_vain + 1 if seen is not None and not seen.ok else 0
-        self._note(check, seen, severity=wait.then)
-        if seen is not None and told:
-            self.found[-1]["waited_s"] = round(waited_s, 1)
-            if helped:
-                self.found[-1]["helped"] = helped
+        failed = observation is not None and not observation.ok
+        self._memory.given_up[check.name] = in_vain + 1 if failed else 0
+        if observation is not None:
+            finding = Finding.from_observation(check, observation, wait.then)
+            if reported:
+                finding = replace(finding, waited_s=round(waited_s, 1), helped=helped)
+            self.findings.append(finding)
 
-    def _note(self, check: Check, seen: Observation | None, severity: str = "") -> None:
-        if seen is not None:
-            self.found.append(_finding(check, seen, severity))
+    def _note(self, check: Check, observation: Observation | None) -> None:
+        if observation is not None:
+            self.findings.append(Finding.from_observation(check, observation))
 
 
-def blockers(found: list[Finding]) -> list[Finding]:
-    """What voids the run."""
-    return [c for c in found if c["severity"] == "blocker" and not c["ok"]]
+def blockers(findings: list[Finding]) -> list[Finding]:
+    """Return what voids the run."""
+    return [one for one in findings if one.severity == "blocker" and not one.ok]
 
 
 def glance(names: Collection[str], context: CheckContext) -> list[Finding]:
-    """The checks of these names that are made before a run, each looked at once; what the machine
-    does not offer is left out."""
+    """Return the checks of these names that are made before a run, each looked at once.
+
+    What the machine does not offer is left out.
+    """
     rows = [c for c in TABLE if c.name in names and c.when == "before"]
-    seen = [(c, _look(c.look, context)) for c in rows if not isinstance(c.look, Change)]
-    return [_finding(check, found, "") for check, found in seen if found is not None]
-
-
-def _finding(check: Check, seen: Observation, severity: str) -> Finding:
-    """An observation as run.json holds it."""
-    why = "" if seen.ok else _why(check, seen)
-    return {
-        "name": check.name,
-        "when": check.when,
-        "severity": severity or check.severity,
-        "ok": seen.ok,
-        "cause": "" if seen.ok else seen.cause or check.name,
-        "facts": {} if seen.ok else dict(seen.facts),
-        "value": seen.value,
-        "message": "" if seen.ok else f"{why[:1].upper()}{why[1:]}: {check.remedy}.",
-    }
+    looks = [(c, _look(c.look, context)) for c in rows if not isinstance(c.look, Change)]
+    return [Finding.from_observation(check, each) for check, each in looks if each is not None]
 
 
 def _look(
@@ -176,7 +201,7 @@ def _read(change: Change, context: CheckContext) -> Any:
         return None
 
 
-def _why(check: Check, seen: Observation) -> str:
-    """The clause that says what is wrong."""
-    clause = _UNREADABLE_WHY if seen.cause == UNREADABLE else check.why
-    return clause.format(value=seen.value, **seen.facts)
+def _why(check: Check, observation: Observation) -> str:
+    """Return the clause that says what is wrong."""
+    clause = _UNREADABLE_WHY if observation.cause == UNREADABLE else check.why
+    return clause.format(value=observation.value, **observation.facts)

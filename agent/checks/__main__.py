@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from agent import quiet
 from agent.checks import kernel_log
 from agent.checks.table import TABLE, Check
+from agent.system import quiet
 
 HEAD = """\
 # What is checked around every run
@@ -58,7 +56,7 @@ These are known to be harmless; every other line is a warning:
 
 
 def document() -> str:
-    """The text of docs/checks.md."""
+    """Return the text of docs/checks.md."""
     rows = "".join(
         f"| `{c.name}` | {c.when} | {_severity(c)} | {c.what} | {c.remedy} |\n" for c in TABLE
     )
@@ -68,7 +66,12 @@ def document() -> str:
         for group, units in quiet.GROUPS.items()
     )
     services = QUIET.format(groups=groups, kept=kept)
-    grave, allowed = (_patterns(path) for path in (kernel_log.GRAVE, kernel_log.ALLOWED))
+    grave, allowed = (
+        "\n".join(
+            f"- `{one.expression.pattern}`: {one.reason}" for one in kernel_log.patterns(path)
+        )
+        for path in (kernel_log.GRAVE, kernel_log.ALLOWED)
+    )
     return HEAD + rows + TEMPERATURE + services + LISTS.format(grave=grave, allowed=allowed)
 
 
@@ -78,11 +81,6 @@ def _severity(check: Check) -> str:
     limit_s = check.wait.limit_s
     limit = f"{limit_s / 3600:g} h" if limit_s >= 3600 else f"{limit_s / 60:g} min"
     return f"{check.severity}, {limit}, then {check.wait.then}"
-
-
-def _patterns(path: Path) -> str:
-    known = kernel_log.patterns(path)
-    return "\n".join(f"- `{entry.expression.pattern}`: {entry.reason}" for entry in known)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.checks import kernel_log, smart
-from agent.lock import RUN
+from agent.system.lock import RUN
 from contract import system_text
 from contract.files import write_json
 from contract.strict_json import read_object
@@ -20,9 +20,12 @@ Value = int | float | str | None
 
 @dataclass(frozen=True)
 class Observation:
-    """One look. `facts` fill the clause of the check's row, which names no figure, so that the same
-    thing reads the same in every run; `detail` adds the figures where somebody waits for it.
-    `cause` is the code of what is wrong where that is not the check's own name."""
+    """One look.
+
+    `facts` fill the clause of the check's row, which names no figure, so that the same thing reads
+    the same in every run; `detail` adds the figures where somebody waits for it. `cause` is the
+    code of what is wrong where that is not the check's own name.
+    """
 
     value: Value
     ok: bool
@@ -65,12 +68,17 @@ class CheckContext:
         return self.sys / "devices/system/cpu"
 
     def unread(self, known_health: dict[str, smart.Health] | None = None) -> CheckContext:
-        """The same context, with nothing else of it seen yet: what follows is read at most once."""
+        """Return the same context, with nothing else of it seen yet.
+
+        What follows is read at most once.
+        """
         return replace(self, known_health=known_health)
 
     def first(self, key: str, now: Any) -> Any:
-        """What the suite read first under this key, for what must stay as it was then; `now`, which
-        is then kept, if it is the first."""
+        """Return what the suite read first under this key, for what must stay as it was then.
+
+        `now`, which is then kept, if it is the first.
+        """
         if self.suite_dir is None:
             return now
         path = self.suite_dir / "provenance" / "first-readings.json"
@@ -97,7 +105,7 @@ class CheckContext:
 
 
 def text(path: Path) -> str | None:
-    """What a file of one line says; None if it cannot be read."""
+    """Return what a file of one line says; None if it cannot be read."""
     try:
         return system_text.read(path).strip()
     except OSError:
@@ -105,9 +113,9 @@ def text(path: Path) -> str | None:
 
 
 def number(path: Path) -> int | None:
-    """The whole number that a file holds, hexadecimal with 0x; None if there is none."""
-    said = text(path)
+    """Return the whole number that a file holds, hexadecimal with 0x; None if there is none."""
+    content = text(path)
     try:
-        return None if said is None else int(said, 0)
+        return None if content is None else int(content, 0)
     except ValueError:
         return None

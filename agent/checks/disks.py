@@ -13,7 +13,7 @@ _TOLD = ("throttled", "written_bytes", "spare_percent", "used_percent", "errors"
 
 
 def health(context: CheckContext) -> Observation | None:
-    """What the disks say of themselves."""
+    """Return what the disks say of themselves."""
     verdicts = {name: h.passed for name, h in context.health.items() if h.passed is not None}
     if not verdicts:
         return None
@@ -60,11 +60,11 @@ def firmware(context: CheckContext) -> Observation | None:
 
 
 def temperatures_c(context: CheckContext) -> dict[str, float]:
-    """What the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number.
+    """Return what the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number.
 
     Where it reads none, what SMART says.
     """
-    found = {}
+    temperatures = {}
     for name in context.disks:
         sensors = [
             sensor
@@ -74,10 +74,10 @@ def temperatures_c(context: CheckContext) -> dict[str, float]:
         ]
         values = [value for sensor in sensors if (value := number(sensor)) is not None]
         if values:
-            found[_serial(context, name)] = max(values) / 1000
-        elif name in context.health and (said := context.health[name].temperature_c) is not None:
-            found[_serial(context, name)] = float(said)
-    return found
+            temperatures[_serial(context, name)] = max(values) / 1000
+        elif name in context.health and (smart_c := context.health[name].temperature_c) is not None:
+            temperatures[_serial(context, name)] = float(smart_c)
+    return temperatures
 
 
 def temperature(context: CheckContext) -> Observation | None:
@@ -97,32 +97,32 @@ def temperature(context: CheckContext) -> Observation | None:
 
 
 def throttles(context: CheckContext) -> dict[str, int] | None:
-    """What heat did to the disks since they were made, by serial number."""
+    """Return what heat did to the disks since they were made, by serial number."""
     counts = {h.serial or name: h.throttled for name, h in context.health.items()}
     return {serial: count for serial, count in counts.items() if count is not None} or None
 
 
 def links(context: CheckContext) -> dict[str, str] | None:
     """Speed, width and queue depth of each disk's link, by serial number; of all its paths."""
-    found = {}
+    links_by_serial = {}
     for name in context.disks:
         paths = [_link(context, device) for device in controllers(_device(context, name))]
         if any(paths):
-            found[_serial(context, name)] = " + ".join(filter(None, paths))
-    return found or None
+            links_by_serial[_serial(context, name)] = " + ".join(filter(None, paths))
+    return links_by_serial or None
 
 
 def _link(context: CheckContext, device: Path) -> str:
     port = next((p for p in device.resolve().parts if re.fullmatch(r"ata\d+", p)), "ata")
     ata = context.sys / "class/ata_link" / port.replace("ata", "link") / "sata_spd"
     pci = device / "device"
-    said = [
+    parts = [
         text(pci / "current_link_speed"),
         (width := text(pci / "current_link_width")) and f"x{width}",
         text(ata),
         (depth := text(device / "queue_depth")) and f"queue of {depth}",
     ]
-    return ", ".join(filter(None, said))
+    return ", ".join(filter(None, parts))
 
 
 def link(context: CheckContext) -> Observation | None:
@@ -140,25 +140,25 @@ def link_changed(before: dict[str, str], now: dict[str, str]) -> Observation:
 
 
 def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]]:
-    """What is known of each disk's state now, by serial number: kept with every run."""
+    """Return what is known of each disk's state now, by serial number: kept with every run."""
     warm, linked = temperatures_c(context), links(context) or {}
-    found = {}
+    states = {}
     for name in context.disks:
         serial, health = _serial(context, name), context.health.get(name)
         queue = context.sys / "class/block" / name / "queue"
         power = controllers(_device(context, name))[0] / "power"
-        found[serial] = {
+        states[serial] = {
             "temperature_c": warm.get(serial),
             "link": linked.get(serial),
             "write_cache": text(queue / "write_cache"),
             "latency_tolerance_us": text(power / "pm_qos_latency_tolerance_us"),
             **{key: getattr(health, key, None) for key in _TOLD},
         }
-    return found
+    return states
 
 
 def _serial(context: CheckContext, name: str) -> str:
-    """The disk's serial number as sysfs has it, else its name."""
+    """Return the disk's serial number as sysfs has it, else its name."""
     device = _device(context, name)
     return text(device / "serial") or text(device / "wwid") or name
 

@@ -71,15 +71,15 @@ def parse(text: str) -> list[Line]:
     """`priority,seq,time,flags;message` a line; further lines of a record begin with a blank."""
     lines = []
     for line in text.splitlines():
-        head, found, message = line.partition(";")
+        head, separator, message = line.partition(";")
         fields = head.split(",")
-        if found and len(fields) >= 3 and fields[0].isdigit() and fields[1].isdigit():
+        if separator and len(fields) >= 3 and fields[0].isdigit() and fields[1].isdigit():
             lines.append(Line(int(fields[1]), int(fields[0]) & 7, message))
     return lines
 
 
 def since(before: list[Line], now: list[Line]) -> list[Line]:
-    """What was written after the last record of `before`, of level warning and worse."""
+    """Return what was written after the last record of `before`, of level warning and worse."""
     last = before[-1].seq if before else -1
     return [line for line in now if line.seq > last and line.level <= WARNING]
 
@@ -96,7 +96,7 @@ def suspicious(lines: list[Line]) -> list[Line]:
 
 
 def show(lines: list[Line]) -> str:
-    """The first few different lines, for a message."""
+    """Return the first few different lines, for a message."""
     texts = list(dict.fromkeys(line.text.strip() for line in lines))
     more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return ", ".join(f"“{text}”" for text in texts[:_SHOWN]) + more
@@ -104,13 +104,13 @@ def show(lines: list[Line]) -> str:
 
 @cache
 def patterns(path: Path) -> tuple[Pattern, ...]:
-    """A list's lines, `expression  # reason` each; lines that begin with # are comments."""
-    found = []
+    """Return a list's lines, `expression  # reason` each; lines that begin with # are comments."""
+    known = []
     for line in path.read_text(encoding="utf-8").splitlines():
         expression, _, reason = line.partition("  # ")
         if expression.strip() and not line.startswith("#"):
-            found.append(Pattern(re.compile(expression.strip()), reason.strip()))
-    return tuple(found)
+            known.append(Pattern(re.compile(expression.strip()), reason.strip()))
+    return tuple(known)
 
 
 def _matches(line: Line, known: tuple[Pattern, ...]) -> bool:

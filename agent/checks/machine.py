@@ -1,5 +1,7 @@
-"""Checks of what else happens on the machine, of what there is room for, of what the kernel said,
-and of clocks: those that people set must not matter, and the machine must not have slept."""
+"""Check what else happens on the machine, what is free, what the kernel logs, and clocks.
+
+Clocks that people set must not matter, and the machine must not have slept.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ import os
 import shutil
 import time
 
-from agent import lock, quiet
 from agent.checks import kernel_log
 from agent.checks.context import CheckContext, Observation, text
 from agent.checks.kernel_log import Line
+from agent.system import lock, quiet
 from contract import system_text
 from instrumentation.clock import ahead_ns, asleep_ns
 
@@ -23,7 +25,10 @@ TOLERANCE_NS = 50_000_000
 
 
 def held(context: CheckContext) -> Observation:
-    """The controller's lease: it asks for no run while a meter is silent, or its disk full."""
+    """Observe the controller's lease.
+
+    It asks for no run while a meter is silent, or its disk full.
+    """
     reason = lock.reason(context.run_dir / lock.HOLD.name)
     return Observation(int(reason is not None), reason is None, {"reason": reason or ""})
 
@@ -55,8 +60,9 @@ def _busy_s(context: CheckContext) -> float:
 
 
 def stolen_s(context: CheckContext) -> tuple[float, float, float]:
-    """Seconds that its host kept from a virtual machine's CPUs (proc_stat(5)), of how many, and
-    what share may be. A modelled machine stands still meanwhile, a real one goes on drawing power.
+    """Return the seconds that a host kept from the CPUs, of how many, and the share allowed.
+
+    See proc_stat(5). A modelled machine stands still meanwhile, a real one goes on drawing power.
     """
     ticks = int(system_text.read(context.proc / "stat").splitlines()[0].split()[8])
     modelled = (context.sys / "module/fde_rapl_sim").exists()
@@ -92,10 +98,10 @@ def memory(context: CheckContext) -> Observation | None:
 
 def swap(context: CheckContext) -> Observation | None:
     """Bytes of swap in use."""
-    said = text(context.proc / "swaps")
-    if said is None:
+    table = text(context.proc / "swaps")
+    if table is None:
         return None
-    used = sum(int(line.split()[3]) for line in said.splitlines()[1:]) * 1024
+    used = sum(int(line.split()[3]) for line in table.splitlines()[1:]) * 1024
     return Observation(used, used == 0)
 
 
@@ -107,12 +113,12 @@ def powercap(context: CheckContext) -> Observation:
 
 
 def timers(context: CheckContext) -> Observation | None:
-    """What may start work by itself in the middle of a run."""
-    found = quiet.disturbers(context.systemctl)
-    if found is None:
+    """Return what may start work by itself in the middle of a run."""
+    by_group = quiet.disturbers(context.systemctl)
+    if by_group is None:
         return None
-    units = [unit for group in found.values() for unit in group]
-    return Observation(" ".join(units) or "none", not found)
+    units = [unit for group in by_group.values() for unit in group]
+    return Observation(" ".join(units) or "none", not by_group)
 
 
 def kernel_lines(context: CheckContext) -> list[Line] | None:
@@ -120,15 +126,15 @@ def kernel_lines(context: CheckContext) -> list[Line] | None:
 
 
 def grave(before: list[Line], now: list[Line]) -> Observation:
-    """Number of lines that spoil the run."""
-    found = kernel_log.grave(kernel_log.since(before, now))
-    return Observation(len(found), not found, {"lines": kernel_log.show(found)})
+    """Count the lines that spoil the run."""
+    lines = kernel_log.grave(kernel_log.since(before, now))
+    return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 
 
 def suspicious(before: list[Line], now: list[Line]) -> Observation:
-    """Number of warnings that nobody has called harmless."""
-    found = kernel_log.suspicious(kernel_log.since(before, now))
-    return Observation(len(found), not found, {"lines": kernel_log.show(found)})
+    """Count the warnings that are not known to be harmless."""
+    lines = kernel_log.suspicious(kernel_log.since(before, now))
+    return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 
 
 def wall_offset_ns(_scene: CheckContext) -> int:

@@ -23,8 +23,8 @@ BUSY_S = 5.0
 
 def temperature_c(context: CheckContext) -> float | None:
     """Of the processor's package, the hottest; without such a sensor of any thermal zone."""
-    found = [*_package(context.sys)] or [*_zones(context.sys, "")]
-    sensible = [c for c in found if _SENSIBLE_C[0] < c < _SENSIBLE_C[1]]
+    readings = [*_package(context.sys)] or [*_zones(context.sys, "")]
+    sensible = [c for c in readings if _SENSIBLE_C[0] < c < _SENSIBLE_C[1]]
     return round(max(sensible), 1) if sensible else None
 
 
@@ -87,12 +87,12 @@ def work(seconds: float) -> None:
 
 
 def governor(context: CheckContext) -> Observation | None:
-    """cpufreq's governors, of all CPUs."""
-    found = {text(p) for p in context.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
-    if not found:
+    """Cpufreq's governors, of all CPUs."""
+    governors = {text(p) for p in context.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
+    if not governors:
         return None
-    names = " ".join(sorted(str(name) for name in found))
-    return Observation(names, found == {"performance"})
+    names = " ".join(sorted(str(name) for name in governors))
+    return Observation(names, governors == {"performance"})
 
 
 def turbo(context: CheckContext) -> Observation | None:
@@ -106,13 +106,16 @@ def turbo(context: CheckContext) -> Observation | None:
 
 
 def idle_states(context: CheckContext) -> str | None:
-    """The C-states that every CPU may enter, by name; None where the kernel leaves none to it."""
-    found = set()
+    """Return the C-states that every CPU may enter, by name.
+
+    None where the kernel leaves none to it.
+    """
+    state_sets = set()
     for cpu in sorted(context.cpus.glob("cpu[0-9]*/cpuidle")):
         states = sorted(cpu.glob("state[0-9]*"), key=lambda p: int(p.name.removeprefix("state")))
         enabled = [text(s / "name") or s.name for s in states if text(s / "disable") in (None, "0")]
-        found.add(" ".join(enabled) or "none")
-    return ", ".join(sorted(found)) if found else None
+        state_sets.add(" ".join(enabled) or "none")
+    return ", ".join(sorted(state_sets)) if state_sets else None
 
 
 def idle_states_changed(before: str, now: str) -> Observation:

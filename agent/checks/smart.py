@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.command import CommandError, run
 from agent.storage import nvme
+from agent.system.command import CommandError, run
 
 # ATA attributes that count what the medium lost: reallocated, uncorrectable, pending, offline.
 _LOST = frozenset({5, 187, 197, 198})
@@ -38,13 +38,16 @@ class Health:
 
 
 def read(program: str, name: str) -> Health | None:
-    """The health of the disk with this kernel name; None without smartctl or without SMART."""
+    """Return the health of the disk with this kernel name.
+
+    None without smartctl or without SMART.
+    """
     try:
         # Its exit code is a set of bits that the JSON says better.
-        said = run(
+        output = run(
             [program, "-j", "-i", "-H", "-A", f"/dev/{name}"], ok=range(256), timeout_s=20
         ).out
-        report = json.loads(said)
+        report = json.loads(output)
     except (CommandError, ValueError):
         return None
     health = parse(report) if isinstance(report, dict) else None
@@ -56,10 +59,10 @@ def read(program: str, name: str) -> Health | None:
 
 def lifetime(name: str | None) -> dict[str, int | None] | None:
     """`written_bytes` and `used_percent` of the disk with this kernel name; None without SMART."""
-    found = read("smartctl", name) if name else None
-    if found is None:
+    health = read("smartctl", name) if name else None
+    if health is None:
         return None
-    return {"written_bytes": found.written_bytes, "used_percent": found.used_percent}
+    return {"written_bytes": health.written_bytes, "used_percent": health.used_percent}
 
 
 def parse(report: dict[str, Any]) -> Health | None:

@@ -26,10 +26,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Wait:
-    """For what time can fix: `word` heads the journal's line, after `limit_s` seconds the check
-    has the severity `then`; a mere warning that was waited for in vain is waited for half as long
-    the next time. `help` may lend a hand; it gets the seconds waited so far and says whether it
-    did; `helped` then stands in the finding."""
+    """What is waited for, how long, and what the check counts as afterwards.
+
+    `word` heads the journal's line; after `limit_s` seconds the check has the severity `then`. A
+    mere warning that was waited for in vain is waited for half as long the next time. `help` may do
+    something about it: it gets the seconds waited so far and returns whether it did; `helped` then
+    stands in the finding.
+    """
 
     word: str
     limit_s: float
@@ -40,10 +43,12 @@ class Wait:
 
 @dataclass(frozen=True)
 class Check:
-    """A row. `when` is `before`, `after` or `during` (then `look` is a Change); `severity` is
-    `note`, `warning`, `wait` or `blocker`, which voids the run; `what` says what is looked at;
-    `why`, a clause that the observation's facts and `value` fill, what is wrong; `remedy` the way
-    out. A look that gives None found nothing to look at: no finding.
+    """A row.
+
+    `when` is `before`, `after` or `during` (then `look` is a Change); `severity` is `note`,
+    `warning`, `wait` or `blocker`, which voids the run; `what` says what is looked at; `why`, a
+    clause that the observation's facts and `value` fill, what is wrong; `remedy` the way out. A
+    look that gives None found nothing to look at: no finding.
     """
 
     name: str

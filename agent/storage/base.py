@@ -58,7 +58,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Layer:
-    """A device-mapper device; `made_by` is the start of its UUID: CRYPT-LUKS2, FDE-TESTBED …
+    """A device-mapper device; `made_by` is the start of its UUID: CRYPT-LUKS2, FDE-TESTBED ….
 
     In what is planned it is empty for what cryptsetup keeps below its own mapping, which it calls
     differently from 2.8 on.
@@ -78,8 +78,7 @@ class Expectation:
     mapping's table calls them otherwise; `range_state`: of the locking range, where there is one;
     `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
     TrueCrypt volume's header; `interleaved`: whether data lies on the partition in its order, but
-    with other things between, so that the probe is looked for in all places that it can have;
-    `encrypted_files`: whether the file system encrypts, so that mappings show no plaintext either.
+    with other things between, so that the probe is looked for in all places that it can have.
     """
 
     layers: tuple[Layer, ...]
@@ -89,7 +88,6 @@ class Expectation:
     plaintext_on_medium: bool = False
     chain: str | None = None
     interleaved: bool = False
-    encrypted_files: bool = False
 
 
 NOBODY, DRIVE, PROCESSOR = "none", "drive", "processor"
@@ -99,8 +97,7 @@ DISCARD = Parameter(
 
 
 class Kind(ABC):
-    """One kind of configuration; a module of its own that has its `name`, here or in an installed
-    package.
+    """A kind of configuration, in a module that has its `name`, here or in an installed package.
 
     `encrypted_by` is one of `NOBODY`, `DRIVE`, `PROCESSOR`. `fields` are all that a configuration
     of the kind may be told besides its name and disk; `packages` what is installed for it on the
@@ -113,19 +110,19 @@ class Kind(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     # Fields that an inventory gives as lists of arguments; kept as JSON text.
     lists: ClassVar[tuple[str, ...]] = ()
-    # The only types of file system that it works on, if not all; what mkfs is told for it.
-    filesystems: ClassVar[tuple[str, ...]] = ()
-    mkfs_options: ClassVar[tuple[str, ...]] = ()
     # What the locking range of a self-encrypting disk must be for this kind: never locking, or
     # (`unlocked`) locking and opened.
     range_state = "off"
 
     @abstractmethod
     def label(self, configuration: Configuration) -> str:
-        """What reports call it: letters, digits, spaces, and `,.-–` in at most 60 characters."""
+        """Return what reports call it.
+
+        Letters, digits, spaces, and `,.-–` in at most 60 characters.
+        """
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """What this machine lacks, with the way out; None if all is there.
+        """Return what this machine lacks, with the way out; None if all is there.
 
         Destroys nothing.
         """
@@ -139,7 +136,7 @@ class Kind(ABC):
 
     @abstractmethod
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
-        """What `agent.storage.proof` compares the findings with."""
+        """Return what `agent.storage.proof` compares the findings with."""
 
     def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
         """Make the place ready; evidence that can only be had while the mapping is closed."""
@@ -152,62 +149,55 @@ class Kind(ABC):
     ) -> dict[str, Any]:
         """Make the mapping, which may destroy what is in the place; evidence had on the way."""
 
-    def after_mount(
-        self, folder: Path, configuration: Configuration, secrets: Secrets
-    ) -> Path | None:
-        """A folder below `folder` that is to stand in its place; None for the folder itself."""
-        del folder, configuration, secrets
-        return None
-
     def detach(self, configuration: Configuration) -> None:
         """Take down what `agent.storage.mapping` cannot, if anything is left of it."""
         del configuration
 
-    def findings(
-        self, place: Place, configuration: Configuration, folder: Path, key: str
-    ) -> dict[str, Any]:
-        """What only this kind can find out, for the proof; `refused` in it is why it is not what
-        it claims to be, a clause. `folder` is on the file system, `key` names the proof."""
-        del place, configuration, folder, key
+    def findings(self, configuration: Configuration) -> dict[str, Any]:
+        """Collect what only this kind can find out, for the proof.
+
+        `refused` in it is a sentence: why the configuration is not what it claims to be.
+        """
+        del configuration
         return {}
 
 
 def settings(
-    kind: Kind, disk: str, given: Mapping[str, object]
+    kind: Kind, disk: str, entry: Mapping[str, object]
 ) -> tuple[dict[str, ParameterValue], list[str]]:
     """All settings of a configuration, by default where they are not given, and what is wrong.
 
     False is what a missing flag means, None what a missing value means. A number may stand in
     quotes, as a template of Ansible's yields it.
     """
-    said = {key: value for key, value in given.items() if value is not None}
+    stated = {key: value for key, value in entry.items() if value is not None}
     for name in kind.lists:
-        if isinstance(said.get(name), list) and said[name]:
-            said[name] = json.dumps(said[name])
-    whole: dict[str, ParameterValue] = {}
-    broken = list(_broken(kind, disk, said))
+        if isinstance(stated.get(name), list) and stated[name]:
+            stated[name] = json.dumps(stated[name])
+    values: dict[str, ParameterValue] = {}
+    broken = list(_broken(kind, disk, stated))
     for field in kind.fields:
-        value = said.get(field.name, None if field.required else field.default)
+        value = stated.get(field.name, None if field.required else field.default)
         if type(field.default) is int and isinstance(value, str) and value.isdecimal():
             value = int(value)
         try:
             if value is not None:
-                whole[field.name] = checked(f"{field.name} of the kind {kind.name}", field, value)
+                values[field.name] = checked(f"{field.name} of the kind {kind.name}", field, value)
         except ParameterError as error:
             broken.append(f"{str(error).rstrip('.')} ({field.help})")
-    return whole, broken or list(kind.conflicts(whole))
+    return values, broken or list(kind.conflicts(values))
 
 
-def _broken(kind: Kind, disk: str, said: Mapping[str, object]) -> Iterator[str]:
+def _broken(kind: Kind, disk: str, stated: Mapping[str, object]) -> Iterator[str]:
     known = {field.name for field in kind.fields}
     if kind.range_state != "off" and disk == "plain":
         yield (
             f"only a self-encrypting disk can do {kind.name}: disk must be sed, or another name "
             "than plain for one that has Opal"
         )
-    for key in sorted(key for key in set(said) - known if said[key] is not False):
+    for key in sorted(key for key in set(stated) - known if stated[key] is not False):
         yield f"{key} means nothing for the kind {kind.name}: take it out"
-    if missing := [f.name for f in kind.fields if f.required and f.name not in said]:
+    if missing := [f.name for f in kind.fields if f.required and f.name not in stated]:
         yield f"the kind {kind.name} needs {', '.join(missing)}"
 
 
@@ -217,5 +207,5 @@ def cipher_label(cipher: str) -> str:
 
 
 def partition_name(place: Place) -> str:
-    """The partition as a segment names it."""
+    """Return the partition as a segment names it."""
     return Path(place.partition).name

@@ -1,5 +1,7 @@
-"""Where Btrfs keeps a byte on its device: FIEMAP there tells logical addresses, the chunk tree maps
-them (Documentation/filesystems/btrfs; structures of linux/btrfs.h and linux/btrfs_tree.h).
+"""Where Btrfs keeps a byte on its device.
+
+FIEMAP there tells logical addresses, the chunk tree maps them (Documentation/filesystems/btrfs;
+structures of linux/btrfs.h and linux/btrfs_tree.h).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _MANY_PLACES = 0b11111001000  # RAID0, RAID10, RAID5, RAID6, RAID1C3 and 4: not 
 
 
 def physical(fd: int, address: int) -> int | None:
-    """The byte on the device of a logical address; `address` itself where it is not Btrfs.
+    """Return the byte on the device of a logical address; `address` itself where it is not Btrfs.
 
     None where no chunk has it, or one that is spread over devices. Raises OSError.
     """
@@ -45,12 +47,12 @@ def _chunks(fd: int, last: int) -> Iterator[tuple[int, int, int, int]]:
         head = _KEY.pack(*key, _CHUNK_ITEM, _CHUNK_ITEM, 2**32 - 1, 0)
         buffer = bytearray(head.ljust(_ARGUMENT_BYTES, b"\0"))
         fcntl.ioctl(fd, _TREE_SEARCH, buffer, True)
-        found, at = _KEY.unpack_from(buffer)[9], _KEY.size
-        for _ in range(found):
+        count, at = _KEY.unpack_from(buffer)[9], _KEY.size
+        for _ in range(count):
             _, _, logical, _, length = _ITEM.unpack_from(buffer, at)
             at += _ITEM.size
             size, _, _, profile, *_ = _CHUNK.unpack_from(buffer, at)
             yield logical, size, profile, _STRIPE.unpack_from(buffer, at + _CHUNK.size)[1]
             at, first = at + length, logical + 1
-        if not found:
+        if not count:
             return

@@ -10,8 +10,11 @@ from workloads.children import kernel_ciphers
 
 
 def algorithm(cipher: str) -> str:
-    """The kernel's name of a dm-crypt cipher: aes-xts-plain64 is xts(aes), aegis128-random
-    aegis128, and capi:gcm(aes)-random, as a table has it, gcm(aes)."""
+    """Return the kernel's name of a dm-crypt cipher.
+
+    Aes-xts-plain64 is xts(aes), aegis128-random aegis128, and capi:gcm(aes)-random, as a table has
+    it, gcm(aes).
+    """
     if cipher.startswith("capi:"):
         return cipher.removeprefix("capi:").rpartition("-")[0]
     words = cipher.removesuffix("-random").split("-")
@@ -29,7 +32,7 @@ def authenticates(cipher: str) -> bool:
 
 
 def missing(cipher: str, configuration: Configuration) -> str | None:
-    """A sentence if this kernel lacks the cipher; its module is loaded if it has one."""
+    """Return a sentence if this kernel lacks the cipher; its module is loaded if it has one."""
     name = algorithm(cipher)
     try:
         with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as asked:
@@ -46,5 +49,5 @@ def missing(cipher: str, configuration: Configuration) -> str | None:
 
 
 def driver(name: str, crypto: str) -> str | None:
-    """The driver of highest priority for an algorithm, from the text of /proc/crypto."""
+    """Return the driver of highest priority for an algorithm, from the text of /proc/crypto."""
     return kernel_ciphers.driver(name, crypto) or None

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agent import confinement, lock, quiet
-from agent.command import listening
 from agent.storage import inspect, mapping, proof, provision, secrets
 from agent.storage.stack import Entered, Stack, bare_after_internal_error
+from agent.system import confinement, lock, quiet
+from agent.system.command import listening
 from contract import plan
 from contract.errors import AgentError
 from contract.files import json_text
@@ -19,8 +19,8 @@ from contract.files import json_text
 def check(options: argparse.Namespace) -> int:
     """Also 0 where a disk is refused: the JSON tells."""
     with lock.disks("check"):
-        found = inspect.check(plan.load_target(options.target))
-        print(json_text({**found, "disturbers": quiet.disturbers()}))
+        survey = inspect.check(plan.load_target(options.target))
+        print(json_text({**survey, "disturbers": quiet.disturbers()}))
     return 0
 
 
@@ -53,12 +53,12 @@ def _print_actions(actions: list[str]) -> None:
 @contextmanager
 def _stack(options: argparse.Namespace) -> Iterator[Stack]:
     stack = Stack(plan.load_target(options.target), secrets.load(options.secrets))
-    with listening(_show), bare_after_internal_error(stack):
+
+    def show(clause: str) -> None:
+        print(f"fde: {clause}.", file=sys.stderr, flush=True)
+
+    with listening(show), bare_after_internal_error(stack):
         yield stack
-
-
-def _show(clause: str) -> None:
-    print(f"fde: {clause}.", file=sys.stderr, flush=True)
 
 
 def enter(options: argparse.Namespace) -> int:
@@ -85,9 +85,9 @@ def prove(options: argparse.Namespace) -> int:
         try:
             for name in options.configurations or stack.spec.configurations:
                 entered = stack.enter(name)
-                found = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
-                print(json_text({**_summary(stack, entered), "proof": found}), flush=True)
-                proven = proven and found["ok"]
+                document = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
+                print(json_text({**_summary(stack, entered), "proof": document}), flush=True)
+                proven = proven and document["ok"]
         finally:
             stack.leave()
     if not proven:

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.command import Progress, run
 from agent.storage import nvme
+from agent.system.command import Progress, run
 from contract import system_text
 from contract.journal import boot_id
 from contract.names import printable, sentence
@@ -23,6 +23,7 @@ from contract.names import printable, sentence
 BLOCK = Path("/sys/class/block")
 CONFIGFS = Path("/sys/kernel/config")
 PCI_DRIVERS = Path("/sys/bus/pci/drivers")
+SWAPS = Path("/proc/swaps")
 # Where the kernel's own servers are told what they export: nvmet, LIO, a USB gadget.
 _EXPORTS = (
     "nvmet/subsystems/*/namespaces/*/device_path",
@@ -50,7 +51,7 @@ class Use:
 
 @contextmanager
 def opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
-    """A descriptor of what is opened so, closed at the end; raises OSError."""
+    """Open a path and close its descriptor at the end; raises OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC)
     try:
         yield fd
@@ -59,7 +60,7 @@ def opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
 
 
 def kernel_name(path: str | os.PathLike[str]) -> str | None:
-    """The kernel's name of the block device behind a path; None if there is none."""
+    """Return the kernel's name of the block device behind a path; None if there is none."""
     try:
         info = os.stat(path)  # noqa: PTH116 - takes any path-like
     except OSError:
@@ -93,12 +94,12 @@ def is_whole_disk(name: str) -> bool:
 
 def partitions(name: str) -> list[str]:
     """Kernel names of the partitions of a disk, by their number."""
-    found = [
+    numbered = [
         (int(system_text.read(entry / "partition")), entry.name)
         for entry in (BLOCK / name).resolve().iterdir()
         if (entry / "partition").exists()
     ]
-    return [partition for _, partition in sorted(found)]
+    return [partition for _, partition in sorted(numbered)]
 
 
 def partition_start_bytes(name: str) -> int:
@@ -158,7 +159,10 @@ def _diskseq_of(fd: int) -> int:
 
 
 def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
-    """The kernel name of the disk's only partition once its node is there; None if it never is."""
+    """Return the kernel name of the disk's only partition once its node is there.
+
+    None if it never is.
+    """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         names = partitions(disk)
@@ -171,15 +175,15 @@ def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
 def serial(name: str) -> str:
     """Return the disk's serial number as the drive reports it; empty if unknown.
 
-    It can be typed: bytes that are no text stand as `\\xff`.
+    It can be typed: bytes that are no text stand as their codes, xff behind a backslash.
     """
     for place in ("device/serial", "serial"):
         try:
-            found = system_text.read(BLOCK / name / place).strip(" \t\n\0")
+            number = system_text.read(BLOCK / name / place).strip(" \t\n\0")
         except OSError:
             continue
-        if found:
-            return sentence(found)
+        if number:
+            return sentence(number)
     return sentence(run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"]).out.strip())
 
 
@@ -203,16 +207,16 @@ def beside(name: str) -> list[str]:
     Their security subsystem is one and the same: who owns, locks or reverts one, does it to all.
     Also named are those that the kernel shows no disk of.
     """
-    own = _namespace(name)
-    if own is None:
+    namespace = _namespace(name)
+    if namespace is None:
         return []
     shown = {
-        found[1]: f"/dev/{other}"
+        sibling[1]: f"/dev/{other}"
         for other in sorted(entry.name for entry in BLOCK.iterdir())
-        if not _hidden(other) and (found := _namespace(other)) and found[0] == own[0]
+        if not _hidden(other) and (sibling := _namespace(other)) and sibling[0] == namespace[0]
     }
     try:
-        known = {*shown, *nvme.namespaces(f"/dev/{name}")} - {own[1]}
+        known = {*shown, *nvme.namespaces(f"/dev/{name}")} - {namespace[1]}
     except OSError as error:
         return [f"namespaces that its controller does not list ({error.strerror})"]
     return [shown.get(nsid, f"its namespace {nsid}") for nsid in sorted(known)]
@@ -234,26 +238,35 @@ def _hidden(name: str) -> bool:
 
 
 def controllers(device: Path) -> list[Path]:
-    """What leads to a disk whose `device` in sysfs this is: itself, or with native NVMe multipath,
-    where the disk hangs on its subsystem, each of the subsystem's controllers."""
-    found = sorted(path for path in device.glob("nvme*") if (path / "transport").exists())
-    return found or [device]
+    """Return what leads to a disk whose `device` in sysfs this is.
+
+    Itself, or with native NVMe multipath, where the disk hangs on its subsystem, each of the
+    subsystem's controllers.
+    """
+    paths = sorted(path for path in device.glob("nvme*") if (path / "transport").exists())
+    return paths or [device]
 
 
 def diskseq(name: str) -> int:
-    """The kernel's number of this very appearance of a disk; it is never given again until boot."""
+    """Return the kernel's number of this very appearance of a disk.
+
+    It is never given again until boot.
+    """
     return int(system_text.read(BLOCK / name / "diskseq"))
 
 
 def writes(name: str) -> str:
-    """What has been written to a disk and discarded on it by the kernel that runs, in its own
-    numbers (Documentation/block/stat.rst); another text after a restart or another appearance."""
+    """Return the kernel's counts of what was written to and discarded on a disk.
+
+    See Documentation/block/stat.rst. The text is another one after a restart or another appearance
+    of the disk.
+    """
     counts = system_text.read(BLOCK / name / "stat").split()
     return " ".join([boot_id(), str(diskseq(name)), *counts[4:7], *counts[11:14]])
 
 
 def progress(path: str) -> Progress:
-    """What the kernel counts of a device, by its path, as a program works on it."""
+    """Return what the kernel counts of a device, by its path, as a program works on it."""
     name = Path(path).resolve().name
 
     def counts() -> str:
@@ -276,7 +289,7 @@ def ata_security_off(name: str) -> bool:
 
 
 def busy(path: str) -> bool:
-    """Whether someone has the disk or a part of it for himself: mounts (in any namespace), ZFS, …
+    """Whether someone has the disk or a part of it for himself: mounts (in any namespace), ZFS, ….
 
     The kernel refuses a second exclusive open. Tools hold a disk for moments: asked three times.
     """
@@ -329,7 +342,7 @@ def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
 
 
 def dm_name(name: str) -> str | None:
-    """The device-mapper name of a device; None if it is no mapping."""
+    """Return the device-mapper name of a device; None if it is no mapping."""
     try:
         return system_text.read(BLOCK / name / "dm" / "name").strip()
     except OSError:
@@ -338,7 +351,7 @@ def dm_name(name: str) -> str | None:
 
 def uses(disk: str) -> list[Use]:
     """Mounts, swap and holders of a disk, its partitions and all that stands on them."""
-    found = [
+    users = [
         Use(
             name,
             "carries the root file system" if where == "/" else f"mounted on {printable(where)}",
@@ -346,39 +359,43 @@ def uses(disk: str) -> list[Use]:
         for name, where in mounted()
         if disk in chain(name)
     ]
-    found += [Use(name, "used as swap") for name in _swaps() if disk in chain(name)]
+    swaps = (_plain(line.split()[0]) for line in system_text.read(SWAPS).splitlines()[1:])
+    names = filter(None, map(kernel_name, swaps))
+    users += [Use(name, "used as swap") for name in names if disk in chain(name)]
     for name in (disk, *partitions(disk)):
         holders = BLOCK / name / "holders"
         for holder in sorted(holders.iterdir()) if holders.exists() else ():
             called = dm_name(holder.name) or holder.name
-            found.append(Use(name, f"held by {printable(called)}"))
-        found += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
-    return found + _named_in_tables(disk) + exports(disk) + openers(disk)
+            users.append(Use(name, f"held by {printable(called)}"))
+        users += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
+    return users + _named_in_tables(disk) + exports(disk) + openers(disk)
 
 
 def exports(disk: str) -> list[Use]:
-    """Who serves the disk to others without a descriptor: the kernel, as configfs has it, and a
-    virtual function of its controller that a program drives (linux-nvme, LIO, kernel
-    Documentation/ABI/testing/sysfs-bus-pci)."""
+    """Who serves the disk to others without a descriptor.
+
+    The kernel, as configfs has it, and a virtual function of its controller that a program drives
+    (linux-nvme, LIO, kernel Documentation/ABI/testing/sysfs-bus-pci).
+    """
     names = [disk, *partitions(disk)]
     device = BLOCK / disk / "device"
     # A passthru subsystem is told the controller.
     files = {device / "dev": disk, **dict.fromkeys(device.glob("nvme*/dev"), disk)}
     files |= {BLOCK / name / "dev": name for name in names}
-    own = {n: name for file, name in files.items() if (n := _number(file)) is not None}
-    found = []
+    names_by_number = {n: name for file, name in files.items() if (n := _number(file)) is not None}
+    users = []
     for attribute in sorted(path for form in _EXPORTS for path in CONFIGFS.glob(form)):
         with suppress(OSError):
             for word in system_text.read(attribute).split():
-                if word.startswith("/dev/") and (name := own.get(_rdev(word) or 0)):
+                if word.startswith("/dev/") and (name := names_by_number.get(_rdev(word) or 0)):
                     place = attribute.parent.relative_to(CONFIGFS)
-                    found.append(Use(name, f"exported by {printable(str(place))}"))
+                    users.append(Use(name, f"exported by {printable(str(place))}"))
     for parent in device.resolve().parents:
         for function in sorted(parent.glob("virtfn*/driver")):
             if function.resolve().name in _USER_SPACE:
                 address = function.parent.resolve().name
-                found.append(Use(disk, f"shared with {address}, which a program drives"))
-    return list(dict.fromkeys(found))
+                users.append(Use(disk, f"shared with {address}, which a program drives"))
+    return list(dict.fromkeys(users))
 
 
 def given_away() -> list[str]:
@@ -392,7 +409,7 @@ def given_away() -> list[str]:
 
 
 def _number(file: Path) -> int | None:
-    """The device number in a file of sysfs; None without one."""
+    """Return the device number in a file of sysfs; None without one."""
     try:
         major, minor = system_text.read(file).split(":")
     except OSError:
@@ -408,9 +425,9 @@ def _rdev(path: str) -> int | None:
 
 
 def _named_in_tables(disk: str) -> list[Use]:
-    """What is to be mounted or opened from a disk later, blank as it may be until then."""
+    """Return what is to be mounted or opened from a disk later, blank as it may be until then."""
     names = {disk, *partitions(disk)}
-    found = []
+    users = []
     for table, column in ((Path("/etc/fstab"), 0), (Path("/etc/crypttab"), 1)):
         with suppress(OSError):
             for line in system_text.read(table).splitlines():
@@ -418,16 +435,16 @@ def _named_in_tables(disk: str) -> list[Use]:
                 key, _, value = fields[column].partition("=") if len(fields) > 1 else ("", "", "")
                 path = f"/dev/disk/by-{key.lower()}/{value.strip(chr(34))}" if value else key
                 if path.startswith("/dev/") and (name := kernel_name(_plain(path))) in names:
-                    found.append(Use(str(name), f"named in {table}"))
-    return found
+                    users.append(Use(str(name), f"named in {table}"))
+    return users
 
 
 def openers(disk: str) -> list[Use]:
-    """Programs that have the disk or a part of it open, exclusively or not, as virtual machines and
-    databases have theirs, also by its generic device (ng, sg, bsg), which is no block device.
+    """List the programs that have the disk or a part of it open, exclusively or not.
 
-    Tools look at a disk for moments, and who counts is seen three times; udev, which may look for
-    longer on a busy machine, is kept away by `held`.
+    Virtual machines and databases have theirs so, also by its generic device (ng, sg, bsg), which
+    is no block device. Tools look at a disk for moments, and who counts is seen three times; udev,
+    which may look for longer on a busy machine, is kept away by `held`.
     """
     names = [name for name in (disk, *partitions(disk)) if kernel_name(f"/dev/{name}")]
     nodes = {(stat.S_IFBLK, Path("/dev", name).stat().st_rdev): name for name in names}
@@ -435,14 +452,14 @@ def openers(disk: str) -> list[Use]:
     generic = [*device.glob("scsi_generic/*/dev"), *device.glob("bsg/*/dev")]
     generic.append(BLOCK.parent / "nvme-generic" / disk.replace("nvme", "ng", 1) / "dev")
     nodes |= {(stat.S_IFCHR, n): f.parent.name for f in generic if (n := _number(f)) is not None}
-    seen: set[tuple[str, str]] = set()
+    lasting: set[tuple[str, str]] = set()
     for look in range(3):
         now = set(_open_in(nodes))
-        seen = seen & now if look else now
-        if not seen:
+        lasting = lasting & now if look else now
+        if not lasting:
             break
         time.sleep(0.1)
-    return [Use(name, how) for name, how in sorted(seen)]
+    return [Use(name, how) for name, how in sorted(lasting)]
 
 
 def _open_in(nodes: Mapping[tuple[int, int], str]) -> Iterator[tuple[str, str]]:
@@ -460,9 +477,9 @@ def _open_in(nodes: Mapping[tuple[int, int], str]) -> Iterator[tuple[str, str]]:
             continue  # it ended while we looked
         for descriptor in descriptors:
             with suppress(OSError):
-                found = descriptor.stat()
-                kind = stat.S_IFMT(found.st_mode)
-                if name := nodes.get((kind, found.st_rdev)):
+                status = descriptor.stat()
+                kind = stat.S_IFMT(status.st_mode)
+                if name := nodes.get((kind, status.st_rdev)):
                     yield name, f"open in {who}"
                 elif kind == 0:  # io_uring keeps files whose descriptors may be closed
                     text = system_text.read(process / "fdinfo" / descriptor.name)
@@ -512,20 +529,20 @@ def _name_of(major: int, minor: int) -> str | None:
 
 
 def chain(name: str) -> set[str]:
-    """The device and all devices below it, down to whole disks."""
-    found: set[str] = set()
+    """Return the device and all devices below it, down to whole disks."""
+    members: set[str] = set()
     waiting = [name]
     while waiting:
         current = waiting.pop()
-        if current in found or not (BLOCK / current).exists():
+        if current in members or not (BLOCK / current).exists():
             continue
-        found.add(current)
+        members.add(current)
         real = (BLOCK / current).resolve()
         if (real / "partition").exists():
             waiting.append(real.parent.name)
         if (real / "slaves").exists():
             waiting += [entry.name for entry in (real / "slaves").iterdir()]
-    return found
+    return members
 
 
 def mounted() -> Iterator[tuple[str, str]]:
@@ -544,13 +561,6 @@ def mounts() -> Iterator[tuple[str, str, str]]:
         if separator:
             fields = left.split(" ")
             yield fields[2], _plain(fields[4]), _plain(right.split(" ")[1])
-
-
-def _swaps() -> Iterator[str]:
-    for line in system_text.read(Path("/proc/swaps")).splitlines()[1:]:
-        name = kernel_name(_plain(line.split()[0]))
-        if name:
-            yield name
 
 
 def _plain(text: str) -> str:

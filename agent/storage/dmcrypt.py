@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agent.command import CommandError, run
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     DISCARD,
@@ -24,6 +23,7 @@ from agent.storage.devices import opened, progress
 from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from agent.system.command import CommandError, run
 from contract.parameters import Parameter, ParameterValue
 from contract.plan import Configuration
 
@@ -106,18 +106,20 @@ class DmCrypt(Kind):
     )
 
     def label(self, configuration: Configuration) -> str:
-        told = configuration.settings
+        settings = configuration.settings
         other, _ = OTHERS.get(cipher(configuration), (None, ()))
         word = other or cipher_label(cipher(configuration).split("-")[0])
-        parts = [f"dm-crypt {word}-{told['key_bits']}" if "," not in word else f"dm-crypt {word}"]
-        parts += ["HMAC-SHA-256"] if told["integrity"] == HMAC else []
-        parts += ["no journal"] if told["integrity_no_journal"] else []
-        parts += ["no header"] if told["header"] == "none" else []
-        parts += [f"{told['sector_size']} B sectors"] if told["sector_size"] != 4096 else []
-        queues = told["no_read_workqueue"] or told["no_write_workqueue"]
+        parts = [
+            f"dm-crypt {word}-{settings['key_bits']}" if "," not in word else f"dm-crypt {word}"
+        ]
+        parts += ["HMAC-SHA-256"] if settings["integrity"] == HMAC else []
+        parts += ["no journal"] if settings["integrity_no_journal"] else []
+        parts += ["no header"] if settings["header"] == "none" else []
+        parts += [f"{settings['sector_size']} B sectors"] if settings["sector_size"] != 4096 else []
+        queues = settings["no_read_workqueue"] or settings["no_write_workqueue"]
         parts += ["no queues"] if queues else []
-        parts += ["submit from crypt CPUs"] if told["submit_from_crypt_cpus"] else []
-        return ", ".join([*parts, *(["same CPU"] if told["same_cpu_crypt"] else [])])
+        parts += ["submit from crypt CPUs"] if settings["submit_from_crypt_cpus"] else []
+        return ", ".join([*parts, *(["same CPU"] if settings["same_cpu_crypt"] else [])])
 
     def why_not(self, configuration: Configuration) -> str | None:
         return ciphers.missing(cipher(configuration), configuration)
@@ -200,10 +202,10 @@ def volume_key_bits(configuration: Configuration) -> int:
 
 
 def _authenticated(place: Place, configuration: Configuration) -> Expectation:
-    """The cipher's mapping above dm-integrity's, which keeps tags between the data."""
-    told = configuration.settings
+    """Return the cipher's mapping above dm-integrity's, which keeps tags between the data."""
+    settings = configuration.settings
     name = ciphers.algorithm(cipher(configuration))
-    of_hmac = told["integrity"] == HMAC
+    of_hmac = settings["integrity"] == HMAC
     nonce = cipher(configuration).rpartition("-")[2]
     crypt = Segment(
         None,
@@ -212,16 +214,16 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
         0,
         cipher=f"capi:authenc(hmac(sha256),{name})-{nonce}" if of_hmac else f"capi:{name}-{nonce}",
         key_bits=volume_key_bits(configuration) + (HMAC_BITS if of_hmac else 0),
-        sector_size=int(told["sector_size"]),
+        sector_size=int(settings["sector_size"]),
         iv_offset_sectors=0,
-        options=tuple(sorted((*options(configuration), f"integrity:{_tag_bytes(told)}:aead"))),
+        options=tuple(sorted((*options(configuration), f"integrity:{_tag_bytes(settings)}:aead"))),
     )
     tags = Segment(
         None,
         "integrity",
         partition_name(place),
         place.offset_sectors,
-        options=(f"mode:{'D' if told['integrity_no_journal'] else 'J'}",),
+        options=(f"mode:{'D' if settings['integrity_no_journal'] else 'J'}",),
     )
     return Expectation(
         layers=(
@@ -234,11 +236,14 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
     )
 
 
-def _tag_bytes(told: Mapping[str, ParameterValue]) -> int:
-    """What cryptsetup keeps of a sector: HMAC-SHA-256, or the tag and the nonce of the cipher."""
-    if told["integrity"] == HMAC:
+def _tag_bytes(settings: Mapping[str, ParameterValue]) -> int:
+    """Return what cryptsetup keeps of a sector.
+
+    HMAC-SHA-256, or the tag and the nonce of the cipher.
+    """
+    if settings["integrity"] == HMAC:
         return HMAC_BITS // 8
-    return 16 + (12 if str(told["cipher"]).startswith("aes-gcm") else 16)
+    return 16 + (12 if str(settings["cipher"]).startswith("aes-gcm") else 16)
 
 
 def _write_edges() -> None:
@@ -255,13 +260,13 @@ def _write_edges() -> None:
 
 
 def options(configuration: Configuration) -> tuple[str, ...]:
-    """The mapping's options as the table shows them, sorted."""
+    """Return the mapping's options as the table shows them, sorted."""
     wanted = [name for name in _PERFORMANCE if configuration.settings[name]]
     return tuple(sorted([*wanted, *(["allow_discards"] if configuration.discard else [])]))
 
 
 def open_arguments(configuration: Configuration) -> list[str]:
-    """The same for cryptsetup; they are no part of a header and act only on opening."""
+    """Return the same for cryptsetup; they are no part of a header and act only on opening."""
     named = {"allow_discards": "--allow-discards"}
     without = ["--integrity-no-journal"] if configuration.settings["integrity_no_journal"] else []
     return without + [named.get(name, f"--perf-{name}") for name in options(configuration)]
@@ -293,7 +298,10 @@ class LuksVolume:
             run(["cryptsetup", "luksSuspend", MAPPING])
 
     def resume(self) -> None:
-        """Raises CommandError; what is mounted then answers with errors."""
+        """Resume the mapping; raises CommandError.
+
+        What is mounted then answers with errors.
+        """
         if not mapping.suspended():
             return
         try:
@@ -305,7 +313,7 @@ class LuksVolume:
 
 
 def volume(secrets: Secrets) -> LuksVolume | None:
-    """The volume of the configuration that stands, if it is a LUKS2 one."""
+    """Return the volume of the configuration that stands, if it is a LUKS2 one."""
     luks2 = mapping.uuid(mapping.kernel_name()).startswith("CRYPT-LUKS2")
     return LuksVolume(secrets) if luks2 else None
 

@@ -1,5 +1,6 @@
-"""A product that we have no code for: four commands of the inventory open, close, prove and
-describe it.
+"""A product that we have no code for.
+
+Four commands of the inventory open, close, prove and describe it.
 
 Each is a list of arguments, run as the agent runs, without a shell, with a limit of time.
 `{device}` in an argument is the container that the product gets: our partition from 8 MiB before
@@ -18,7 +19,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.command import CommandError, Progress, run
 from agent.storage import mapping
 from agent.storage.base import (
     DISCARD,
@@ -34,6 +34,7 @@ from agent.storage.devices import BLOCK, SECTOR_BYTES, progress
 from agent.storage.guard import MAPPING
 from agent.storage.plaintext_probe import BEFORE_BYTES
 from agent.storage.secrets import Secrets
+from agent.system.command import CommandError, Progress, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.parameters import Parameter, ParameterValue
@@ -119,8 +120,8 @@ class External(Kind):
             mapping.CONTAINER, [f"0 {length} linear {place.partition} {start}"], uuid=uuid
         )
         line = f"{secrets.luks_passphrase.decode()}\n".encode()
-        said = _call(configuration, "open", line, progress(place.partition))
-        device = _device(configuration) or Path((said.splitlines() or [""])[-1].strip())
+        printed = _call(configuration, "open", line, progress(place.partition))
+        device = _device(configuration) or Path((printed.splitlines() or [""])[-1].strip())
         if not (device.is_absolute() and device.exists() and stat.S_ISBLK(device.stat().st_mode)):
             raise ExternalError(
                 f"The command open of {configuration.name} made no block device that it prints on "
@@ -137,25 +138,22 @@ class External(Kind):
         return {}
 
     def detach(self, configuration: Configuration) -> None:
-        uuid, there = _uuid(configuration), mapping.devices()
-        if mapping.uuid(there.get(mapping.CONTAINER, "")) != uuid:
+        uuid, mappings = _uuid(configuration), mapping.devices()
+        if mapping.uuid(mappings.get(mapping.CONTAINER, "")) != uuid:
             return
-        if MAPPING in there:
+        if MAPPING in mappings:
             run(["dmsetup", "remove", "--retry", MAPPING])
         device = _device(configuration)
         if device is None or device.exists():
             _call(configuration, "close")
 
-    def findings(
-        self, place: Place, configuration: Configuration, folder: Path, key: str
-    ) -> dict[str, Any]:
-        del place, folder, key
-        found: dict[str, Any] = {"product": _call(configuration, "describe").strip()[:200]}
+    def findings(self, configuration: Configuration) -> dict[str, Any]:
+        evidence: dict[str, Any] = {"product": _call(configuration, "describe").strip()[:200]}
         try:
-            found["said"] = _call(configuration, "prove").strip()[:2000]
+            evidence["said"] = _call(configuration, "prove").strip()[:2000]
         except CommandError as error:
-            found["refused"] = str(error)
-        return found
+            evidence["refused"] = str(error)
+        return evidence
 
 
 def _device(configuration: Configuration) -> Path | None:
@@ -169,10 +167,10 @@ def _arguments(configuration: Configuration, name: str) -> list[str]:
 
 
 def _call(
-    configuration: Configuration, name: str, stdin: bytes = b"", seen: Progress | None = None
+    configuration: Configuration, name: str, stdin: bytes = b"", watched: Progress | None = None
 ) -> str:
     argv = _arguments(configuration, name)
-    return run(argv, stdin=stdin, timeout_s=TIMEOUT_S, progress=seen).out
+    return run(argv, stdin=stdin, timeout_s=TIMEOUT_S, progress=watched).out
 
 
 def _uuid(configuration: Configuration) -> str:

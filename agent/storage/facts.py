@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent.command import run
-from agent.lock import RUN
-from agent.storage import devices, notes, nvme, opal_ioctl, samples
+from agent.storage import devices, disk_records, nvme, opal_ioctl, samples
 from agent.storage.devices import Use
 from agent.storage.plaintext_probe import locked_read
+from agent.system.command import run
+from agent.system.lock import RUN
 from contract.plan import DATA_OFFSET_BYTES, Disk
 
 MARKER_TYPE = "6ba54ad2-4c4c-4b5e-9d1c-fde7e57bed01"
@@ -33,12 +33,12 @@ _TABLES = frozenset({"gpt", "PMBR", "dos"})
 
 
 def disk_uuid(serial: str) -> str:
-    """The GPT's disk GUID that marks the disk of this serial number as ours (UUID version 5)."""
+    """Return the GPT disk GUID that marks the disk of a serial number as ours (UUID version 5)."""
     return str(uuid.uuid5(_NAMESPACE, f"disk {serial}"))
 
 
 def partition_uuid(serial: str) -> str:
-    """The UUID of our partition on the disk of this serial number."""
+    """Return the UUID of our partition on the disk of this serial number."""
     return str(uuid.uuid5(_NAMESPACE, f"partition {serial}"))
 
 
@@ -209,16 +209,17 @@ def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Disk
 
 def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts:
     path, size = f"/dev/{name}", devices.size_bytes(name)
-    whole = devices.is_whole_disk(name)
-    serial, names = serial_of(name), devices.partitions(name) if whole else []
+    is_whole = devices.is_whole_disk(name)
+    serial, names = serial_of(name), devices.partitions(name) if is_whole else []
     read_error = locked_read(path, 0)
     opal, opal_error = _opal(path)
-    found: dict[str, list[Signature]] = {n: [] for n in (name, *names)}
+    signatures: dict[str, list[Signature]] = {n: [] for n in (name, *names)}
     if read_error is None and opal and opal.locked:
-        found = _signatures([path]) | {n: _header_signatures(n) for n in names}
+        signatures = _signatures([path]) | {n: _header_signatures(n) for n in names}
     elif read_error is None:
-        found = _signatures([f"/dev/{n}" for n in found])
-    table = _table(path) if any(s.type == "gpt" for s in found[name]) else {}
+        signatures = _signatures([f"/dev/{n}" for n in signatures])
+    types = [signature.type for signature in signatures[name]]
+    table = _table(path) if "gpt" in types else {}
     entries = [_entry(e, int(table["sectorsize"])) for e in table.get("partitions", [])]
     shown = [(devices.partition_start_bytes(n), devices.size_bytes(n)) for n in names]
     listed = {(e.start_bytes, e.size_bytes): e for e in entries}
@@ -227,19 +228,20 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
         uses = [Use(name, devices.holder_elsewhere(name))]
     facts = DiskFacts(
         path=path,
-        whole_disk=whole,
+        whole_disk=is_whole,
         read_only=devices.read_only(name),
         serial=serial,
         size_bytes=size,
-        diskseq=devices.diskseq(name) if whole else 0,
+        diskseq=devices.diskseq(name) if is_whole else 0,
         uses=tuple(uses),
-        same_identity=tuple(devices.same_identity(name, serial_of)) if whole else (),
-        beside=tuple(devices.beside(name)) if whole else (),
-        table="gpt" if table else _table_type(found[name]),
+        same_identity=tuple(devices.same_identity(name, serial_of)) if is_whole else (),
+        beside=tuple(devices.beside(name)) if is_whole else (),
+        # A table that can be seen but not read is one all the same.
+        table="gpt" if table else next((t for t in types if t in _TABLES), None),
         table_uuid=str(table.get("id", "")),
-        signatures=tuple(s for s in found[name] if s.type not in _TABLES),
+        signatures=tuple(s for s in signatures[name] if s.type not in _TABLES),
         partitions=tuple(
-            _partition(n, place, listed.get(place), found[n])
+            _partition(n, place, listed.get(place), signatures[n])
             for n, place in zip(names, shown, strict=True)
         ),
         stale=bool(table) and sorted(shown) != sorted(listed),
@@ -248,15 +250,15 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
         opal_error=opal_error,
         discovery=opal_ioctl.discover(path) if opal else opal_ioctl.SILENT,
         block_bytes=devices.block_bytes(name),
-        taking=notes.taking(disk),
-        reverted=notes.reverted(disk),
+        taking=disk_records.taking(disk),
+        reverted=disk_records.reverted(disk),
     )
     ours = facts.partition is not None and not facts.strange
-    return facts if ours or not whole else with_contents(facts)
+    return facts if ours or not is_whole else with_contents(facts)
 
 
 def with_contents(facts: DiskFacts) -> DiskFacts:
-    """The same with what lies at the edges and between them."""
+    """Return the same with what lies at the edges and between them."""
     if facts.path is None or facts.read_error is not None:
         return facts
     try:
@@ -287,9 +289,12 @@ def _writes(facts: DiskFacts) -> int | None:
         return None
 
 
-def _unknown(path: str, edges: tuple[bytes, bytes], found: tuple[int, ...]) -> str:
-    """What lies on a disk that has no signature, in words that follow "holds"; empty if nothing."""
-    names = [f"{kind} at {at // samples.MIB} MiB" for kind, at in samples.named(path, found)]
+def _unknown(path: str, edges: tuple[bytes, bytes], offsets: tuple[int, ...]) -> str:
+    """Return what lies on a disk that has no signature, in words that follow "holds".
+
+    Empty if nothing.
+    """
+    names = [f"{kind} at {at // samples.MIB} MiB" for kind, at in samples.named(path, offsets)]
     if names:
         return f"{', '.join(names)} without a partition table"
     where = [
@@ -297,7 +302,7 @@ def _unknown(path: str, edges: tuple[bytes, bytes], found: tuple[int, ...]) -> s
         for which, edge in zip(("first", "last"), edges, strict=True)
         if not samples.blank(edge)
     ]
-    where += [f"there is data at byte {at}" for at in found[:1]]
+    where += [f"there is data at byte {at}" for at in offsets[:1]]
     if not where:
         return ""
     return f"unrecognised data ({' and '.join(where)}; an encrypted volume looks like that)"
@@ -325,24 +330,20 @@ def _header_signatures(name: str) -> list[Signature]:
 
 
 def _signatures(paths: list[str]) -> dict[str, list[Signature]]:
-    """All signatures of these devices by kernel name, also those at the end and those that hide
-    one another."""
-    found: dict[str, list[Signature]] = {Path(path).name: [] for path in paths}
-    said = run(["wipefs", "--no-act", "--json", *paths]).out
-    for entry in json.loads(said or "{}").get("signatures", []):
-        at, label, own = int(entry["offset"], 0), entry["label"], entry["uuid"]
-        found[entry["device"]].append(Signature(entry["type"], at, label, own))
-    return found
+    """Return all signatures of these devices by kernel name.
 
-
-def _table_type(signatures: list[Signature]) -> str | None:
-    """A table that can be seen but not read is one all the same."""
-    types = [s.type for s in signatures if s.type in _TABLES]
-    return types[0] if types else None
+    Those at the end and those that hide one another are among them.
+    """
+    signatures: dict[str, list[Signature]] = {Path(path).name: [] for path in paths}
+    printed = run(["wipefs", "--no-act", "--json", *paths]).out
+    for entry in json.loads(printed or "{}").get("signatures", []):
+        at, label, uuid_text = int(entry["offset"], 0), entry["label"], entry["uuid"]
+        signatures[entry["device"]].append(Signature(entry["type"], at, label, uuid_text))
+    return signatures
 
 
 def _table(path: str) -> dict[str, Any]:
-    """The GPT as sfdisk reads it; empty if it cannot."""
+    """Return the GPT as sfdisk reads it; empty if it cannot."""
     output = run(["sfdisk", "--json", path], ok=(0, 1))
     if output.code or not output.out:
         return {}
@@ -364,7 +365,7 @@ def _entry(entry: dict[str, Any], sector_bytes: int) -> Partition:
 def _partition(
     name: str, place: tuple[int, int], entry: Partition | None, signatures: list[Signature]
 ) -> Partition:
-    """What the kernel shows, with what the table says of it."""
+    """Return what the kernel shows, with what the table says of it."""
     return Partition(
         f"/dev/{name}",
         entry.type_guid if entry else "",

@@ -8,29 +8,27 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from agent.causes import Cause
-from agent.command import CommandError
 from agent.storage import devices
 from agent.storage.facts import DiskFacts, Partition, Signature, gather
-from contract.errors import AgentError
+from agent.system.command import CommandError
 from contract.files import yaml_text
-from contract.journal import Fact
 from contract.places import MOUNT_POINT, step
 from contract.plan import Disk
+from contract.problem import Fact, Problem, ProblemError, Wording
 
 MAPPING = "fde-data"
 
 SerialOf = Callable[[str], str]
 
 
-class _Says(NamedTuple):
-    """A refusal for people: what stands against it, and the way out; filled in from its facts."""
+class _Refusal(NamedTuple):
+    """Templates of a refusal: what prevents writing, a clause; the remedy; what it is said of."""
 
-    what: str
-    way_out: str
+    reason: str
+    remedy: str
     subject: str = "Disk {role} ({by_id}, {path}) "
 
 
@@ -38,183 +36,174 @@ _REVERT = (
     f"revert it by its PSID if nothing on it is needed ({step('teardown', psid_revert='{typed}')})"
 )
 _ALLOW = (
-    "choose another disk, or, if nothing on it is needed, allow it in the inventory "
-    "(erase: {allowed})"
+    "Choose another disk, or, if nothing on it is needed, allow it in the inventory "
+    "(erase: {allowed})."
 )
-_CORRECT = "correct the inventory if this is really the disk to be used"
-SAYS: Mapping[str, _Says] = {
-    "absent": _Says(
+_CORRECT = "Correct the inventory if this is really the disk to be used."
+_WORDINGS: Mapping[str, _Refusal] = {
+    "absent": _Refusal(
         "there is no block device at {by_id}",
-        "connect it, or correct by_id in the inventory",
+        "Connect it, or correct by_id in the inventory.",
         "Disk {role}: ",
     ),
-    "given-away": _Says(
+    "given-away": _Refusal(
         "there is no block device at {by_id}, and a program drives {controllers}",
-        "end the virtual machine or SPDK that has it and bind the kernel's driver again, connect "
-        "the disk, or correct by_id in the inventory",
+        "End the virtual machine or SPDK that has it and bind the kernel's driver again, connect "
+        "the disk, or correct by_id in the inventory.",
         "Disk {role}: ",
     ),
-    "not-whole": _Says(
-        "is a partition or a mapping, not a whole disk", "name the disk's by-id path"
+    "not-whole": _Refusal(
+        "is a partition or a mapping, not a whole disk", "Name the disk's by-id path."
     ),
-    "other-serial": _Says("has serial {found!r}, the inventory says {serial!r}", _CORRECT),
-    "other-size": _Says("has {found} bytes, the inventory says {size_bytes}", _CORRECT),
-    "other-erase": _Says(
+    "other-serial": _Refusal("has serial {found!r}, the inventory says {serial!r}", _CORRECT),
+    "other-size": _Refusal("has {found} bytes, the inventory says {size_bytes}", _CORRECT),
+    "other-erase": _Refusal(
         "may be erased only by its serial, the inventory says erase: {erase!r}",
-        "correct or remove it",
+        "Correct or remove it.",
     ),
-    "same-identity": _Says(
+    "same-identity": _Refusal(
         "has the same serial and size as {others}",
-        "if these are two paths to one disk, take one away; else disconnect the other disk",
+        "If these are two paths to one disk, take one away; else disconnect the other disk.",
     ),
-    "write-protected": _Says(
+    "write-protected": _Refusal(
         "is write-protected",
-        "see its switch, the drive's settings and `blockdev --getro`, or choose another disk",
+        "See its switch, the drive's settings and `blockdev --getro`, or choose another disk.",
     ),
-    "in-use": _Says("is in use ({device}: {how})", "choose another disk, or free this one first"),
-    "shadowed": _Says("hides its start behind an Opal MBR shadow", f"set MBR Done, or {_REVERT}"),
+    "in-use": _Refusal(
+        "is in use ({device}: {how})", "Choose another disk, or free this one first."
+    ),
+    "shadowed": _Refusal(
+        "hides its start behind an Opal MBR shadow", f"Set MBR Done, or {_REVERT}."
+    ),
     # Probing a locked disk finds nothing, which is not the same as an empty disk.
-    "locked": _Says(
-        "cannot be read ({error}), so its content is unknown", f"unlock it, or {_REVERT}"
+    "locked": _Refusal(
+        "cannot be read ({error}), so its content is unknown", f"Unlock it, or {_REVERT}."
     ),
-    "unreadable": _Says(
+    "unreadable": _Refusal(
         "cannot be read ({error}), so its content is unknown",
-        "choose another disk, or repair this one",
+        "Choose another disk, or repair this one.",
     ),
-    "dead": _Says(
+    "dead": _Refusal(
         "was reverted by this testbed and cannot be read since ({error})",
-        f"power-cycle it (power the target off and on), then run {step('teardown')}",
+        f"Power-cycle it (power the target off and on), then run {step('teardown')}.",
     ),
-    "owned": _Says(
+    "owned": _Refusal(
         "is owned by someone (Opal locking is enabled) and does not carry the testbed's mark",
-        f"have its owner give it up, or {_REVERT}",
+        f"Have its owner give it up, or {_REVERT}.",
     ),
-    "stale": _Says(
+    "stale": _Refusal(
         "has another partition table than the kernel shows",
-        "let the kernel read it again (blockdev --rereadpt {path}), then look what is on it",
+        "Let the kernel read it again (blockdev --rereadpt {path}), then look what is on it.",
     ),
-    "foreign-signature": _Says("carries a signature that is not ours ({types})", _ALLOW),
-    "foreign-inside": _Says(
+    "foreign-signature": _Refusal("carries a signature that is not ours ({types})", _ALLOW),
+    "foreign-inside": _Refusal(
         "carries a signature that is not ours in its partition ({types})", _ALLOW
     ),
-    "unknown-data": _Says("holds {unknown}", _ALLOW),
-    "other-mark": _Says(
+    "unknown-data": _Refusal("holds {unknown}", _ALLOW),
+    "other-mark": _Refusal(
         "carries the testbed's layout, but not the mark of this very disk (a copy of another one, "
         "or changed by hand)",
         _ALLOW,
     ),
-    "foreign-table": _Says(
+    "foreign-table": _Refusal(
         "carries a partition table that is not ours ({table}, {inside})", _ALLOW
     ),
-    "shared": _Says(
-        "shares its security subsystem with {beside}",
-        "to own, lock or revert the drive would lock or erase these as well, so choose a drive "
-        "with one namespace, or delete the others if nothing on them is needed (nvme delete-ns)",
+    "shared": _Refusal(
+        "shares its security subsystem with {beside}, and to own, lock or revert the drive would "
+        "lock or erase these as well",
+        "Choose a drive with one namespace, or delete the others if nothing on them is needed "
+        "(nvme delete-ns).",
     ),
-    "blocked": _Says(
+    "blocked": _Refusal(
         "refuses ownership until its next power cycle (Block SID, which firmware sets as it "
         "starts)",
-        "switch that off in the firmware's set-up (TCG, Opal or Block SID), or connect the disk "
-        "once the machine is up, then try again",
+        "Switch that off in the firmware's set-up (TCG, Opal or Block SID), or connect the disk "
+        "once the machine is up, then try again.",
     ),
-    "opal-blocks": _Says(
+    "opal-blocks": _Refusal(
         "reports Opal blocks of {found} bytes and data blocks of {wanted}, so a locking range "
         "would not be where it is set",
-        "update its firmware, format it for the other block size (nvme format), or choose another "
-        "self-encrypting disk",
+        "Update its firmware, format it for the other block size (nvme format), or choose another "
+        "self-encrypting disk.",
     ),
-    "opal-alignment": _Says(
+    "opal-alignment": _Refusal(
         "requires locking ranges from block {lowest_lba} on in steps of {alignment_bytes} bytes; "
         "the testbed's begins at byte {start_bytes} and is {length_bytes} bytes long",
-        "set fde_extent_bytes to a multiple of the step if only its length does not fit, or choose "
-        "another self-encrypting disk",
+        "Set fde_extent_bytes to a multiple of the step if only its length does not fit, or choose "
+        "another self-encrypting disk.",
     ),
-    "opal-no-encryption": _Says(
+    "opal-no-encryption": _Refusal(
         "reports that it does not encrypt (media encryption: no)",
-        "update its firmware, or choose another self-encrypting disk",
+        "Update its firmware, or choose another self-encrypting disk.",
     ),
-    "silent": _Says(
-        "was made to lock by this testbed, or is to be, and does not say now whether it does "
+    "silent": _Refusal(
+        "was made to lock by this testbed, or is to be, and does not report now whether it does "
         "({error}), so that nothing is cleared",
-        "a SATA disk needs libata.allow_tpm=1 on the kernel's command line, any other its cable "
-        "and power looked at",
+        "Start a SATA disk with libata.allow_tpm=1 on the kernel's command line; check the cable "
+        "and power of any other.",
     ),
-    "no-opal": _Says(
+    "no-opal": _Refusal(
         "offers no Opal, which a configuration needs{error}",
-        "choose a self-encrypting disk, or take the opal configuration out of the inventory",
+        "Choose a self-encrypting disk, or take the opal configuration out of the inventory.",
     ),
-    "no-opal-on-sata": _Says(
-        "offers no Opal, which a configuration needs{error}",
-        "libata does not let Opal through to SATA disks by itself, so start the machine with "
-        "libata.allow_tpm=1 on the kernel's command line; if that changes nothing, choose a "
-        "self-encrypting disk",
+    "no-opal-on-sata": _Refusal(
+        "offers no Opal, which a configuration needs{error}; libata keeps Opal from SATA disks "
+        "unless it is told otherwise",
+        "Start the machine with libata.allow_tpm=1 on the kernel's command line; if that changes "
+        "nothing, choose a self-encrypting disk.",
     ),
-    "unmarked": _Says(
+    "unmarked": _Refusal(
         "does not carry the testbed's partition",
-        "provision the target first",
+        "Provision the target first.",
         "Disk {role} ({by_id}) ",
     ),
-    "changed": _Says(
+    "changed": _Refusal(
         "changed since it was looked at ({differing})",
-        f"find out who else writes it, then run {step('check')} again",
+        f"Find out who else writes it, then run {step('check')} again.",
     ),
-    "changed-since-check": _Says(
-        "changed since it was checked", f"run {step('check')} again, and see what is on it now"
+    "changed-since-check": _Refusal(
+        "changed since it was checked", f"Run {step('check')} again, and see what is on it now."
     ),
-    "extent-begin": _Says(
-        "the data would begin {found} bytes into the partition", "let it begin at {wanted}", ""
+    "extent-begin": _Refusal(
+        "The data would begin {found} bytes into the partition", "Let it begin at {wanted}.", ""
     ),
-    "extent-size": _Says(
-        "extent_bytes is {found}", "make it a positive multiple of {multiple}", ""
+    "extent-size": _Refusal(
+        "The extent has {found} bytes", "Make extent_bytes a positive multiple of {multiple}.", ""
     ),
-    "extent-large": _Says(
+    "extent-large": _Refusal(
         "has {size_bytes} bytes, the extent needs {needed}",
-        "choose a smaller extent_bytes",
+        "Choose a smaller extent_bytes.",
         "Disk {role} ",
     ),
-    "no-such-serial": _Says(
-        "No disk of this inventory has the serial {serial!r}",
-        "nothing was reverted; give the serial of the self-encrypting disk (one of {known})",
+    "no-such-serial": _Refusal(
+        "No disk of this inventory has the serial {serial!r}; nothing was reverted",
+        "Give the serial of the self-encrypting disk (one of {known}).",
         "",
     ),
 }
+WORDINGS = {
+    code: Wording(f"{refusal.subject}{refusal.reason}.", refusal.remedy)
+    for code, refusal in _WORDINGS.items()
+}
 
 
-@dataclass(frozen=True)
-class Refusal(Cause):
-    """Why a disk is left alone."""
-
-    @classmethod
-    def of(cls, cause: str, disk: Disk, seen: DiskFacts, /, **facts: Fact) -> Refusal:
-        """With what names the disk."""
-        named = {"role": disk.role, "by_id": disk.by_id, "serial": disk.serial}
-        named |= {"typed": shlex.quote(disk.serial), "path": seen.path or ""}
-        return cls(cause, {**named, **facts})
-
-    @property
-    def what(self) -> str:
-        """What stands against it, a clause."""
-        return SAYS[self.cause].what.format(**self.facts)
-
-    @property
-    def sentence(self) -> str:
-        """Which disk, what stands against it, and the way out."""
-        says = SAYS[self.cause]
-        way_out = says.way_out
-        if way_out == _ALLOW and self.facts["expired"]:
-            way_out = f"its erase was given for something else that lay there; {way_out}"
-        return f"{says.subject}{says.what}: {way_out}.".format(**self.facts)
+class GuardError(ProblemError):
+    """The disks must not be written."""
 
 
-class GuardError(AgentError):
-    """The disks must not be written: why, and the way out."""
+def refusal(code: str, disk: Disk, disk_facts: DiskFacts, /, **facts: Fact) -> Problem:
+    """Build a refusal with the disk's role, path and serial filled in."""
+    named: dict[str, Fact] = {"role": disk.role, "by_id": disk.by_id, "serial": disk.serial}
+    named |= {"typed": shlex.quote(disk.serial), "path": disk_facts.path or ""}
+    return Problem.from_wording(WORDINGS, code, {**named, **facts})
 
-    def __init__(self, *refusals: Refusal) -> None:
-        super().__init__(" ".join(refusal.sentence for refusal in refusals))
-        self.refusals = refusals
+
+def reason(problem: Problem) -> str:
+    """Return what a refusal says of its disk, as a clause."""
+    return _WORDINGS[problem.code].reason.format(**problem.facts)
 
 
-def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Refusal]:
+def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Problem]:
     """Every reason not to write this disk; empty if it may be written.
 
     `erase`: whether the inventory's `erase` counts; who does not lay the disk out again says no.
@@ -222,24 +211,24 @@ def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Refusa
     if facts.path is None:
         if facts.given_away:
             controllers = ", ".join(facts.given_away)
-            return [Refusal.of("given-away", disk, facts, controllers=controllers)]
-        return [Refusal.of("absent", disk, facts)]
+            return [refusal("given-away", disk, facts, controllers=controllers)]
+        return [refusal("absent", disk, facts)]
     allowed = erase and given_up(disk, facts)
-    found = [*_identity(disk, facts), *_in_use(disk, facts), *_hidden(disk, facts)]
-    return found + ([] if allowed or facts.read_error or facts.stale else foreign(disk, facts))
+    problems = [*_identity(disk, facts), *_in_use(disk, facts), *_hidden(disk, facts)]
+    return problems + ([] if allowed or facts.read_error or facts.stale else foreign(disk, facts))
 
 
-def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Refusal]:
+def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Reasons not to put a drive back by its PSID, which was asked for by its serial number.
 
     That its contents are locked or hidden is none: this is the way out of it.
     """
     if facts.path is None:
         return refusals(disk, facts)
-    found = [*_identity(disk, facts), *_in_use(disk, facts)]
+    problems = [*_identity(disk, facts), *_in_use(disk, facts)]
     if facts.read_error is None and not facts.shadowed and not given_up(disk, facts):
-        found += foreign(disk, facts)
-    return [*found, *shared(disk, facts)]
+        problems += foreign(disk, facts)
+    return [*problems, *shared(disk, facts)]
 
 
 def given_up(disk: Disk, facts: DiskFacts) -> bool:
@@ -251,54 +240,54 @@ def given_up(disk: Disk, facts: DiskFacts) -> bool:
     return disk.erase is not None and disk.erase_digits in ("", facts.print)
 
 
-def shared(disk: Disk, facts: DiskFacts) -> list[Refusal]:
+def shared(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Reasons not to own or revert a drive: it would be done to its other namespaces as well."""
     if not facts.beside:
         return []
-    return [Refusal.of("shared", disk, facts, beside=", ".join(facts.beside))]
+    return [refusal("shared", disk, facts, beside=", ".join(facts.beside))]
 
 
-def blocked(disk: Disk, facts: DiskFacts) -> list[Refusal]:
+def blocked(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Reasons why nobody can take the drive now; it says so itself."""
     if facts.sid is None or not facts.sid.blocked or (facts.opal and facts.opal.locking_enabled):
         return []
-    return [Refusal.of("blocked", disk, facts)]
+    return [refusal("blocked", disk, facts)]
 
 
-def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Refusal]:
+def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Problem]:
     """Reasons not to take a disk for one without Opal; `owned`: we made it lock, or were to."""
     if facts.path is None or facts.opal is not None or not owned:
         return []
     error = facts.opal_error or "the kernel sees no Opal on it"
-    return [Refusal.of("silent", disk, facts, error=error)]
+    return [refusal("silent", disk, facts, error=error)]
 
 
-def hidden(disk: Disk, facts: DiskFacts) -> list[Refusal]:
+def hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Reasons why nobody can say whether the disk is ours; empty if it can be told."""
     return [] if facts.path is None or facts.stale else _hidden(disk, facts)
 
 
-def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:
+def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
     if not facts.whole_disk:
-        yield Refusal.of("not-whole", disk, facts)
+        yield refusal("not-whole", disk, facts)
     if facts.serial != disk.serial:
-        yield Refusal.of("other-serial", disk, facts, found=facts.serial or "unknown")
+        yield refusal("other-serial", disk, facts, found=facts.serial or "unknown")
     if facts.size_bytes != disk.size_bytes:
         size = {"found": facts.size_bytes, "size_bytes": disk.size_bytes}
-        yield Refusal.of("other-size", disk, facts, **size)
+        yield refusal("other-size", disk, facts, **size)
     if disk.erase is not None and disk.erase_digits is None:
-        yield Refusal.of("other-erase", disk, facts, erase=disk.erase)
+        yield refusal("other-erase", disk, facts, erase=disk.erase)
     if facts.same_identity:
         others = ", ".join(f"/dev/{name}" for name in facts.same_identity)
-        yield Refusal.of("same-identity", disk, facts, others=others)
+        yield refusal("same-identity", disk, facts, others=others)
 
 
-def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:
+def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
     if facts.read_only:
-        yield Refusal.of("write-protected", disk, facts)
+        yield refusal("write-protected", disk, facts)
     for use in facts.uses:
         if not (facts.partition and _our_use(use.how)):
-            yield Refusal.of("in-use", disk, facts, device=use.device, how=use.how)
+            yield refusal("in-use", disk, facts, device=use.device, how=use.how)
 
 
 def _our_use(how: str) -> bool:
@@ -308,41 +297,48 @@ def _our_use(how: str) -> bool:
     return how in exact or how.startswith((f"{held}-", f"{held}_"))
 
 
-def _hidden(disk: Disk, facts: DiskFacts) -> list[Refusal]:
-    """What keeps us from knowing what is on it; `erase` is no way past these."""
+def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
+    """Return what keeps us from knowing what is on it; `erase` is no way past these."""
     owned = facts.opal is not None and facts.opal.locking_enabled
     if facts.shadowed:
-        return [Refusal.of("shadowed", disk, facts)]
+        return [refusal("shadowed", disk, facts)]
     if facts.read_error is not None:
-        cause = "locked" if owned else "dead" if facts.reverted else "unreadable"
-        return [Refusal.of(cause, disk, facts, error=facts.read_error)]
+        code = "locked" if owned else "dead" if facts.reverted else "unreadable"
+        return [refusal(code, disk, facts, error=facts.read_error)]
     if owned and facts.partition is None and not facts.taking:
-        return [Refusal.of("owned", disk, facts)]
-    return [Refusal.of("stale", disk, facts)] if facts.stale else []
+        return [refusal("owned", disk, facts)]
+    return [refusal("stale", disk, facts)] if facts.stale else []
 
 
-def foreign(disk: Disk, facts: DiskFacts) -> list[Refusal]:
-    """What is on the disk that is not ours; `erase` in the inventory is the only way past it."""
+def foreign(disk: Disk, facts: DiskFacts) -> list[Problem]:
+    """Return what is on the disk that is not ours.
+
+    `erase` in the inventory is the only way past it.
+    """
     expired = disk.erase is not None and not given_up(disk, facts)
 
-    def found(cause: str, **told: Fact) -> list[Refusal]:
+    def refused(code: str, **contents: Fact) -> list[Problem]:
         allowed = yaml_text(f"{disk.serial} {facts.print}")
-        told |= {"print": facts.print, "allowed": allowed, "expired": int(expired)}
-        return [Refusal.of(cause, disk, facts, **told)]
+        contents |= {"print": facts.print, "allowed": allowed, "expired": int(expired)}
+        problem = refusal(code, disk, facts, **contents)
+        if not expired:
+            return [problem]
+        outdated = "The inventory's erase was given for other contents of it."
+        return [replace(problem, sentence=f"{problem.sentence} {outdated}")]
 
     if facts.signatures:
-        return found("foreign-signature", types=_types(facts.signatures))
+        return refused("foreign-signature", types=_types(facts.signatures))
     if facts.partition is not None:
-        strange = _types(facts.strange)
-        return found("foreign-inside", types=strange) if strange else []
+        types = _types(facts.strange)
+        return refused("foreign-inside", types=types) if types else []
     if facts.unknown:
-        return found("unknown-data", unknown=facts.unknown)
+        return refused("unknown-data", unknown=facts.unknown)
     if facts.blank:
         return []
     if any(p.has_marker for p in facts.partitions):
-        return found("other-mark")
+        return refused("other-mark")
     inside = ", ".join(_types(p.signatures) or p.name or p.path for p in facts.partitions)
-    return found("foreign-table", table=facts.table or "unknown", inside=inside or "empty")
+    return refused("foreign-table", table=facts.table or "unknown", inside=inside or "empty")
 
 
 def _types(signatures: Iterable[Signature]) -> str:
@@ -361,7 +357,7 @@ def check_ours(disk: Disk, serial_of: SerialOf = devices.serial) -> Partition:
     facts = gather(disk, serial_of)
     _refuse(refusals(disk, facts, erase=False))
     if facts.partition is None:
-        raise GuardError(Refusal.of("unmarked", disk, facts))
+        raise GuardError(refusal("unmarked", disk, facts))
     return facts.partition
 
 
@@ -401,7 +397,7 @@ def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.s
 
 
 def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
-    """Raises GuardError if the disk is not as it was approved."""
+    """Refuse a disk that is not as it was approved; raises GuardError."""
     # Who uses it is judged again, and Opal's state is the drive's, not its contents.
     same = replace(
         facts,
@@ -413,7 +409,7 @@ def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
     )
     if same != approved:
         differing = ", ".join(_differing(approved, same))
-        raise GuardError(Refusal.of("changed", disk, facts, differing=differing))
+        raise GuardError(refusal("changed", disk, facts, differing=differing))
 
 
 def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
@@ -433,6 +429,6 @@ def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
     ]
 
 
-def _refuse(found: list[Refusal]) -> None:
-    if found:
-        raise GuardError(*found)
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise GuardError(*problems)

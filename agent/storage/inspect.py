@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.checks import smart
-from agent.command import run
-from agent.storage import devices, facts, guard, layout, notes
+from agent.storage import devices, disk_records, guard, layout
+from agent.storage import facts as disk_facts
 from agent.storage.facts import DiskFacts
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
+from agent.system.command import run
 from contract import system_text
 from contract.plan import Disk, StorageSpec
 
@@ -25,83 +26,83 @@ def check(spec: StorageSpec) -> dict[str, Any]:
 
 
 def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
-    found = facts.gather(disk)
-    reasons = reasons_not_to_prepare(spec, disk, found)
-    model, transport = kind_of_disk(found.path) if found.path else ("", "")
+    facts = disk_facts.gather(disk)
+    reasons = reasons_not_to_prepare(spec, disk, facts)
+    model, transport = kind_of_disk(facts.path) if facts.path else ("", "")
     return {
         "role": disk.role,
         "by_id": disk.by_id,
-        "path": found.path,
-        "serial": found.serial,
-        "size_bytes": found.size_bytes,
+        "path": facts.path,
+        "serial": facts.serial,
+        "size_bytes": facts.size_bytes,
         "model": model,
         "transport": transport,
-        "lifetime": smart.lifetime(Path(found.path).name) if found.path else None,
-        "found": describe(disk, found, spec),
-        "opal": opal(found),
-        "would": [] if reasons else would(spec, disk, found),
+        "lifetime": smart.lifetime(Path(facts.path).name) if facts.path else None,
+        "found": describe(disk, facts, spec),
+        "opal": opal(facts),
+        "would": [] if reasons else would(spec, disk, facts),
         "refusals": [refusal.document() for refusal in reasons],
-        "fingerprint": found.checked_print,
+        "fingerprint": facts.checked_print,
         # Whether the testbed has had this disk: what is lost on one that it has not, is asked for.
-        "ours": found.partition is not None or notes.left_by_us(disk, found),
+        "ours": facts.partition is not None or disk_records.left_by_us(disk, facts),
     }
 
 
-def opal(found: DiskFacts) -> dict[str, bool | None] | None:
-    """The state of a drive's Opal for programs; None without it."""
-    if found.opal is None:
+def opal(facts: DiskFacts) -> dict[str, bool | None] | None:
+    """Return the state of a drive's Opal for programs; None without it."""
+    if facts.opal is None:
         return None
     return {
-        "owned": found.opal.locking_enabled or (found.sid.taken if found.sid else None),
-        "locked": found.opal.locked,
-        "shadowed": found.shadowed,
-        "sid_blocked": found.sid.blocked if found.sid else None,
+        "owned": facts.opal.locking_enabled or (facts.sid.taken if facts.sid else None),
+        "locked": facts.opal.locked,
+        "shadowed": facts.shadowed,
+        "sid_blocked": facts.sid.blocked if facts.sid else None,
     }
 
 
-def describe(disk: Disk, found: DiskFacts, spec: StorageSpec) -> str:
-    """What is on the disk, in words."""
-    if found.path is None:
+def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
+    """Return what is on the disk, in words."""
+    if facts.path is None:
         return "no block device stands there"
-    if found.read_error is not None:
-        says = f"its start or end cannot be read ({found.read_error})"
-    elif found.shadowed:
+    if facts.read_error is not None:
+        says = f"its start or end cannot be read ({facts.read_error})"
+    elif facts.shadowed:
         says = "its start is hidden"
-    elif found.partition is not None:
-        size_mib = found.partition.size_bytes // layout.MIB
-        fits = layout.matches(found.partition, spec.extent)
+    elif facts.partition is not None:
+        size_mib = facts.partition.size_bytes // layout.MIB
+        fits = layout.matches(facts.partition, spec.extent)
         says = f"the testbed's layout, {size_mib} MiB{'' if fits else ' (another extent)'}"
-    elif found.blank:
-        count = len(found.samples)
+    elif facts.blank:
+        count = len(facts.samples)
         says = f"blank: its first and last MiB and {count} places between, and no known signature"
-    elif notes.left_by_us(disk, found):
+    elif disk_records.left_by_us(disk, facts):
         says = "what an earlier teardown of this testbed left, and nothing else"
     else:
-        says = "; ".join(refusal.what for refusal in guard.foreign(disk, found))
-    uses = [f"{use.device} {use.how}" for use in found.uses]
-    parts = [says, *uses, *([opal_in_words(found)] if found.opal else [])]
-    if found.opal_error:
-        parts.append(f"no Opal answer ({found.opal_error.rstrip('.')})")
-    elif found.opal is None and carries_opal(spec, disk.role):
+        says = "; ".join(map(guard.reason, guard.foreign(disk, facts)))
+    uses = [f"{use.device} {use.how}" for use in facts.uses]
+    parts = [says, *uses, *([opal_in_words(facts)] if facts.opal else [])]
+    if facts.opal_error:
+        parts.append(f"no Opal answer ({facts.opal_error.rstrip('.')})")
+    elif facts.opal is None and carries_opal(spec, disk.role):
         parts.append("no Opal")
-    if found.beside:
-        parts.append(f"a drive with {', '.join(found.beside)}")
+    if facts.beside:
+        parts.append(f"a drive with {', '.join(facts.beside)}")
     return "; ".join(parts)
 
 
-def opal_in_words(found: DiskFacts) -> str:
-    """The state of a drive that has Opal, as far as it can be told without a PIN."""
-    status, sid = found.opal, found.sid
+def opal_in_words(facts: DiskFacts) -> str:
+    """Return the state of a drive that has Opal, as far as it can be told without a PIN."""
+    status, sid = facts.opal, facts.sid
     if status is None:
         return "no Opal"
     locked = "a range is locked" if status.locked else "nothing is locked"
-    if status.locking_enabled and found.partition is not None:
+    if status.locking_enabled and facts.partition is not None:
         state = f"owned, by this testbed as its mark says, locking enabled, {locked}"
-    elif status.locking_enabled and found.taking:
+    elif status.locking_enabled and facts.taking:
         state = f"half-taken by a provisioning that was interrupted, locking enabled, {locked}"
     elif status.locking_enabled:
         state = f"owned by someone else, locking enabled, {locked}"
-    elif found.taking:
+    elif facts.taking:
         state = "half-taken by a provisioning that was interrupted, nothing is locked"
     elif sid is not None and sid.taken:
         state = "half-taken: it has an owner's PIN, but locking is not enabled"
@@ -113,14 +114,17 @@ def opal_in_words(found: DiskFacts) -> str:
     return f"Opal: {state}, MBR shadow {shadow}"
 
 
-def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
-    """What provisioning would do to a disk that it may write; empty where it is as it must be."""
+def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
+    """Return what provisioning would do to a disk that it may write.
+
+    Empty where it is as it must be.
+    """
     steps = []
-    ready = layout.ready(disk, found, spec.extent)
-    owned = found.opal is not None and found.opal.locking_enabled
+    ready = layout.ready(disk, facts, spec.extent)
+    owned = facts.opal is not None and facts.opal.locking_enabled
     if not ready:
-        erased = guard.foreign(disk, found)
-        if notes.left_by_us(disk, found):
+        erased = guard.foreign(disk, facts)
+        if disk_records.left_by_us(disk, facts):
             steps.append("blank what our own teardown left on it")
         elif erased:
             steps.append("erase what is on it (its erase allows that)")
@@ -138,8 +142,8 @@ def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
 
 def kind_of_disk(path: str) -> tuple[str, str]:
     """Model and transport as lsblk tells them; empty where nobody knows."""
-    said = run(["lsblk", "--json", "--nodeps", "--output", "MODEL,TRAN", path]).out
-    entry = json.loads(said)["blockdevices"][0]
+    printed = run(["lsblk", "--json", "--nodeps", "--output", "MODEL,TRAN", path]).out
+    entry = json.loads(printed)["blockdevices"][0]
     name = Path(path).name
     fabric = devices.controllers(Path(f"/sys/class/block/{name}/device"))[0] / "transport"
     if fabric.exists():

@@ -12,9 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.causes import CauseError
-from agent.command import run
-from agent.storage import devices, guard, notes, nvme, samples
+from agent.storage import devices, disk_records, guard, nvme, samples
 from agent.storage.base import Place
 from agent.storage.devices import BLOCK
 from agent.storage.facts import (
@@ -27,10 +25,12 @@ from agent.storage.facts import (
     with_contents,
 )
 from agent.storage.plaintext_probe import locked_read
+from agent.system.command import run
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
+from contract.problem import Fact, Problem, WordedError, Wording
 
 # Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
 NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
@@ -65,7 +65,7 @@ def discarded_bytes(place: Place, outcome: str) -> int:
 
 
 def discard_findings(place: Place, mappings: dict[str, str], mount_options: str) -> dict[str, Any]:
-    """What each layer passes on, by its name, and whether the file system discards by itself."""
+    """Return what each layer discards, by name, and whether the file system discards unasked."""
     names = {Path(place.partition).name: Path(place.partition).name, **mappings}
     return {
         "layers": {name: _limits(kernel) for name, kernel in names.items()},
@@ -74,12 +74,15 @@ def discard_findings(place: Place, mappings: dict[str, str], mount_options: str)
 
 
 def _limits(name: str) -> dict[str, int]:
-    """A device's limits in bytes, a partition's are those of its disk; 0 where there are none."""
+    """Return a device's limits in bytes, a partition's are those of its disk.
+
+    0 where there are none.
+    """
     device = (BLOCK / name).resolve()
     queue = (device if (device / "queue").exists() else device.parent) / "queue"
     files = {"granularity_bytes": "discard_granularity", "max_bytes": "discard_max_bytes"}
-    there = {key: queue / file for key, file in files.items()}
-    return {key: int(system_text.read(file)) if file.exists() else 0 for key, file in there.items()}
+    paths = {key: queue / file for key, file in files.items()}
+    return {key: int(system_text.read(file)) if file.exists() else 0 for key, file in paths.items()}
 
 
 MIB = 2**20
@@ -88,22 +91,34 @@ START_BYTES = MIB
 END_BYTES = MIB
 
 
-class LayoutError(CauseError):
+class LayoutError(WordedError):
     """The disk cannot be laid out."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "not-blank": "Disk {role} ({by_id}) is not blank after it was made so: find out who else "
-        "writes it, then provision again.",
-        "dead": "Disk {role} ({by_id}, {path}) was reverted and cannot be read since ({error}): "
-        f"power-cycle it (power the target off and on), then run {step('teardown')} again.",
-        "no-partition": "The kernel does not show the new partition of {path}: reload its table "
-        "(blockdev --rereadpt) and provision again.",
-        "unreadable": "Disk {role} ({by_id}, {path}) cannot be read ({error}): see what the kernel "
-        "log says of it, then try again.",
-        "not-written": "Disk {role} ({by_id}, {path}) could not be blanked ({error}): see who uses "
-        "it or what its kernel log says, then try again.",
-        "other-extent": "The partition of disk {role} ({by_id}) is not as large as the plan's "
-        "extent: provision the target again.",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "not-blank": Wording(
+            "Disk {role} ({by_id}) is not blank after it was blanked.",
+            "Find out who else writes it, then provision again.",
+        ),
+        "dead": Wording(
+            "Disk {role} ({by_id}, {path}) was reverted and cannot be read since ({error}).",
+            f"Power-cycle it (power the target off and on), then run {step('teardown')} again.",
+        ),
+        "no-partition": Wording(
+            "The kernel does not show the new partition of {path}.",
+            "Reload its table (blockdev --rereadpt) and provision again.",
+        ),
+        "unreadable": Wording(
+            "Disk {role} ({by_id}, {path}) cannot be read ({error}).",
+            "See the kernel log, then try again.",
+        ),
+        "not-written": Wording(
+            "Disk {role} ({by_id}, {path}) could not be blanked ({error}).",
+            "See who uses it, and the kernel log, then try again.",
+        ),
+        "other-extent": Wording(
+            "The partition of disk {role} ({by_id}) is not as large as the plan's extent.",
+            "Provision the target again.",
+        ),
     }
 
 
@@ -112,37 +127,42 @@ def partition_bytes(extent: Extent) -> int:
     return extent.offset_bytes + extent.size_bytes
 
 
-def fits(disk: Disk, extent: Extent) -> guard.Refusal | None:
+def fits(disk: Disk, extent: Extent) -> Problem | None:
     """Why the extent cannot lie on this disk; None if it can."""
     if extent.offset_bytes != DATA_OFFSET_BYTES:
         begin = {"found": extent.offset_bytes, "wanted": DATA_OFFSET_BYTES}
-        return guard.Refusal("extent-begin", begin)
+        return Problem.from_wording(guard.WORDINGS, "extent-begin", begin)
     if extent.size_bytes <= 0 or extent.size_bytes % MIB:
-        return guard.Refusal("extent-size", {"found": extent.size_bytes, "multiple": MIB})
+        size = {"found": extent.size_bytes, "multiple": MIB}
+        return Problem.from_wording(guard.WORDINGS, "extent-size", size)
     needed = START_BYTES + partition_bytes(extent) + END_BYTES
     if needed > disk.size_bytes:
-        sizes = {"size_bytes": disk.size_bytes, "needed": needed}
-        return guard.Refusal("extent-large", {"role": disk.role, **sizes})
+        sizes: dict[str, Fact] = {
+            "role": disk.role,
+            "size_bytes": disk.size_bytes,
+            "needed": needed,
+        }
+        return Problem.from_wording(guard.WORDINGS, "extent-large", sizes)
     return None
 
 
-def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[guard.Refusal]:
+def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[Problem]:
     """Reasons why no locking range can be made, by what the drive says without a PIN."""
-    found = facts.discovery
+    discovery = facts.discovery
     reasons = []
-    if found.encrypts is False:
-        reasons.append(guard.Refusal.of("opal-no-encryption", disk, facts))
-    geometry, block = found.geometry, facts.block_bytes
+    if discovery.encrypts is False:
+        reasons.append(guard.refusal("opal-no-encryption", disk, facts))
+    geometry, block = discovery.geometry, facts.block_bytes
     if geometry is None:
         return reasons
     if geometry.block_bytes != block:
         sizes = {"found": geometry.block_bytes, "wanted": block}
-        return [*reasons, guard.Refusal.of("opal-blocks", disk, facts, **sizes)]
+        return [*reasons, guard.refusal("opal-blocks", disk, facts, **sizes)]
     start, unit = START_BYTES + extent.offset_bytes, geometry.alignment_blocks
     if (start // block - geometry.lowest_lba) % unit or extent.size_bytes // block % unit:
         place = {"start_bytes": start, "length_bytes": extent.size_bytes}
         wanted = {"alignment_bytes": unit * block, "lowest_lba": geometry.lowest_lba}
-        reasons.append(guard.Refusal.of("opal-alignment", disk, facts, **place, **wanted))
+        reasons.append(guard.refusal("opal-alignment", disk, facts, **place, **wanted))
     return reasons
 
 
@@ -158,7 +178,7 @@ def ready(disk: Disk, facts: DiskFacts, extent: Extent) -> bool:
 
 
 def script(disk: Disk, extent: Extent) -> str:
-    """What sfdisk is told; the UUIDs bind the mark to the disk's serial number."""
+    """Return what sfdisk is told; the UUIDs bind the mark to the disk's serial number."""
     return (
         f"label: gpt\nlabel-id: {disk_uuid(disk.serial)}\n"
         f"start={START_BYTES // MIB}MiB, size={partition_bytes(extent) // MIB}MiB, "
@@ -195,7 +215,7 @@ def clear(disk: Disk, approved: DiskFacts) -> None:
 
 
 def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
-    """A revert leaves random bytes in the place of table and data: make the disk a bare one.
+    """Make a disk bare after a revert, which leaves random bytes in place of table and data.
 
     What lies there now cannot be compared; that it is the same disk, unused, still must be true.
     Raises AgentError, which says so where the drive does not answer before a power cycle.
@@ -229,7 +249,7 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
     before = with_contents(replace(facts, read_error=None))
     if before.read_error is not None:
         raise LayoutError("unreadable", error=before.read_error, **named)
-    notes.leave(disk, before)
+    disk_records.leave(disk, before)
     try:
         devices.zero(path, facts.diskseq, [*extents, (0, START_BYTES)])
     except OSError as error:

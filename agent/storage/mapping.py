@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from agent.command import CommandError, run
 from agent.storage.base import Layer, Segment
 from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk
 from agent.storage.devices import mounts as all_mounts
 from agent.storage.guard import MAPPING
+from agent.system.command import CommandError, run
 from contract import system_text
 from contract.errors import AgentError
 
@@ -20,31 +20,30 @@ class TableError(AgentError):
 
 
 def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
-    """The lines of the table of each of these mappings, by name; keys are shown as zeros."""
-    found: dict[str, list[str]] = {name: [] for name in mappings}
+    """Return the lines of the table of each of these mappings, by name; keys are shown as zeros."""
+    lines: dict[str, list[str]] = {name: [] for name in mappings}
     for line in run(["dmsetup", "table"]).out.splitlines():
         name, _, rest = line.partition(": ")
-        if name in found and rest.strip():
-            found[name].append(rest.strip())
-    return found
+        if name in lines and rest.strip():
+            lines[name].append(rest.strip())
+    return lines
 
 
 def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[Layer]:
-    """These mappings (name to kernel name) as they are; raises TableError."""
-    found = []
+    """Return these mappings (name to kernel name) as they are; raises TableError."""
+    stack = []
     for name, kernel in mappings.items():
         # "CRYPT-LUKS2-<its own>-<name>": the first two words tell who made it.
         made_by = "-".join(uuid(kernel).split("-")[:2])
         segments = tuple(_with_name(parse_line(line)) for line in lines.get(name, []))
-        found.append(Layer(name, made_by, segments))
-    return found
+        stack.append(Layer(name, made_by, segments))
+    return stack
 
 
 def parse_line(text: str) -> Segment:
-    """One line of a `linear`, `crypt` or `integrity` table (kernel documentation), others by
-    target alone.
+    """Parse one line of a `linear`, `crypt` or `integrity` table, others by target alone.
 
-    `device` is `major:minor`. Raises TableError.
+    `device` is `major:minor`. See the kernel's documentation of device-mapper. Raises TableError.
     """
     fields = text.split()
     try:
@@ -72,12 +71,12 @@ def parse_line(text: str) -> Segment:
         )
     except (IndexError, ValueError) as error:
         # What follows may be a key.
-        said = " ".join(fields[:4])
-        raise TableError(f"The table of a mapping cannot be read: {said}.") from error
+        start = " ".join(fields[:4])
+        raise TableError(f"The table of a mapping cannot be read: {start}.") from error
 
 
 def without_key(text: str) -> str:
-    """A line with a crypt target's key left out, even one that dmsetup has zeroed."""
+    """Return a line with a crypt target's key left out, even one that dmsetup has zeroed."""
     fields = text.split()
     if len(fields) > 4 and fields[2] == "crypt":
         fields[4] = f"<{_key_bits(fields[4])}-bit-key>"
@@ -85,15 +84,18 @@ def without_key(text: str) -> str:
 
 
 def _key_bits(field: str) -> int:
-    """A key in the kernel's keyring is `:<bytes>:<type>:<name>`, none `-` or, zeroed by dmsetup,
-    `0`, another (zeroed) hex, of two digits a byte."""
+    """Return the bits of a table's key.
+
+    A key in the kernel's keyring is `:<bytes>:<type>:<name>`, none `-` or, zeroed by dmsetup, `0`,
+    another (zeroed) hex, of two digits a byte.
+    """
     if len(field) == 1:
         return 0
     return 8 * int(field.split(":")[1]) if field.startswith(":") else 4 * len(field)
 
 
 def _with_name(segment: Segment) -> Segment:
-    """The segment with the name of the device below instead of its number."""
+    """Return the segment with the name of the device below instead of its number."""
     if segment.device is None:
         return segment
     kernel = Path(f"/sys/dev/block/{segment.device}").resolve().name
@@ -120,28 +122,29 @@ def devices() -> dict[str, str]:
     device-mapper is asked, for what has no table yet is not to be seen in sysfs.
     """
     argv = ["dmsetup", "info", "-c", "--noheadings", "--separator", ":", "-o", "name,minor"]
-    found = {}
+    kernel_names = {}
     for line in run(argv).out.splitlines():
         name, _, minor = line.strip().partition(":")
         if is_ours(name):
             kernel = f"dm-{minor}"
-            found[name] = kernel if (BLOCK / kernel).exists() else ""
-    return found
+            kernel_names[name] = kernel if (BLOCK / kernel).exists() else ""
+    return kernel_names
 
 
 def strangers(disks: Collection[str]) -> list[str]:
-    """Mappings of our names that stand on other disks than these (kernel names), so are not ours.
+    """List mappings of our names that stand on other disks than these, so are not ours.
 
-    Ours on a disk that has gone stands on nothing that the kernel still shows.
+    `disks` are kernel names. Ours on a disk that has gone stands on nothing that the kernel still
+    shows.
     """
-    found = []
+    foreign = []
     for name, kernel in devices().items():
         if name == MAPPING and uuid(kernel).startswith(EXTERNAL):
             continue  # what a product stands on is its own secret; its container is looked at
-        whole = {below for below in chain(kernel) if is_whole_disk(below)} if kernel else set()
-        if whole - set(disks):
-            found.append(f"{name} on {', '.join(sorted(whole - set(disks)))}")
-    return found
+        wholes = {below for below in chain(kernel) if is_whole_disk(below)} if kernel else set()
+        if wholes - set(disks):
+            foreign.append(f"{name} on {', '.join(sorted(wholes - set(disks)))}")
+    return foreign
 
 
 def create(name: str, lines: list[str], uuid: str | None = None) -> None:
@@ -196,7 +199,7 @@ def revive() -> None:
 
 
 def uuid(kernel: str) -> str:
-    """The mapping's UUID, which tells who made it; empty where it has no table."""
+    """Return the mapping's UUID, which tells who made it; empty where it has no table."""
     return system_text.read(BLOCK / kernel / "dm" / "uuid").strip() if kernel else ""
 
 
@@ -209,11 +212,11 @@ def formatted() -> bool:
 
 def mounts() -> list[Path]:
     """Where our mappings are mounted, the last mount first; nothing else is looked at."""
-    own = {f"/dev/mapper/{name}": kernel for name, kernel in devices().items() if kernel}
-    numbers = {system_text.read(BLOCK / kernel / "dev").strip() for kernel in own.values()}
-    sources = {*own, *(f"/dev/{kernel}" for kernel in own.values())}
+    kernel_names = {f"/dev/mapper/{name}": kernel for name, kernel in devices().items() if kernel}
+    numbers = {system_text.read(BLOCK / kernel / "dev").strip() for kernel in kernel_names.values()}
+    sources = {*kernel_names, *(f"/dev/{kernel}" for kernel in kernel_names.values())}
     # Btrfs has a device number of its own.
-    found = [
+    folders = [
         Path(w) for number, w, source in all_mounts() if number in numbers or source in sources
     ]
-    return found[::-1]
+    return folders[::-1]

@@ -31,7 +31,7 @@ class NvmeError(OSError):
 
 
 def namespaces(device: str) -> set[int]:
-    """Identifiers of the namespaces that the controller of a disk knows; raises OSError."""
+    """Return identifiers of the namespaces that the controller of a disk knows; raises OSError."""
     fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return _listed(fd, _ACTIVE) | _listed(fd, _ALLOCATED, optional=True)
@@ -40,8 +40,10 @@ def namespaces(device: str) -> set[int]:
 
 
 def reads_zeros(name: str) -> bool:
-    """Whether the disk with this kernel name is NVMe and promises that what is discarded reads as
-    zeros (NVM Command Set Specification, Identify Namespace, DLFEAT)."""
+    """Return whether a disk is NVMe and promises that discarded blocks read as zeros.
+
+    `name` is the kernel's; see Identify Namespace, DLFEAT, of the NVM Command Set Specification.
+    """
     try:
         namespace = int(system_text.read(Path(f"/sys/class/block/{name}/nsid")))
         fd = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
@@ -56,7 +58,9 @@ def reads_zeros(name: str) -> bool:
 
 
 def throttlings(device: str) -> int:
-    """What heat did to the disk in its life: minutes above its limits and slower states entered.
+    """Return what heat did to the disk in its life.
+
+    Minutes above its limits and slower states entered.
 
     Raises OSError.
     """

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from enum import StrEnum
 from typing import Any, ClassVar
 
-from agent.causes import Cause, CauseError
-from agent.command import CommandError, run
 from agent.storage import opal_ioctl
 from agent.storage.base import DRIVE, Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
@@ -21,29 +20,31 @@ from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
+from agent.system.command import CommandError, run
 from contract.plan import Configuration
+from contract.problem import WordedError, Wording
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 
 
-class NotTakenError(CauseError):
+class NotTakenError(WordedError):
     """The drive did not take our PIN, and is as it was."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "refused": "{error}",
-        "maybe-blocked": "{error} Firmware may also forbid it until a power cycle (Block SID).",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "refused": Wording("{error}"),
+        "maybe-blocked": Wording(
+            "{error} Firmware may also forbid it until a power cycle (Block SID)."
+        ),
     }
 
 
-class NotReady(Cause):
-    """What is missing from a provisioned self-encrypting disk."""
+class NotReady(StrEnum):
+    """What is missing from a provisioned self-encrypting disk, as a clause."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "locking-off": "locking is not enabled",
-        "no-header": "there is no LUKS2 header that our passphrase opens",
-        "other-range": "the LUKS2 header describes another range",
-        "no-locks": "the range does not lock",
-    }
+    LOCKING_OFF = "locking is not enabled"
+    NO_HEADER = "there is no LUKS2 header that our passphrase opens"
+    OTHER_RANGE = "the LUKS2 header describes another range"
+    NO_LOCKS = "the range does not lock"
 
 
 class Opal(Kind):
@@ -75,8 +76,8 @@ class Opal(Kind):
         """
         if why_not_ready(place, secrets, try_passphrase=False) is not None:
             own(place, secrets)
-        found = range_found(place, secrets)
-        return {"state_before": found.state if found else None}
+        locking_range = range_found(place, secrets)
+        return {"state_before": locking_range.state if locking_range else None}
 
     def attach(
         self, place: Place, configuration: Configuration, secrets: Secrets
@@ -87,7 +88,9 @@ class Opal(Kind):
 
 
 def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None:
-    """The locking range of the place; None where the disk has no Opal or locking is not enabled.
+    """Return the locking range of the place.
+
+    None where the disk has no Opal or locking is not enabled.
 
     Raises AgentError if the drive does not take our PIN.
     """
@@ -102,8 +105,8 @@ def switch_off(place: Place, secrets: Secrets) -> None:
 
     The drive continues encrypting with its own key: what is switched off is asking for a PIN.
     """
-    found = range_found(place, secrets)
-    if found is None or (found.off and found.state == "unlocked"):
+    locking_range = range_found(place, secrets)
+    if locking_range is None or (locking_range.off and locking_range.state == "unlocked"):
         return
     pin = secrets.opal_admin_pin
     opal_ioctl.enable_locks(place.partition, place.number, pin, enabled=False)
@@ -116,8 +119,8 @@ def relock(place: Place, secrets: Secrets) -> bool:
     cryptsetup reports success even where a range stayed open, so the drive is asked. Raises
     OpalError if it stays open.
     """
-    found = range_found(place, secrets)
-    if found is None or found.off or found.state == "locked":
+    locking_range = range_found(place, secrets)
+    if locking_range is None or locking_range.off or locking_range.state == "locked":
         return False
     pin = secrets.opal_admin_pin
     opal_ioctl.lock(place.partition, place.number, pin)
@@ -138,14 +141,14 @@ def luks_metadata(partition: str) -> dict[str, Any]:
 def why_not_ready(
     place: Place, secrets: Secrets, *, try_passphrase: bool = True
 ) -> NotReady | None:
-    """What is missing from a provisioned self-encrypting disk; None if it is as it must be.
+    """Return what is missing from a provisioned self-encrypting disk; None if it is as it must be.
 
     Raises AgentError if the drive is ours by its header but does not take our PIN, or does not
     answer: formatting would spoil a good header before the drive refuses.
     """
     status = opal_ioctl.status(place.partition)
     if not status.locking_enabled:
-        return NotReady("locking-off")
+        return NotReady.LOCKING_OFF
     try:
         segment = luks_metadata(place.partition)["segments"]["0"]
         if try_passphrase:
@@ -158,22 +161,22 @@ def why_not_ready(
             )
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
-        return NotReady("no-header")
-    found = (segment["type"], segment["offset"], segment["size"])
-    if found != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
-        return NotReady("other-range")
+        return NotReady.NO_HEADER
+    described = (segment["type"], segment["offset"], segment["size"])
+    if described != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
+        return NotReady.OTHER_RANGE
     if not (state.read_lock_enabled and state.write_lock_enabled):
-        return NotReady("no-locks")
+        return NotReady.NO_LOCKS
     return None
 
 
-def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
+def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
     """Give a drive that locks nothing our PIN and enable locking, or end what was begun of it.
 
     Done before anything is cleared. Raises NotTakenError where the drive refused, AgentError where
     nobody knows.
     """
-    free = found is None or not found.taken
+    free = sid is None or not sid.taken
     try:
         if free:
             opal_ioctl.take(device, secrets.opal_admin_pin)
@@ -189,8 +192,8 @@ def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
         opal_ioctl.activate(device, secrets.opal_admin_pin)
     except OpalError as error:
         if error.status and not free:
-            cause = "refused" if found else "maybe-blocked"
-            raise NotTakenError(cause, error=str(error)) from error
+            code = "refused" if sid else "maybe-blocked"
+            raise NotTakenError(code, error=str(error)) from error
         raise
 
 
@@ -263,10 +266,10 @@ def findings(place: Place, secrets: Secrets, evidence: Mapping[str, Any]) -> dic
     status = opal_ioctl.offered(place.partition)
     if status is None:
         return None
-    found = range_found(place, secrets)
+    locking_range = range_found(place, secrets)
     return {
         "status": asdict(status),
-        "range": asdict(found) if found else None,
-        "state": "off" if found is None or found.off else found.state,
+        "range": asdict(locking_range) if locking_range else None,
+        "state": "off" if locking_range is None or locking_range.off else locking_range.state,
         "state_before": evidence.get("state_before"),
     }

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-from agent.causes import CauseError
 from agent.storage import secrets
 from agent.storage.secrets import ADMIN1, PSID, SID
 from contract.places import step
+from contract.problem import WordedError, Wording
 
 _WRITE, _READ = 1, 2
 _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
@@ -61,10 +61,8 @@ _BLOCK_SID = 0x0402  # TCG Storage Feature Set: Block SID Authentication 1.01, 4
 
 
 _NOT_AUTHORISED = "{device} did not {action} (not authorised: the PIN is not this drive's)."
-_LOCKED_OUT = (
-    "{device} did not {action} (locked out after too many wrong PINs: power-cycle the drive)."
-)
-_CAUSES = {
+_LOCKED_OUT = "{device} did not {action} (locked out after too many wrong PINs)."
+_CODES = {
     NOT_AUTHORISED: "not-authorised",
     LOCKED_OUT: "locked-out",
     SP_BUSY: "no-session",
@@ -72,47 +70,65 @@ _CAUSES = {
 }
 
 
-class OpalError(CauseError):
+class OpalError(WordedError):
     """The drive or the kernel refused an Opal call, or the drive is not as it must be."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "long-pin": "An Opal PIN has at most 255 bytes: choose a shorter one.",
-        "not-opened": "{device} cannot be opened ({error}).",
-        "kernel": "{device} did not {action} ({error}): it must be a self-encrypting disk with "
-        "Opal, and the kernel built with BLK_SED_OPAL.",
-        "status": "{device} did not {action} (TCG status {status}).",
-        "not-authorised": _NOT_AUTHORISED,
-        "locked-out": _LOCKED_OUT,
-        "no-session": "{device} did not {action} (no session is free: another program or the "
-        "firmware has one open): end that program, or power-cycle the drive.",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "long-pin": Wording("An Opal PIN has at most 255 bytes.", "Choose a shorter one."),
+        "not-opened": Wording("{device} cannot be opened ({error})."),
+        "kernel": Wording(
+            "{device} did not {action} ({error}).",
+            "It must be a self-encrypting disk with Opal, and the kernel built with BLK_SED_OPAL.",
+        ),
+        "status": Wording("{device} did not {action} (TCG status {status})."),
+        "not-authorised": Wording(_NOT_AUTHORISED),
+        "locked-out": Wording(_LOCKED_OUT, "Power-cycle the drive."),
+        "no-session": Wording(
+            "{device} did not {action}: another program or the firmware has its only session.",
+            "End that program, or power-cycle the drive.",
+        ),
         # The same two of a login, whose refusals are counted.
-        "wrong-pin": f"{_NOT_AUTHORISED} That was {{refused}} of {{most}} tries that the testbed "
-        "makes: a drive locks out after a few (often 5, its TryLimit). {way_out}",
-        "no-tries": f"{_LOCKED_OUT} {{way_out}}",
-        "stays-unlocked": "The range of {by_id} stays unlocked: power-cycle the drive.",
-        "no-opal": "{by_id} offers no Opal: choose a self-encrypting disk.",
-        "shadowed": "{by_id} hides its start behind an MBR shadow: revert the drive "
-        f"({step('teardown', psid_revert='{serial}')}), then provision again.",
-        "not-taken": "{by_id} did not accept ownership or our PIN ({error}) Each try counts "
-        "against the drive's limit: put the PIN it was owned with into the secrets, or erase "
-        f"the drive by its PSID: {step('teardown', psid_revert='{serial}')}.",
-        "not-formatted": "The locking range of {by_id} and its header could not be made: {error}",
-        "given-back": "{first} The drive was given back ({actions}).",
-        "not-given-back": "{first} Giving the drive back failed too: {second} "
-        f"{step('teardown')} tries it again.",
-        "no-psid": "To revert {device} by its PSID, put the PSID from the drive's label into the "
-        "secrets as sed_psid: nothing was tried.",
+        "wrong-pin": Wording(
+            f"{_NOT_AUTHORISED} That was {{refused}} of {{most}} tries that the testbed makes: a "
+            "drive locks out after a few (often 5, its TryLimit).",
+            "{way_out}",
+        ),
+        "no-tries": Wording(_LOCKED_OUT, "{way_out}"),
+        "stays-unlocked": Wording("The range of {by_id} is still unlocked.", "Power-cycle it."),
+        "no-opal": Wording("{by_id} offers no Opal.", "Choose a self-encrypting disk."),
+        "shadowed": Wording(
+            "{by_id} hides its start behind an MBR shadow.",
+            f"Revert the drive ({step('teardown', psid_revert='{serial}')}), then provision again.",
+        ),
+        "not-taken": Wording(
+            "{by_id} did not accept ownership or our PIN ({error}) Each try counts against the "
+            "drive's limit.",
+            "Put the PIN it was owned with into the secrets, or erase the drive by its PSID: "
+            f"{step('teardown', psid_revert='{serial}')}.",
+        ),
+        "not-formatted": Wording(
+            "The locking range of {by_id} and its header could not be made: {error}"
+        ),
+        "given-back": Wording("{first} The drive was given back ({actions})."),
+        "not-given-back": Wording(
+            "{first} Giving the drive back failed too: {second}",
+            f"Run {step('teardown')} to try it again.",
+        ),
+        "no-psid": Wording(
+            "{device} cannot be reverted by its PSID, which the secrets lack; nothing was tried.",
+            "Put the PSID from the drive's label into the secrets as sed_psid.",
+        ),
     }
 
     @property
     def status(self) -> int:
         """The TCG method status, or 0."""
-        return int(self.facts.get("status", 0))
+        return int(self.facts.get("status") or 0)
 
     @property
     def number(self) -> int:
         """The kernel's error number, or 0."""
-        return int(self.facts.get("number", 0))
+        return int(self.facts.get("number") or 0)
 
 
 @dataclass(frozen=True)
@@ -188,7 +204,7 @@ def discover(device: str) -> Discovery:
 
 
 def parse_discovery(page: bytes) -> Discovery:
-    """The same from the bytes of a level 0 discovery, however short."""
+    """Return the same from the bytes of a level 0 discovery, however short."""
     at = _HEADER_BYTES
     bodies: dict[int, bytes] = {}
     while at + _FEATURE_BYTES < len(page):
@@ -219,14 +235,17 @@ def status(device: str) -> Status:
 
 
 def offered(device: str) -> Status | None:
-    """The same, None where there is no Opal at all: an ordinary disk, or a kernel without it."""
+    """Return the same, None where there is no Opal at all.
+
+    An ordinary disk, or a kernel without it.
+    """
     try:
-        found = status(device)
+        reported = status(device)
     except OpalError as error:
         if error.number in (errno.ENOTTY, errno.EOPNOTSUPP):
             return None
         raise
-    return found if found.supported else None
+    return reported if reported.supported else None
 
 
 def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:
@@ -287,7 +306,7 @@ def _session(number: int, pin: bytes) -> bytes:
 
 
 def _log_in(device: str, authority: str, request: int, buffer: bytearray, action: str) -> None:
-    """A call with a PIN; one that the drive refused is not tried again by this process.
+    """Make a call with a PIN; one that the drive refused is not tried again by this process.
 
     Raises PinTriesError where the drive has refused too many.
     """
@@ -300,12 +319,12 @@ def _log_in(device: str, authority: str, request: int, buffer: bytearray, action
     except OpalError as error:
         if error.status not in (NOT_AUTHORISED, LOCKED_OUT):
             raise
-        cause = "no-tries"
+        code = "no-tries"
         if error.status == NOT_AUTHORISED:
             login.count()
-            cause = "wrong-pin"
-        counted = {"refused": login.refused, "most": secrets.MOST, "way_out": login.way_out}
-        again = OpalError(cause, **error.facts, **counted)
+            code = "wrong-pin"
+        counted = {"refused": login.refused, "most": secrets.MOST}
+        again = OpalError(code, **error.facts, **counted, way_out=login.way_out)
         _refused[login.serial, authority] = again
         raise again from error
     login.forget()
@@ -320,7 +339,7 @@ def _call(device: str, request: int, buffer: bytearray, action: str) -> None:
             raise OpalError("kernel", device=device, action=action, **facts) from error
     if code:
         # The kernel hands the TCG method status through as a positive return code.
-        raise OpalError(_CAUSES.get(code, "status"), device=device, action=action, status=code)
+        raise OpalError(_CODES.get(code, "status"), device=device, action=action, status=code)
 
 
 @contextmanager

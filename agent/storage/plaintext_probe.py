@@ -1,4 +1,4 @@
-"""A known block in a file, looked for on the raw medium: is what lies there the plaintext?"""
+"""Look for a known block of a file on the raw medium, to see whether it is plaintext there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.causes import CauseError
 from agent.marks import written_bytes
 from agent.storage import btrfs
 from agent.storage.devices import opened
+from contract.problem import WordedError, Wording
 
 BLOCK_BYTES = 4096
 # How far in front of the extent a product may keep its headers.
@@ -31,13 +31,15 @@ _FIEMAP_SYNC = 1
 _FIEMAP_NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 
 
-class ProbeError(CauseError):
+class ProbeError(WordedError):
     """The plaintext probe could not be placed or looked for."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "failed": "The plaintext probe could not be looked for ({error}).",
-        "no-address": "The file system does not tell where the plaintext probe lies: use ext4, XFS "
-        "or Btrfs on one device.",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "failed": Wording("The plaintext probe could not be read ({error})."),
+        "no-address": Wording(
+            "The file system does not report the address of the plaintext probe.",
+            "Use ext4, XFS or Btrfs on one device.",
+        ),
     }
 
 
@@ -54,7 +56,6 @@ def look(
     offset_bytes: int,
     *,
     room_bytes: int = 0,
-    encrypted_files: bool = False,
 ) -> dict[str, Any]:
     """Write the probe, find its physical place, read it there past the page cache, remove it.
 
@@ -63,8 +64,7 @@ def look(
 
     Returns `{sha256, offset_bytes, through_mapping, on_medium, written_bytes}`: `offset_bytes`
     within the partition, where the search begins; `through_mapping` whether the mapping shows it
-    there (it must, else the place is wrong), with `encrypted_files` whether the place changes as
-    the file does, and is no plaintext; `on_medium` whether the raw partition does;
+    there (it must, else the place is wrong); `on_medium` whether the raw partition does;
     `written_bytes` by the partition's counter while it was written. Raises ProbeError.
     """
     block = content(key)
@@ -72,16 +72,13 @@ def look(
     try:
         before_bytes = written_bytes(Path(partition))
         with path.open("wb") as file:
-            if encrypted_files:
-                _write(file.fileno(), bytes(BLOCK_BYTES))
-                before = read_direct(mapping, physical(file.fileno()))
-            _write(file.fileno(), block)
+            os.pwrite(file.fileno(), block, 0)
+            os.fsync(file.fileno())
             place = physical(file.fileno())
-        seen = read_direct(mapping, place)
         return {
             "sha256": hashlib.sha256(block).hexdigest(),
             "offset_bytes": offset_bytes + place,
-            "through_mapping": seen not in (before, block) if encrypted_files else seen == block,
+            "through_mapping": read_direct(mapping, place) == block,
             "on_medium": contains(partition, offset_bytes + place, room_bytes, block),
             "written_bytes": written_bytes(Path(partition)) - before_bytes,
         }
@@ -110,7 +107,7 @@ def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> b
 
 
 def read_direct(device: str, offset_bytes: int, length_bytes: int = BLOCK_BYTES) -> bytes:
-    """A block or more, read with O_DIRECT; raises OSError as the kernel gives it."""
+    """Return a block or more, read with O_DIRECT; raises OSError as the kernel gives it."""
     with (
         opened(device, os.O_RDONLY | os.O_DIRECT) as fd,
         mmap.mmap(-1, length_bytes) as buffer,  # page-aligned, as O_DIRECT wants it
@@ -120,7 +117,7 @@ def read_direct(device: str, offset_bytes: int, length_bytes: int = BLOCK_BYTES)
 
 
 def locked_read(device: str, offset_bytes: int) -> str | None:
-    """The error's name if a direct read there is refused; None if it can be read."""
+    """Return the error's name if a direct read there is refused; None if it can be read."""
     try:
         read_direct(device, offset_bytes)
     except OSError as error:
@@ -128,13 +125,8 @@ def locked_read(device: str, offset_bytes: int) -> str | None:
     return None
 
 
-def _write(fd: int, block: bytes) -> None:
-    os.pwrite(fd, block, 0)
-    os.fsync(fd)
-
-
 def physical(fd: int) -> int:
-    """Byte address of the file's or folder's only block on its file system's device."""
+    """Byte address of the file's only block on its file system's device."""
     head = _FIEMAP_HEAD.pack(0, BLOCK_BYTES, _FIEMAP_SYNC, 0, 1, 0)
     buffer = bytearray(head + bytes(_FIEMAP_EXTENT.size))
     fcntl.ioctl(fd, _FIEMAP, buffer, True)
@@ -142,7 +134,7 @@ def physical(fd: int) -> int:
     _, place, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(buffer, _FIEMAP_HEAD.size)
     if mapped != 1 or length < BLOCK_BYTES or flags & _FIEMAP_NO_ADDRESS:
         raise ProbeError("no-address")
-    found = btrfs.physical(fd, int(place))
-    if found is None:
+    address = btrfs.physical(fd, int(place))
+    if address is None:
         raise ProbeError("no-address")
-    return found
+    return address

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from agent.causes import Cause
-from agent.command import CommandError, run
 from agent.storage import ciphers, devices, layout, mapping, opal, plaintext_probe
 from agent.storage.base import Expectation, Layer, Place, Segment
 from agent.storage.devices import BLOCK, SECTOR_BYTES
@@ -17,47 +16,53 @@ from agent.storage.dmcrypt import HMAC_BITS
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
+from agent.system.command import CommandError, run
 from contract import system_text
+from contract.problem import Problem, Wording
+
+MISMATCHES: Mapping[str, Wording] = {
+    "mapping-missing": Wording("The mapping {name} is missing."),
+    "mapping-unplanned": Wording("The mapping {name} is not planned."),
+    "mapping-maker": Wording("The mapping {name} is of {found}, planned {planned}."),
+    "segments": Wording("{name}: the number of dm segments is {found}, planned {planned}."),
+    "segment": Wording("{name}: dm {field} is {found!r}, planned {planned!r}."),
+    "luks-missing": Wording("No LUKS2 header can be read."),
+    "luks": Wording("LUKS2 {field} is {found!r}, planned {planned!r}."),
+    "range": Wording("Opal range {field} is {found!r}, planned {planned!r}."),
+    "range-not-locked": Wording("The range was not locked before it was opened."),
+    "locking-off": Wording("Opal locking is not enabled."),
+    "shadowed": Wording("An MBR shadow hides the start of the disk."),
+    "truecrypt": Wording("TrueCrypt {field} is {found!r}, planned {planned!r}."),
+    "discard": Wording("The file system is mounted with discard, planned without."),
+    "no-discard": Wording("The file system is mounted without discard, planned with."),
+    "kind": Wording("{refused}"),
+    "probe-failed": Wording("{error}"),
+    "probe-elsewhere": Wording(
+        "What is written to the file system does not reach the partition, so the medium proves "
+        "nothing."
+    ),
+    "probe-lost": Wording(
+        "The plaintext probe was not found through the mapping, so the medium proves nothing."
+    ),
+    "probe-plaintext": Wording("The plaintext probe lies in plaintext on the raw partition."),
+    "probe-not-plaintext": Wording(
+        "The plaintext probe is not on the raw partition, where nothing should encrypt it."
+    ),
+}
 
 
-class Mismatch(Cause):
-    """A difference between what is there and what is planned."""
-
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "mapping-missing": "there is no mapping {name}",
-        "mapping-unplanned": "there is a mapping {name} that is not planned",
-        "mapping-maker": "{name}: the mapping is of {found}, planned {planned}",
-        "segments": "{name}: dm segments are {found}, planned {planned}",
-        "segment": "{name}: dm {field} is {found!r}, planned {planned!r}",
-        "luks-missing": "no LUKS2 header can be read",
-        "luks": "LUKS2 {field} is {found!r}, planned {planned!r}",
-        "range": "Opal range {field} is {found!r}, planned {planned!r}",
-        "range-not-locked": "the range was not locked before it was opened",
-        "locking-off": "Opal locking is not enabled",
-        "shadowed": "an MBR shadow hides the start of the disk",
-        "truecrypt": "TrueCrypt {field} is {found!r}, planned {planned!r}",
-        "discard": "the file system is mounted with discard, planned without",
-        "no-discard": "the file system is mounted without discard, planned with",
-        "kind": "{refused}",
-        "probe-failed": "{error}",
-        "probe-elsewhere": "what is written to the file system does not reach the partition, so "
-        "the medium proves nothing",
-        "probe-lost": "the plaintext probe was not found through the mapping, so the medium proves "
-        "nothing",
-        "probe-plaintext": "the plaintext probe lies in plaintext on the raw partition",
-        "probe-not-plaintext": "the plaintext probe is not on the raw partition, where nothing "
-        "should encrypt it",
-    }
+def _mismatch(code: str, **facts: Any) -> Problem:
+    return Problem.from_wording(MISMATCHES, code, facts)
 
 
 def _differences(
-    cause: str, found: Mapping[str, Any], planned: Mapping[str, Any], **facts: str
-) -> list[Mismatch]:
-    """One for each planned value that is not there."""
+    code: str, actual: Mapping[str, Any], planned: Mapping[str, Any], **facts: str
+) -> list[Problem]:
+    """Mismatches of `code`, one for each planned value that differs from the one found."""
     return [
-        Mismatch(cause, {**facts, "field": key, "found": found.get(key), "planned": value})
+        _mismatch(code, **facts, field=key, found=actual.get(key), planned=value)
         for key, value in planned.items()
-        if found.get(key) != value
+        if actual.get(key) != value
     ]
 
 
@@ -92,7 +97,7 @@ class Found:
 
 
 def planned(place: Place, expectation: Expectation, discards: bool = False) -> Planned:
-    """What the plan asks for, in the units in which it is found."""
+    """Return what the plan asks for, in the units in which it is found."""
     name = Path(place.partition).name
     block_bytes = devices.block_bytes(name)
     extent = place.extent
@@ -107,45 +112,48 @@ def planned(place: Place, expectation: Expectation, discards: bool = False) -> P
     )
 
 
-def mismatches(plan: Planned, found: Found) -> list[Mismatch]:
+def mismatches(plan: Planned, findings: Found) -> list[Problem]:
     """Compare findings with the plan; every difference, none if it is proven."""
     expectation = plan.expectation
-    differing = _layer_mismatches(expectation.layers, found.layers)
+    differing = _layer_mismatches(expectation.layers, findings.layers)
     if expectation.luks_segment is not None:
-        differing += _luks_mismatches(plan, found.luks)
-    if expectation.range_state != "off" or found.opal is not None:
-        differing += _opal_mismatches(plan, found.opal or {})
+        differing += _luks_mismatches(plan, findings.luks)
+    if expectation.range_state != "off" or findings.opal is not None:
+        differing += _opal_mismatches(plan, findings.opal or {})
     if expectation.chain is not None:
         bits = str(512 * len(expectation.chain.split("-")))
         wanted = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
-        differing += _differences("truecrypt", found.tcrypt or {}, wanted)
-    if found.discard and found.discard["mounted"] != plan.discards:
-        differing.append(Mismatch("no-discard" if plan.discards else "discard"))
-    if refused := found.of_kind.get("refused"):
-        differing.append(Mismatch("kind", {"refused": refused}))
-    return differing + _probe_mismatches(expectation, found.plaintext_probe)
+        differing += _differences("truecrypt", findings.tcrypt or {}, wanted)
+    if findings.discard and findings.discard["mounted"] != plan.discards:
+        differing.append(_mismatch("no-discard" if plan.discards else "discard"))
+    if refused := findings.of_kind.get("refused"):
+        differing.append(_mismatch("kind", refused=refused))
+    return differing + _probe_mismatches(expectation, findings.plaintext_probe)
 
 
-def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[Mismatch]:
-    """A layer is known by its place in the stack where cryptsetup has given it another name."""
-    left = {layer.name: layer for layer in _stack(found)}
+def _layer_mismatches(wanted: Sequence[Layer], actual: Sequence[Layer]) -> list[Problem]:
+    """Compare the layers that are there with those that are planned.
+
+    A layer is known by its place in the stack where cryptsetup has given it another name.
+    """
+    left = {layer.name: layer for layer in _stack(actual)}
     pairs = {layer.name: left.pop(layer.name, None) for layer in wanted}
     for name in [name for name, one in pairs.items() if one is None and left]:
         pairs[name] = left.pop(next(iter(left)), None)
     called = {name: one.name for name, one in pairs.items() if one}
-    differing = [Mismatch("mapping-unplanned", {"name": name}) for name in left]
+    differing = [_mismatch("mapping-unplanned", name=name) for name in left]
     for layer in wanted:
         one = pairs[layer.name]
         if one is None:
-            differing.append(Mismatch("mapping-missing", {"name": layer.name}))
+            differing.append(_mismatch("mapping-missing", name=layer.name))
             continue
         named = {"name": one.name}
         if layer.made_by not in ("", one.made_by):
             makers = {"found": one.made_by or "unknown", "planned": layer.made_by}
-            differing.append(Mismatch("mapping-maker", {**named, **makers}))
+            differing.append(_mismatch("mapping-maker", **named, **makers))
         if len(one.segments) != len(layer.segments):
             counts = {"found": len(one.segments), "planned": len(layer.segments)}
-            differing.append(Mismatch("segments", {**named, **counts}))
+            differing.append(_mismatch("segments", **named, **counts))
             continue
         for segment, planned in zip(one.segments, layer.segments, strict=True):
             # All else differs with the target.
@@ -166,9 +174,9 @@ def _stack(layers: Sequence[Layer]) -> list[Layer]:
     return stack + list(left.values())
 
 
-def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Mismatch]:
+def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Problem]:
     if luks is None:
-        return [Mismatch("luks-missing")]
+        return [_mismatch("luks-missing")]
     wanted: dict[str, Any] = {
         "type": plan.expectation.luks_segment,
         "offset": str(plan.offset_bytes),
@@ -178,18 +186,18 @@ def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Mism
         wanted |= {"encryption": cipher, "sector_size": plan.top.sector_size, "integrity": tags}
     else:
         wanted |= {"size": str(plan.size_bytes)}
-    found = luks.get("segments", {}).get("0", {})
-    tags_found = (found.get("integrity") or {}).get("type")
-    segment = {**found, "integrity": tags_found, "key_bits": luks.get("key_bits")}
+    header_segment = luks.get("segments", {}).get("0", {})
+    tags_found = (header_segment.get("integrity") or {}).get("type")
+    segment = {**header_segment, "integrity": tags_found, "key_bits": luks.get("key_bits")}
     if plan.top.key_bits is not None:
         wanted["key_bits"] = [plan.top.key_bits]
     return _differences("luks", segment, wanted)
 
 
-def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Mismatch]:
-    status = found.get("status", {})
+def _opal_mismatches(plan: Planned, opal_findings: Mapping[str, Any]) -> list[Problem]:
+    status = opal_findings.get("status", {})
     planned_state = plan.expectation.range_state
-    differing = _differences("range", found, {"state": planned_state})
+    differing = _differences("range", opal_findings, {"state": planned_state})
     if planned_state != "off":
         wanted = {
             "start_blocks": plan.start_blocks,
@@ -197,26 +205,26 @@ def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Mismatch]:
             "read_lock_enabled": True,
             "write_lock_enabled": True,
         }
-        differing += _differences("range", found.get("range") or {}, wanted)
-        if found.get("state_before") != "locked":
-            differing.append(Mismatch("range-not-locked"))
+        differing += _differences("range", opal_findings.get("range") or {}, wanted)
+        if opal_findings.get("state_before") != "locked":
+            differing.append(_mismatch("range-not-locked"))
         if not status.get("locking_enabled"):
-            differing.append(Mismatch("locking-off"))
+            differing.append(_mismatch("locking-off"))
     if status.get("mbr_enabled") and not status.get("mbr_done"):
-        differing.append(Mismatch("shadowed"))
+        differing.append(_mismatch("shadowed"))
     return differing
 
 
-def _probe_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[Mismatch]:
-    if "error" in seen:
-        return [Mismatch("probe-failed", {"error": str(seen["error"])})]
-    if not seen["through_mapping"]:
-        return [Mismatch("probe-lost")]
-    if expectation.interleaved and seen["written_bytes"] < plaintext_probe.BLOCK_BYTES:
-        return [Mismatch("probe-elsewhere")]
-    if seen["on_medium"] == expectation.plaintext_on_medium:
+def _probe_mismatches(expectation: Expectation, probe: Mapping[str, Any]) -> list[Problem]:
+    if "error" in probe:
+        return [_mismatch("probe-failed", error=str(probe["error"]))]
+    if not probe["through_mapping"]:
+        return [_mismatch("probe-lost")]
+    if expectation.interleaved and probe["written_bytes"] < plaintext_probe.BLOCK_BYTES:
+        return [_mismatch("probe-elsewhere")]
+    if probe["on_medium"] == expectation.plaintext_on_medium:
         return []
-    return [Mismatch("probe-plaintext" if seen["on_medium"] else "probe-not-plaintext")]
+    return [_mismatch("probe-plaintext" if probe["on_medium"] else "probe-not-plaintext")]
 
 
 def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[str, Any]:
@@ -231,19 +239,25 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     lines = mapping.texts(mappings)
     os.sync()
     asked = ["findmnt", "--noheadings", "--output", "OPTIONS", "--target", str(folder)]
-    found = Found(
+    luks = None
+    if expectation.luks_segment:
+        with suppress(CommandError):
+            luks = opal.luks_metadata(place.partition)
+    findings = Found(
         layers=mapping.layers(mappings, lines),
-        luks=_luks(place) if expectation.luks_segment else None,
+        luks=luks,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),
         plaintext_probe=_plaintext_probe(place, expectation, folder, key),
         discard=layout.discard_findings(place, mappings, run(asked).out.strip()),
-        of_kind=entered.kind.findings(place, configuration, folder, key),
+        of_kind=entered.kind.findings(configuration),
     )
     plan = planned(place, expectation, configuration.discard)
-    differing = mismatches(plan, found)
+    differing = mismatches(plan, findings)
     crypto = system_text.read(Path("/proc/crypto"))
-    layers = [_document(layer, lines.get(layer.name, []), crypto) for layer in _stack(found.layers)]
+    layers = [
+        _document(layer, lines.get(layer.name, []), crypto) for layer in _stack(findings.layers)
+    ]
     top = next((layer for layer in layers if layer["name"] == MAPPING), {})
     return {
         "ok": not differing,
@@ -251,33 +265,26 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         "planned": asdict(plan),
         "layers": layers,
         "dmsetup_table": "\n".join(top.get("table", [])),
-        "luks": found.luks,
-        "opal": found.opal,
-        "tcrypt": found.tcrypt,
-        "of_kind": dict(found.of_kind),
+        "luks": findings.luks,
+        "opal": findings.opal,
+        "tcrypt": findings.tcrypt,
+        "of_kind": dict(findings.of_kind),
         "cipher_driver": top.get("cipher_driver"),
         "key_bits": _cipher_bits(top),
         "sector_size": top.get("sector_size"),
-        "plaintext_probe": found.plaintext_probe,
+        "plaintext_probe": findings.plaintext_probe,
         "discard": {
-            **found.discard,
+            **findings.discard,
             "first_bytes": entered.evidence.get("discarded_bytes", 0),
             "first_outcome": entered.evidence.get("discarded", "not-planned"),
         },
     }
 
 
-def _luks(place: Place) -> dict[str, Any] | None:
-    try:
-        return opal.luks_metadata(place.partition)
-    except CommandError:
-        return None
-
-
 def _plaintext_probe(
     place: Place, expectation: Expectation, folder: Path, key: str
 ) -> dict[str, Any]:
-    """What was seen of it, or `{error}`, so that all else that was found is told as well."""
+    """Return what was seen of it, or `{error}`, so that all else that was found is told as well."""
     offset_bytes, room_bytes = place.extent.offset_bytes, 0
     try:
         if expectation.interleaved:
@@ -288,14 +295,13 @@ def _plaintext_probe(
         return plaintext_probe.look(
             *(folder, key, mapping.PATH, place.partition, offset_bytes),
             room_bytes=room_bytes,
-            encrypted_files=expectation.encrypted_files,
         )
     except plaintext_probe.ProbeError as error:
         return {"error": str(error)}
 
 
 def _document(layer: Layer, lines: Sequence[str], crypto: str) -> dict[str, Any]:
-    """A layer for the data contract, with the driver of its cipher; no keys."""
+    """Return a layer for the data contract, with the driver of its cipher; no keys."""
     first = layer.segments[0] if layer.segments else Segment(0, "none")
     driver = ciphers.driver(ciphers.algorithm(first.cipher), crypto) if first.cipher else None
     return {

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agent.command import CommandError
-from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl, registry
-from agent.storage.base import Place
+from agent.storage import devices, disk_records, guard, layout, opal, opal_ioctl, registry
+from agent.storage import facts as disk_facts
 from agent.storage.facts import DiskFacts
-from agent.storage.guard import GuardError, Refusal
+from agent.storage.guard import GuardError
 from agent.storage.secrets import SID, Secrets, login
 from agent.storage.stack import Stack
+from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.plan import Disk, StorageSpec
+from contract.problem import Problem
 
 
 def prepare(
@@ -29,20 +30,20 @@ def prepare(
     written unless all of them may be. `checked`: role to the fingerprint that was looked at before;
     a disk that is not ours must still have it. Raises AgentError.
     """
-    found = {role: facts.gather(disk) for role, disk in spec.disks.items()}
-    reasons: list[Refusal] = []
+    states = {role: disk_facts.gather(disk) for role, disk in spec.disks.items()}
+    reasons: list[Problem] = []
     for role, disk in spec.disks.items():
-        reasons += reasons_not_to_prepare(spec, disk, found[role])
-        reasons += reasons_of_change(disk, found[role], checked)
+        reasons += reasons_not_to_prepare(spec, disk, states[role])
+        reasons += reasons_of_change(disk, states[role], checked)
     if reasons:
         raise GuardError(*reasons)
     actions = _go_bare(spec, secrets, dry=dry)
     for role, disk in spec.disks.items():
         if carries_opal(spec, role):
-            actions += _take(disk, found[role], spec, secrets, dry=dry)
-        actions += _lay_out(disk, found[role], spec, dry=dry)
+            actions += _take(disk, states[role], spec, secrets, dry=dry)
+        actions += _lay_out(disk, states[role], spec, dry=dry)
         if carries_opal(spec, role):
-            actions += _own(disk, found[role], spec, secrets, dry=dry)
+            actions += _own(disk, states[role], spec, secrets, dry=dry)
     return actions
 
 
@@ -54,51 +55,54 @@ def carries_opal(spec: StorageSpec, role: str) -> bool:
     )
 
 
-def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[Refusal]:
-    """The guard's reasons, and what the layout and the configurations need; asks for no PIN."""
-    reasons = guard.refusals(_given_up(disk, found), found)
+def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[Problem]:
+    """Return the guard's reasons, and what the layout and the configurations need.
+
+    Asks for no PIN.
+    """
+    reasons = guard.refusals(_given_up(disk, facts), facts)
     if reason := layout.fits(disk, spec.extent):
         reasons.append(reason)
     if carries_opal(spec, disk.role):
-        reasons += guard.shared(disk, found) + guard.blocked(disk, found)
-        reasons += layout.unfit_for_opal(disk, found, spec.extent)
-        if found.path and found.opal is None:
-            reasons.append(_no_opal(disk, found))
+        reasons += guard.shared(disk, facts) + guard.blocked(disk, facts)
+        reasons += layout.unfit_for_opal(disk, facts, spec.extent)
+        if facts.path and facts.opal is None:
+            reasons.append(_no_opal(disk, facts))
     return reasons
 
 
-def _given_up(disk: Disk, found: DiskFacts) -> Disk:
-    """The disk, to be erased also where our own revert left what is on it."""
-    return replace(disk, erase=disk.serial) if notes.left_by_us(disk, found) else disk
+def _given_up(disk: Disk, facts: DiskFacts) -> Disk:
+    """Return the disk, to be erased also where our own revert left what is on it."""
+    return replace(disk, erase=disk.serial) if disk_records.left_by_us(disk, facts) else disk
 
 
-def _locks(found: DiskFacts) -> bool:
+def _locks(facts: DiskFacts) -> bool:
     """Whether the header of our partition is one of a range that the drive locks."""
-    if found.partition is None or not found.partition.signatures:
+    if facts.partition is None or not facts.partition.signatures:
         return False
     try:
-        segments = opal.luks_metadata(found.partition.path)["segments"].values()
+        segments = opal.luks_metadata(facts.partition.path)["segments"].values()
     except CommandError:
         return False
     return any(segment["type"].startswith("hw-opal") for segment in segments)
 
 
-def _no_opal(disk: Disk, found: DiskFacts) -> Refusal:
-    sata = devices.ata_security_off((found.path or "").removeprefix("/dev/"))
-    error = f" ({found.opal_error})" if found.opal_error else ""
-    return Refusal.of("no-opal-on-sata" if sata else "no-opal", disk, found, error=error)
+def _no_opal(disk: Disk, facts: DiskFacts) -> Problem:
+    sata = devices.ata_security_off((facts.path or "").removeprefix("/dev/"))
+    error = f" ({facts.opal_error})" if facts.opal_error else ""
+    return guard.refusal("no-opal-on-sata" if sata else "no-opal", disk, facts, error=error)
 
 
 def reasons_of_change(
-    disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None
-) -> list[Refusal]:
+    disk: Disk, facts: DiskFacts, checked: Mapping[str, str] | None
+) -> list[Problem]:
     """Why the disk is not the one that was looked at before; `checked`: role to fingerprint."""
-    if checked is None or checked.get(disk.role) == found.checked_print:
+    if checked is None or checked.get(disk.role) == facts.checked_print:
         return []
     # Nothing is lost on a disk that is ours or blank: it may have been torn down since.
-    if found.partition or found.blank or notes.left_by_us(disk, found):
+    if facts.partition or facts.blank or disk_records.left_by_us(disk, facts):
         return []
-    return [Refusal.of("changed-since-check", disk, found)]
+    return [guard.refusal("changed-since-check", disk, facts)]
 
 
 def teardown(
@@ -109,41 +113,45 @@ def teardown(
     A disk that does not carry our mark is left alone. Drives are reverted by the owner's PIN; by
     the PSID only that one whose serial number is `psid_revert`. Raises AgentError.
     """
-    found = {role: facts.gather(disk) for role, disk in spec.disks.items()}
+    states = {role: disk_facts.gather(disk) for role, disk in spec.disks.items()}
     serials = {disk.serial for disk in spec.disks.values()}
     if psid_revert is not None and psid_revert not in serials:
         known = ", ".join(sorted(serials))
-        raise GuardError(Refusal("no-such-serial", {"serial": psid_revert, "known": known}))
-    reasons: list[Refusal] = []
+        serial = {"serial": psid_revert, "known": known}
+        raise GuardError(Problem.from_wording(guard.WORDINGS, "no-such-serial", serial))
+    reasons: list[Problem] = []
     for role, disk in spec.disks.items():
-        reasons += _reasons_not_to_clear(disk, found[role], by_psid=psid_revert == disk.serial)
-        if found[role].partition is not None:
-            owned = carries_opal(spec, role) or _locks(found[role])
-            reasons += guard.silent(disk, found[role], owned=owned)
+        reasons += _reasons_not_to_clear(disk, states[role], by_psid=psid_revert == disk.serial)
+        if states[role].partition is not None:
+            owned = carries_opal(spec, role) or _locks(states[role])
+            reasons += guard.silent(disk, states[role], owned=owned)
     if reasons:
         raise GuardError(*reasons)
-    ours = [role for role in spec.disks if found[role].partition]
+    ours = [role for role in spec.disks if states[role].partition]
     actions = _go_bare(spec, secrets, dry=dry) if ours else []
     for role, disk in spec.disks.items():
         by_psid = psid_revert == disk.serial
-        if found[role].partition or by_psid or found[role].taking:
-            actions += _give_back(disk, found[role], secrets, by_psid=by_psid, dry=dry)
-        elif notes.left_by_us(disk, found[role]) and not found[role].bare:
-            actions += _blank_at_last(disk, found[role], dry=dry)
+        if states[role].partition or by_psid or states[role].taking:
+            actions += _give_back(disk, states[role], secrets, by_psid=by_psid, dry=dry)
+        elif disk_records.left_by_us(disk, states[role]) and not states[role].bare:
+            # What an earlier teardown did not come to.
+            if not dry:
+                layout.clear(_given_up(disk, states[role]), states[role])
+            actions.append(f"{'would blank' if dry else 'blanked'} {disk.by_id}")
     return actions
 
 
-def _reasons_not_to_clear(disk: Disk, found: DiskFacts, *, by_psid: bool) -> list[Refusal]:
+def _reasons_not_to_clear(disk: Disk, facts: DiskFacts, *, by_psid: bool) -> list[Problem]:
     if by_psid:
-        if found.path and found.opal is None:
-            return [_no_opal(disk, found)]
-        return guard.refusals_to_revert(disk, found)
-    owned = found.opal is not None and found.opal.locking_enabled
-    if found.partition is not None or found.taking:
-        reasons = guard.refusals(_given_up(disk, found), found)
-        return reasons + (guard.shared(disk, found) if owned or found.taking else [])
+        if facts.path and facts.opal is None:
+            return [_no_opal(disk, facts)]
+        return guard.refusals_to_revert(disk, facts)
+    owned = facts.opal is not None and facts.opal.locking_enabled
+    if facts.partition is not None or facts.taking:
+        reasons = guard.refusals(_given_up(disk, facts), facts)
+        return reasons + (guard.shared(disk, facts) if owned or facts.taking else [])
     # Not ours, so not to be cleared; but ours may be behind a lock or a shadow.
-    return guard.hidden(disk, found)
+    return guard.hidden(disk, facts)
 
 
 def _give_back(
@@ -157,7 +165,7 @@ def _give_back(
         actions = [f"would revert {disk.by_id} {how}"] if by_psid or locks or half else []
         return [*actions, f"would remove the partition of {disk.by_id}"]
     with guard.holding(disk):
-        now = facts.gather(disk)
+        now = disk_facts.gather(disk)
         reasons = _reasons_not_to_clear(disk, now, by_psid=by_psid)
         if reasons:
             raise GuardError(*reasons)
@@ -166,7 +174,7 @@ def _give_back(
             layout.blank_after_revert(disk, now)
             return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
         layout.clear(_given_up(disk, before), before)
-        notes.drop(disk, "taking")
+        disk_records.drop(disk, "taking")
     return [f"removed the partition of {disk.by_id}"]
 
 
@@ -183,7 +191,7 @@ def _revert(
         return locks and not opal_ioctl.status(path).locking_enabled
 
     try:
-        with notes.reverting(disk, now, was_done):
+        with disk_records.reverting(disk, now, was_done):
             if half:
                 return _undo_half(path, now, secrets)
             return opal.disown(path, secrets, by_psid=by_psid) if by_psid or locks else None
@@ -207,13 +215,6 @@ def _undo_half(path: str, now: DiskFacts, secrets: Secrets) -> str | None:
     return "reverted by PIN, which was not in force yet"
 
 
-def _blank_at_last(disk: Disk, found: DiskFacts, *, dry: bool) -> list[str]:
-    """What an earlier teardown did not come to."""
-    if not dry:
-        layout.clear(_given_up(disk, found), found)
-    return [f"{'would blank' if dry else 'blanked'} {disk.by_id}"]
-
-
 def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[str]:
     stack = Stack(spec, secrets)
     state = stack.state
@@ -224,12 +225,12 @@ def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[str]:
     return [f"{'would close' if dry else 'closed'} a configuration left {state}"]
 
 
-def _lay_out(disk: Disk, found: DiskFacts, spec: StorageSpec, *, dry: bool) -> list[str]:
-    if layout.ready(disk, found, spec.extent):
+def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> list[str]:
+    if layout.ready(disk, facts, spec.extent):
         return []
     if not dry:
-        layout.write(_given_up(disk, found), spec.extent, found)
-    erased = guard.foreign(disk, found) and not notes.left_by_us(disk, found)
+        layout.write(_given_up(disk, facts), spec.extent, facts)
+    erased = guard.foreign(disk, facts) and not disk_records.left_by_us(disk, facts)
     words = {
         (True, True): "would erase and partition",
         (True, False): "would partition",
@@ -237,7 +238,7 @@ def _lay_out(disk: Disk, found: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
         (False, False): "partitioned",
     }
     if not dry:
-        notes.drop(disk, "edges", "samples")
+        disk_records.drop(disk, "edges", "samples")
     return [f"{words[dry, bool(erased)]} {disk.by_id}"]
 
 
@@ -256,11 +257,11 @@ def _take(
     login(path, SID).check()
     with guard.holding(disk):
         guard.check_still(_given_up(disk, before), before)
-        notes.begin_taking(disk)
+        disk_records.begin_taking(disk)
         try:
             opal.take(path, secrets, before.sid)
         except opal.NotTakenError:
-            notes.drop(disk, "taking")
+            disk_records.drop(disk, "taking")
             raise
     return [f"took ownership of {disk.by_id}"]
 
@@ -274,10 +275,11 @@ def _own(
     missing = opal.why_not_ready(place, secrets)
     if missing is None:
         if not dry:
-            notes.forget(disk)
-        return _lock(place, secrets, dry=dry)
+            disk_records.forget(disk)
+        locked = not dry and opal.relock(place, secrets)
+        return [f"locked {disk.by_id}"] if locked else []
     if dry:
-        return [f"would make the locking range of {disk.by_id} ({missing.sentence})"]
+        return [f"would make the locking range of {disk.by_id} ({missing})"]
     try:
         with guard.holding(disk):
             guard.check_ours(disk)
@@ -286,20 +288,14 @@ def _own(
         if before.opal is None or before.opal.locking_enabled:
             raise
         raise _undo_taking(disk, secrets, error) from error
-    notes.forget(disk)
-    return [f"made the locking range of {disk.by_id} ({missing.sentence})"]
+    disk_records.forget(disk)
+    return [f"made the locking range of {disk.by_id} ({missing})"]
 
 
 def _undo_taking(disk: Disk, secrets: Secrets, first: opal_ioctl.OpalError) -> opal_ioctl.OpalError:
     """Give a drive back that was just taken and is of no use; the error that says so."""
     try:
-        actions = _give_back(disk, facts.gather(disk), secrets, by_psid=False, dry=False)
+        actions = _give_back(disk, disk_facts.gather(disk), secrets, by_psid=False, dry=False)
     except AgentError as second:
         return opal_ioctl.OpalError("not-given-back", first=str(first), second=str(second))
     return opal_ioctl.OpalError("given-back", first=str(first), actions="; ".join(actions))
-
-
-def _lock(place: Place, secrets: Secrets, *, dry: bool) -> list[str]:
-    if dry or not opal.relock(place, secrets):
-        return []
-    return [f"locked {place.disk.by_id}"]

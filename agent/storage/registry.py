@@ -19,24 +19,26 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Kind:
-    """The kind of that name; raises ExtensionError."""
+    """Return the kind of that name; raises ExtensionError."""
     kind: Kind = _GROUP.load(name)()
     return kind
 
 
 def complete(entry: Mapping[str, Any]) -> Configuration:
-    """The configuration of an entry, with its kind's defaults; raises AgentError with all that is
-    wrong in it, clauses with the way out."""
+    """Return the configuration of an entry, with its kind's defaults.
+
+    Raises AgentError with all that is wrong in it, clauses with the way out.
+    """
     kind = load(entry["kind"])
-    given = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}
-    whole, broken = settings(kind, entry["disk"], given)
+    entry_settings = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}
+    completed, broken = settings(kind, entry["disk"], entry_settings)
     if broken:
         raise AgentError("; ".join(broken))
-    return Configuration(entry["name"], entry["kind"], entry["disk"], whole)
+    return Configuration(entry["name"], entry["kind"], entry["disk"], completed)
 
 
 def label(configuration: Configuration) -> str:
-    """What reports call a configuration, by what it is and never by its name."""
+    """Return what reports call a configuration, by what it is and never by its name."""
     kind = load(configuration.kind)
     parts = [kind.label(configuration)]
     parts += ["TRIM"] if configuration.discard else []

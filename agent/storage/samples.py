@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.command import run
 from agent.storage import devices
 from agent.storage.devices import SECTOR_BYTES
+from agent.system.command import run
 
 MIB = 2**20
 BLOCK_BYTES = 4096
@@ -54,14 +54,14 @@ def blank(data: bytes) -> bool:
 def places(size: int, seed: str) -> list[tuple[int, int]]:
     """(offset, length) in bytes of all that is read of a disk of `size` bytes, in order."""
     starts = [mib * MIB for mib in STARTS_MIB]
-    found = {(start + offset, length) for start in starts for offset, length in _HEADERS}
-    found |= {(copy + base, BLOCK_BYTES) for copy in _COPIES for base in (0, MIB)}
+    ranges = {(start + offset, length) for start in starts for offset, length in _HEADERS}
+    ranges |= {(copy + base, BLOCK_BYTES) for copy in _COPIES for base in (0, MIB)}
     draw = random.Random(seed)
     part = size // PARTS
     for number in range(PARTS):
         offset = number * part + draw.randrange(max(part, 1))
-        found.add((offset - offset % BLOCK_BYTES, BLOCK_BYTES))
-    return sorted((offset, length) for offset, length in found if offset + length <= size)
+        ranges.add((offset - offset % BLOCK_BYTES, BLOCK_BYTES))
+    return sorted((offset, length) for offset, length in ranges if offset + length <= size)
 
 
 def take(path: str, size: int, seed: str) -> Samples:
@@ -70,20 +70,20 @@ def take(path: str, size: int, seed: str) -> Samples:
     with devices.opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         data = [devices.read(fd, offset, length) for offset, length in wanted]
     sums = tuple("" if blank(d) else hashlib.blake2b(d, digest_size=8).hexdigest() for d in data)
-    found = (offset for (offset, _), value in zip(wanted, sums, strict=True) if value)
-    return Samples(sums, tuple(found))
+    occupied = (offset for (offset, _), value in zip(wanted, sums, strict=True) if value)
+    return Samples(sums, tuple(occupied))
 
 
-def without_table(found: Iterable[int]) -> list[int]:
+def without_table(offsets: Iterable[int]) -> list[int]:
     """Of places where something lies, those where partitions usually begin."""
-    return [offset for offset in found if offset in {mib * MIB for mib in STARTS_MIB}]
+    return [offset for offset in offsets if offset in {mib * MIB for mib in STARTS_MIB}]
 
 
 def headers(path: str, size: int, volumes: Iterable[tuple[int, int]]) -> tuple[str, ...]:
-    """Sums of the first 8 MiB and the last MiB of the disk, of volumes of it, and of those inside.
+    """Return sums of the disk's first 8 MiB and last MiB, of its volumes, and of those inside.
 
-    `volumes`: (offset, length) in bytes, a length of 0 where it is not known. What a file system,
-    a group of volumes or an array notes of its use (times, counts, generations, free blocks) lies
+    `volumes`: (offset, length) in bytes, a length of 0 where it is not known. What a file system, a
+    group of volumes or an array notes of its use (times, counts, generations, free blocks) lies
     there, so that a file stored anywhere in it changes a sum. Raises OSError.
     """
     waiting = sorted({(0, size), *volumes})
@@ -143,14 +143,14 @@ def same_or_blanked(now: Sequence[str], then: Sequence[str]) -> bool:
     return len(now) == len(then) and all(a in ("", b) for a, b in zip(now, then, strict=True))
 
 
-def named(path: str, found: Iterable[int]) -> list[tuple[str, int]]:
+def named(path: str, offsets: Iterable[int]) -> list[tuple[str, int]]:
     """(type, offset in bytes) of what libblkid knows at the usual starts where something lies."""
     names = []
-    for start in without_table(found)[:_NAMED]:
-        said = run(
+    for start in without_table(offsets)[:_NAMED]:
+        probed = run(
             ["blkid", "--probe", "--offset", str(start), "--output", "export", path], ok=(0, 2, 8)
         )
-        fields = dict(line.split("=", 1) for line in said.out.splitlines() if "=" in line)
+        fields = dict(line.split("=", 1) for line in probed.out.splitlines() if "=" in line)
         if kind := fields.get("TYPE") or fields.get("PTTYPE"):
             names.append((kind, start))
     return names

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from agent.causes import CauseError
-from agent.lock import RUN
 from agent.storage import devices
+from agent.system.lock import RUN
 from contract import private, system_text
 from contract.files import write_json
 from contract.places import step
+from contract.problem import WordedError, Wording
 from contract.strict_json import read_object
 
 PLACE = RUN / "pin-tries.json"
@@ -22,13 +22,15 @@ MOST = 2
 ADMIN1, SID, PSID = "Admin1", "SID", "PSID"
 
 
-class PinTriesError(CauseError):
-    """The drive refused as many PINs as we dare to try: this one was not."""
+class PinTriesError(WordedError):
+    """The drive refused as many PINs as may be tried; this one was not tried."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "refused": "{device} refused {refused} logins as {authority}, so nothing was tried: a "
-        "drive locks out after a few (often 5, its TryLimit) until it has been without power. "
-        "{way_out}"
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "refused": Wording(
+            "{device} refused {refused} logins as {authority}, so nothing was tried: a drive locks "
+            "out after a few (often 5, its TryLimit) until it has been without power.",
+            "{way_out}",
+        )
     }
 
 
@@ -51,7 +53,7 @@ class Login:
         return int(read_object(PLACE).get(self._key, 0))
 
     def check(self) -> None:
-        """Raises PinTriesError, with the limit and the way out, where no more is to be tried."""
+        """Raise PinTriesError, with the limit and the remedy, where no more is to be tried."""
         if self.refused >= MOST:
             named = {"device": self.device, "authority": self.authority}
             raise PinTriesError("refused", **named, refused=self.refused, way_out=self.way_out)
@@ -62,7 +64,7 @@ class Login:
         write_json(PLACE, {**read_object(PLACE), self._key: self.refused + 1})
 
     def forget(self) -> None:
-        """The drive took the PIN, and sets its own count back."""
+        """Forget the refusals: the drive took the PIN, and sets its own count back."""
         if self.refused:
             others = {key: n for key, n in read_object(PLACE).items() if key != self._key}
             write_json(PLACE, others)
@@ -80,7 +82,7 @@ class Login:
 
 
 def login(device: str, authority: str) -> Login:
-    """An authority of the drive that a disk or a partition belongs to."""
+    """Return an authority of the drive that a disk or a partition belongs to."""
     name = devices.kernel_name(device)
     if name is not None and (devices.BLOCK / name / "partition").exists():
         name = (devices.BLOCK / name).resolve().parent.name
@@ -95,17 +97,19 @@ def login(device: str, authority: str) -> Login:
     )
 
 
-class SecretsError(CauseError):
+class SecretsError(WordedError):
     """The secrets cannot be used."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "open": "{path} is open to other users: chmod 600 it.",
-        "unreadable": "The secrets {path} cannot be read ({error}): they live in memory and are "
-        "gone after a reboot. A session of the controller places them; else "
-        f"{step('resume')} does.",
-        "not-json": "The secrets {path} are not JSON: push them again.",
-        "not-object": "The secrets {path} are not a JSON object: push them again.",
-        "not-line": "The secret {key} in {path} is missing or not one line: set it.",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "open": Wording("{path} can be read by other users.", "Run chmod 600 {path}."),
+        "unreadable": Wording(
+            "The secrets {path} cannot be read ({error}): they are kept in memory, and a reboot "
+            "removes them.",
+            f"A session of the controller places them; without one, run {step('resume')}.",
+        ),
+        "not-json": Wording("The secrets {path} are not JSON.", "Push them again."),
+        "not-object": Wording("The secrets {path} are not a JSON object.", "Push them again."),
+        "not-line": Wording("The secret {key} in {path} is missing or not one line.", "Set it."),
     }
 
 

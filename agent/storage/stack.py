@@ -1,4 +1,4 @@
-"""The states of the storage and the ways between them, a small graph:
+"""The states of the storage and the ways between them, a small graph:.
 
     bare --map--> mapped --format--> formatted --mount--> mounted
 
@@ -21,8 +21,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
-from agent.causes import CauseError
-from agent.command import CommandError, Progress, program_path, run
 from agent.storage import (
     devices,
     guard,
@@ -36,29 +34,37 @@ from agent.storage import (
 from agent.storage.base import Kind, Place, settings
 from agent.storage.facts import Partition
 from agent.storage.secrets import Secrets
+from agent.system.command import CommandError, Progress, program_path, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Filesystem, StorageSpec
+from contract.problem import WordedError, Wording
 
 STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
 _FSOPEN, _FSOPEN_CLOEXEC = 430, 1  # of a call that libc has no function for
 
 
-class StorageError(CauseError):
+class StorageError(WordedError):
     """A configuration could not be entered or left."""
 
-    SAYS: ClassVar[Mapping[str, str]] = {
-        "unknown": "There is no configuration {name!r}: choose one of {known}.",
-        "settings": "Configuration {name} cannot be ({broken}): make a new plan.",
-        "unavailable": "{why}",
-        "not-ours": "There is a mapping of our name that is not ours ({others}): rename it "
-        "(dmsetup rename) or close it; nothing was closed.",
-        "not-closed": "{first} Closing the storage stack failed too: {second}",
-        "not-seen": "{folder} was mounted, but this service does not see it: the mounts of the "
-        "machine's first process must be shared (mount --make-rshared /).",
-        "busy": "{folder} cannot be unmounted, it is used by {users}: stop it. ({error})",
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "unknown": Wording("There is no configuration {name!r}.", "Choose one of {known}."),
+        "settings": Wording("Configuration {name} is invalid ({broken}).", "Create a new plan."),
+        "unavailable": Wording("{why}"),
+        "not-ours": Wording(
+            "A mapping with a name of ours is not ours ({others}); nothing was closed.",
+            "Rename it (dmsetup rename) or close it.",
+        ),
+        "not-closed": Wording("{first} Closing the storage stack failed too: {second}"),
+        "not-seen": Wording(
+            "{folder} was mounted, but this service does not see it.",
+            "Share the mounts of the machine's first process (mount --make-rshared /).",
+        ),
+        "busy": Wording(
+            "{folder} cannot be unmounted ({error}): {users} use it.", "Stop what uses it."
+        ),
     }
 
 
@@ -146,10 +152,10 @@ class Stack:
             known = ", ".join(sorted(self.spec.configurations))
             raise StorageError("unknown", name=name, known=known)
         kind = self._load_kind(configuration.kind)
-        whole, broken = settings(kind, configuration.disk, configuration.settings)
+        completed, broken = settings(kind, configuration.disk, configuration.settings)
         if broken:
             raise StorageError("settings", name=name, broken="; ".join(broken))
-        configuration = replace(configuration, settings=whole)
+        configuration = replace(configuration, settings=completed)
         ascent = _Ascent(configuration, kind, configuration.filesystem or self.spec.filesystem)
         if reason := self.why_not(configuration):
             raise StorageError("unavailable", why=reason)
@@ -172,14 +178,12 @@ class Stack:
             raise
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """What this machine lacks for a configuration, with the way out; None if all is there."""
+        """Return what this machine lacks for a configuration, with the way out.
+
+        None if all is there.
+        """
         kind = self._load_kind(configuration.kind)
         filesystem = (configuration.filesystem or self.spec.filesystem).type
-        if kind.filesystems and filesystem not in kind.filesystems:
-            return (
-                f"Configuration {configuration.name} is for {', '.join(kind.filesystems)}, not for "
-                f"{filesystem}: set fde_filesystem, or leave it out."
-            )
         if not _kernel_has(filesystem):
             return (
                 f"This kernel has no {filesystem}, which configuration {configuration.name} needs: "
@@ -208,7 +212,7 @@ class Stack:
             raise
 
     def _go_down(self) -> None:
-        """Raises the first error, once every step was tried."""
+        """Take every step down, and raise the first error once all were tried."""
         errors: list[Exception] = []
         try:
             names = (devices.kernel_name(disk.by_id) for disk in self.spec.disks.values())
@@ -230,14 +234,16 @@ class Stack:
 
     @contextmanager
     def below(self, disk: Disk) -> Iterator[Place]:
-        """The disk's place with nothing on it, for who writes the extent itself: held, checked as
-        for a configuration, a range that locks open meanwhile. Raises AgentError."""
+        """Hold and check the disk's place with nothing on it, for who writes the extent itself.
+
+        A range that locks is open meanwhile. Raises AgentError.
+        """
         self.leave()
         with self._hold(disk):
             place = layout.place(disk, self.spec.extent, self._check(disk))
-            found = opal.range_found(place, self.secrets)
+            locking_range = opal.range_found(place, self.secrets)
             try:
-                if found is not None and found.state != "unlocked":
+                if locking_range is not None and locking_range.state != "unlocked":
                     pin = self.secrets.opal_admin_pin
                     opal_ioctl.unlock(place.partition, place.number, pin)
                 yield place
@@ -253,8 +259,8 @@ class Stack:
                 return
             if isinstance(first, AgentError):
                 raise StorageError("not-closed", first=str(first), second=str(second)) from first
-            said = f"fde: Closing the storage stack failed too: {second}"
-            print(said, file=sys.stderr, flush=True)
+            message = f"fde: Closing the storage stack failed too: {second}"
+            print(message, file=sys.stderr, flush=True)
 
     def locked_reads(self) -> dict[str, str | None]:
         """From bare, one direct read of each locked range: the error's name by serial number.
@@ -264,7 +270,7 @@ class Stack:
         locked = (
             place
             for place in self._locking()
-            if (found := opal.range_found(place, self.secrets)) and found.state == "locked"
+            if (status := opal.range_found(place, self.secrets)) and status.state == "locked"
         )
         return {
             place.disk.serial: plaintext_probe.locked_read(
@@ -302,8 +308,7 @@ class Stack:
         filesystem = ascent.filesystem
         start_s = time.monotonic()
         # -K: not by mkfs, which would reach the disk through some stacks alone.
-        options = (*filesystem.options, *ascent.kind.mkfs_options)
-        argv = [f"mkfs.{filesystem.type}", "-q", "-K", *options, self._mapper.PATH]
+        argv = [f"mkfs.{filesystem.type}", "-q", "-K", *filesystem.options, self._mapper.PATH]
         run(argv, progress=devices.progress(self._mapper.PATH))
         ascent.mkfs_s = time.monotonic() - start_s
 
@@ -317,9 +322,6 @@ class Stack:
         run([*_for_all(), *argv])
         if not self._mapper.mounts():
             raise StorageError("not-seen", folder=str(self.mount_point))
-        kind, configuration = ascent.kind, ascent.configuration
-        if inner := kind.after_mount(self.mount_point, configuration, self.secrets):
-            run([*_for_all(), "mount", "--bind", str(inner), str(self.mount_point)])
 
     # The ways down.
 
@@ -367,8 +369,10 @@ def bare_after_internal_error(stack: Stack) -> Iterator[None]:
 
 
 def _kernel_has(filesystem: str) -> bool:
-    """Whether the kernel can mount it: fsopen(2) has it load the module, which a service's sandbox
-    does not let us do ourselves."""
+    """Whether the kernel can mount it.
+
+    Fsopen(2) has it load the module, which a service's sandbox does not let us do ourselves.
+    """
     known = {line.split()[-1] for line in system_text.read(Path("/proc/filesystems")).splitlines()}
     if filesystem in known:
         return True
@@ -408,12 +412,12 @@ def _unmount(folder: Path, progress: Progress) -> None:
 
 def _users(folder: Path) -> list[str]:
     """`name[pid]` of the processes that have a file or their working folder in there."""
-    found = []
+    users = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             links = [process / "cwd", *(process / "fd").iterdir()]
             if any(link.readlink().is_relative_to(folder) for link in links):
-                found.append(devices.command_name(process))
+                users.append(devices.command_name(process))
         except OSError:
             continue  # it ended while we looked
-    return found
+    return users

@@ -1,5 +1,6 @@
-"""TrueCrypt and VeraCrypt volumes: `tcplay` creates the former, we write the latter's headers;
-cryptsetup opens both, one mapping for each cipher.
+"""TrueCrypt and VeraCrypt volumes: `tcplay` creates the former, we write the latter's headers.
+
+Cryptsetup opens both, one mapping for each cipher.
 
 A volume has 128 KiB of headers in front of its data and as many behind it. It lies in a container
 of dm-linear whose start is chosen so that the data area is exactly the extent of all
@@ -16,7 +17,6 @@ import threading
 import zlib
 from typing import Any, ClassVar
 
-from agent.command import CommandError, run
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     PROCESSOR,
@@ -32,6 +32,7 @@ from agent.storage.devices import SECTOR_BYTES, opened
 from agent.storage.dmcrypt import cipher
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from agent.system.command import CommandError, run
 from contract import system_text
 from contract.parameters import Parameter
 from contract.plan import Configuration
@@ -152,11 +153,14 @@ class TrueCrypt(Kind):
 
 
 def parse_dump(text: str) -> dict[str, str]:
-    """What cryptsetup says of the header: the cipher chain, its mode, bits of all its keys."""
+    """Return what cryptsetup says of the header.
+
+    The cipher chain, its mode, bits of all its keys.
+    """
     pairs = (line.partition(":") for line in text.splitlines())
     fields = {key.strip(): value.strip() for key, _, value in pairs}
     wanted = {"chain": "Cipher chain", "mode": "Cipher mode", "key_bits": "MK bits"}
-    return {name: fields.get(said, "") for name, said in wanted.items()}
+    return {name: fields.get(label, "") for name, label in wanted.items()}
 
 
 def _is_veracrypt(configuration: Configuration) -> bool:
@@ -173,8 +177,10 @@ def _write_headers(path: str, words: list[str], passphrase: bytes, data_bytes: i
 
 
 def _header(words: list[str], passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
-    """512 bytes as VeraCrypt documents them; no program of Debian's writes them. `words` are
-    ciphers, the first applied first; `keys` 256 random bytes, of which they take the first.
+    """512 bytes as VeraCrypt documents them; no program of Debian's writes them.
+
+    `words` are ciphers, the first applied first; `keys` 256 random bytes, of which they take the
+    first.
 
     https://veracrypt.io/en/VeraCrypt%20Volume%20Format%20Specification.html: a salt of 64 bytes,
     then 448 bytes that every cipher of the chain encrypts with XTS as one data unit numbered 0.
@@ -239,14 +245,14 @@ def _create(path: str, words: list[str], passphrase: bytes) -> None:
     deadline = threading.Timer(_TIMEOUT_S, process.kill)
     deadline.start()
     try:
-        said = _converse(process, passphrase)
+        printed = _converse(process, passphrase)
         code = process.wait()
     finally:
         deadline.cancel()
         process.kill()
         process.wait()
     if code:
-        words_said = " ".join(system_text.decode(said).split())[-300:]
+        words_said = " ".join(system_text.decode(printed).split())[-300:]
         raise CommandError(f"tcplay --create failed with exit code {code}: {words_said}")
 
 
@@ -254,18 +260,18 @@ def _converse(process: subprocess.Popen[bytes], passphrase: bytes) -> bytes:
     """Answer the prompts in their order; all that was printed, answers are not echoed."""
     assert process.stdin is not None
     assert process.stdout is not None
-    said = b""
+    printed = b""
     answers = ((b"assphrase: ", passphrase), (b"assphrase: ", passphrase), (b"(y/n) ", b"y"))
     with process.stdin, process.stdout:
         for prompt, answer in answers:
-            heard = b""
-            while not heard.endswith(prompt):
+            line = b""
+            while not line.endswith(prompt):
                 byte = process.stdout.read(1)
                 if not byte:
-                    return said + heard
-                heard += byte
-            said += heard
+                    return printed + line
+                line += byte
+            printed += line
             process.stdin.write(answer + b"\n")
         while chunk := process.stdout.read(4096):
-            said += chunk
-    return said
+            printed += chunk
+    return printed

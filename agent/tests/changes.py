@@ -1,5 +1,7 @@
-"""Changes to a disk after `erase` was allowed: `python -m agent.tests.changes DISK` makes each of
-them and prints whether the fingerprint noticed it, as JSON. The disk is lost.
+"""Changes to a disk after `erase` was allowed.
+
+`python -m agent.tests.changes DISK` makes each of them and prints whether the fingerprint noticed
+it, as JSON. The disk is lost.
 
 A line of a scenario is one change, made on what the lines before it left. $D is the disk, $P and $Q
 its first two partitions, $M a folder, $L, $K, $S bytes that are drawn anew for each scenario.
@@ -177,12 +179,14 @@ def shell(text: str, words: dict[str, str]) -> None:
 
 
 def notice(device: str, serial: str, folder: Path, names: list[str]) -> dict[str, list[bool]]:
-    """Of every change of these scenarios, whether the fingerprint noticed it with the drive's own
-    count of its writes, and without it. Scenarios whose tools are missing are left out."""
+    """Return whether the fingerprint noticed each change, with and without the drive's count.
+
+    The count is the drive's own, of its writes. Scenarios whose tools are missing are left out.
+    """
     size = int(Path(f"/sys/class/block/{Path(device).name}/size").read_text()) * 512
     disk = Disk("plain", device, serial, size)
     part = f"{device}p" if device[-1].isdigit() else device
-    found: dict[str, list[bool]] = {}
+    noticed: dict[str, list[bool]] = {}
     for name in names:
         scenario = SCENARIOS[name]
         if not all(
@@ -201,12 +205,12 @@ def notice(device: str, serial: str, folder: Path, names: list[str]) -> dict[str
             shell(change, words)
             after = facts.gather(disk, lambda _: serial)
             pair = [replace(f, writes=None).fingerprint for f in (before, after)]
-            found[f"{name} {number}: {change}"] = [
+            noticed[f"{name} {number}: {change}"] = [
                 before.fingerprint != after.fingerprint,
                 pair[0] != pair[1],
             ]
             before = after
-    return found
+    return noticed
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Machine:
 
 
 def build(root: Path) -> Machine:
-    """The machine with all files in place."""
+    """Return the machine with all files in place."""
     for name, text in FILES.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -97,7 +97,7 @@ def build(root: Path) -> Machine:
 
 
 def program(path: Path, body: str) -> str:
-    """A shell script; returns its path."""
+    """Return a shell script; returns its path."""
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
     return str(path)

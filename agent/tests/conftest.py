@@ -22,7 +22,7 @@ def three_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[La
     monkeypatch.setattr(measure, "SCRATCH_ROOT", tmp_path)
     monkeypatch.setattr("agent.provenance.gather", lambda _spec: {})
     # The disks of the plan are not this machine's.
-    monkeypatch.setattr("agent.waiting._all_there", lambda _disks: None)
+    monkeypatch.setattr("agent.readiness.Waits.for_disks", lambda *_: None)
     yield lab
     lab.counters.close()
 

@@ -46,7 +46,7 @@ def elsewhere(device: str, then: str = "") -> str:
 
 
 def _xfs() -> bytes:
-    """A superblock of XFS, version 4, as libblkid checks it."""
+    """Return a superblock of XFS, version 4, as libblkid checks it."""
     head = struct.pack(">4sIQQQ16s", b"XFSB", 4096, 65536, 0, 0, bytes(range(16)))
     places = struct.pack(">QQQQIIIII", 4, 128, 129, 130, 1, 16384, 4, 1, 2560)
     sizes = struct.pack(">HHHH12sBBBBBBBB", 0xB4A4, 512, 256, 16, b"", 12, 9, 8, 4, 14, 0, 0, 25)
@@ -54,7 +54,7 @@ def _xfs() -> bytes:
 
 
 def _fat() -> bytes:
-    """A boot sector of FAT16."""
+    """Return a boot sector of FAT16."""
     head = b"\xeb\x3c\x90mkfs.fat" + struct.pack(
         "<HBHBHHBHHHII", 512, 4, 4, 2, 512, 0, 0xF8, 128, 32, 64, 0, 131072
     )
@@ -64,7 +64,7 @@ def _fat() -> bytes:
 
 
 def _ntfs() -> str:
-    """A boot sector of NTFS and the record of its MFT that libblkid looks for."""
+    """Return a boot sector of NTFS and the record of its MFT that libblkid looks for."""
     boot = b"\xeb\x52\x90NTFS    " + struct.pack("<HBHBHHB", 512, 8, 0, 0, 0, 0, 0xF8)
     boot += bytes(2 + 2 + 2 + 4 + 4) + struct.pack(
         "<IQQQbxxxbxxxQI", 0x800080, 262136, 4, 16384, -10, 1, 7, 0
@@ -74,7 +74,7 @@ def _ntfs() -> str:
 
 
 def _zfs() -> str:
-    """An array of uberblocks, without the list of names and values that a whole label has."""
+    """Return an array of uberblocks, without the list of names that a whole label has."""
     return poke(128 * 1024, struct.pack("<QQ", 0x00BAB10C, 5000).ljust(1024, b"\0") * 8)
 
 
@@ -89,7 +89,7 @@ def _crc32c(data: bytes) -> int:
 
 
 def _btrfs(place: int, devices: int) -> str:
-    """A superblock of btrfs, of so many devices, for this place."""
+    """Return a superblock of btrfs, of so many devices, for this place."""
     block = bytearray(4096)
     block[0x40:0x48] = b"_BHRfS_M"
     struct.pack_into("<QQ", block, 0x30, place, 0)
@@ -100,7 +100,7 @@ def _btrfs(place: int, devices: int) -> str:
 
 
 def _bitlocker() -> str:
-    """A boot sector of BitLocker (Windows 7 and newer) and the metadata that it points to."""
+    """Return a boot sector of BitLocker (Windows 7 and newer) and its metadata."""
     boot = bytearray(512)
     boot[:11] = b"\xeb\x58\x90-FVE-FS-"
     struct.pack_into("<H", boot, 11, 512)
@@ -111,7 +111,7 @@ def _bitlocker() -> str:
 
 
 def _apfs() -> bytes:
-    """A container's superblock of APFS, as far as libblkid looks at it."""
+    """Return a container's superblock of APFS, as far as libblkid looks at it."""
     head = struct.pack("<QQQHHHH", 0, 1, 1, 1, 0x8000, 0, 0)
     return head + b"NXSB" + struct.pack("<IQ", 4096, 2**31 // 4096)
 

@@ -46,17 +46,9 @@ mount -o remount,ro .
 
 @dataclass(frozen=True)
 class Row:
-    """One situation; the shell texts know $D (the disk), $P (its first partition), $O (the other
-    disk), $F (a folder).
+    """One situation, as shell texts.
 
-    `make` makes it, `late` is run after the medium was hashed and before the agent starts, `undo`
-    ends it. `disk` overrides fields of the disk's entry in the inventory; its texts may name
-    {by_id}, {serial}, {other_by_id} and {print}, what `check` says before `late`. `says`: what must
-    stand in the refusal. `second_look`: run as the guard looks for the second time, between what it
-    approved and what it would write. `faults`: what the drive does meanwhile, `vices`: what it is
-    like. `chroot`: the agent's root is /mnt in the namespace of $F/pid. `checked`: it is handed
-    what `check` said before `late`. `allowed`: it is not refused, for contrast. `secrets` replaces
-    some of them; `medium`: a disk of the guest's own, whose first 256 MiB are hashed as well.
+    They know $D (the disk), $P (its first partition), $O (the other disk), $F (a folder).
     """
 
     name: str
@@ -133,7 +125,7 @@ class Guest:
         self.sh(f"cat >{FOLDER}/root", stdin=_ROOT.encode())
 
     def sh(self, command: str, *, check: bool = True, stdin: bytes = b"") -> Any:
-        """A shell command in the guest."""
+        """Return a shell command in the guest."""
         return self.lab.ssh(command, check=check, stdin=stdin)
 
     def by_id(self, role: str) -> str:
@@ -141,7 +133,7 @@ class Guest:
         return f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
 
     def words(self, role: str) -> str:
-        """The shell's words for a row's disk."""
+        """Return the shell's words for a row's disk."""
         other = self.by_id("sed" if role == "plain" else "plain")
         return (
             f"export F={FOLDER} D; I={self.by_id(role)}; D=$(readlink -f $I); P=${{D}}p1; "
@@ -175,10 +167,10 @@ class Guest:
             "rm -f /var/lib/fde-testbed/disks.json; udevadm settle"
         )
 
-    def target(self, row: Row, seen: str = "") -> dict[str, Any]:
-        """The description of a target with the row's disk alone, as the row wants it.
+    def target(self, row: Row, fingerprint: str = "") -> dict[str, Any]:
+        """Return the description of a target with the row's disk alone, as the row wants it.
 
-        `seen`: what `check` printed of its contents.
+        `fingerprint`: what `check` printed of its contents.
         """
         drive = self.drives[row.role]
         other = self.drives["sed" if row.role == "plain" else "plain"]
@@ -188,7 +180,7 @@ class Guest:
             "size_bytes": drive["size_bytes"],
         }
         known = {"by_id": entry["by_id"], "serial": drive["serial"], "other": other["serial"]}
-        known["print"] = seen
+        known["print"] = fingerprint
         known["other_by_id"] = f"/dev/disk/by-id/nvme-{other['model']}_{other['serial']}"
         entry |= {k: v.format(**known) if isinstance(v, str) else v for k, v in row.disk.items()}
         return {
@@ -206,7 +198,7 @@ class Guest:
         return self.sh(f"cd / && PYTHONPATH={CODE} PATH={path}$PATH {program}", check=False)
 
     def checked(self, target: str) -> str:
-        """The option that hands on what `check` says now."""
+        """Return the option that hands on what `check` says now."""
         return f"--checked '{json.dumps(self.prints(target))}'"
 
     def prints(self, target: str) -> dict[str, str]:
@@ -215,7 +207,7 @@ class Guest:
         return {d["role"]: d["fingerprint"] for d in json.loads(done.stdout)["disks"]}
 
     def put_second_look(self, script: str) -> str:
-        """A wipefs in front of the real one that runs a script when it is called again."""
+        """Return a wipefs in front of the real one that runs a script when it is called again."""
         text = (
             f"#!/bin/sh\nn=$(cat {FOLDER}/looks 2>/dev/null || echo 0)\n"
             f"echo $((n + 1)) >{FOLDER}/looks\n"
@@ -229,11 +221,11 @@ class Guest:
         return f"{place}:"
 
     def ask(self, role: str, command: str, **parameters: Any) -> dict[str, Any]:
-        """A command to a drive's control socket."""
+        """Return a command to a drive's control socket."""
         return ask(Path(self.drives[role]["control"]), command, **parameters)
 
     def clear_faults(self, role: str) -> None:
-        """The drive is sound again; its power cycle ends what firmware and tries blocked."""
+        """Make the drive sound again; its power cycle ends what firmware and tries blocked."""
         self.ask(role, "vices")
         self.ask(role, "clear-faults")
         if role == "sed":
@@ -241,13 +233,13 @@ class Guest:
             self.sh(f"{self.words(role)}dd if=$D of=/dev/null bs=4096 count=1", check=False)
 
     def put(self, name: str, document: Mapping[str, Any]) -> str:
-        """A JSON file in the guest's folder; its path there."""
+        """Return a JSON file in the guest's folder; its path there."""
         self.sh(f"umask 077; cat > {FOLDER}/{name}", stdin=json.dumps(document).encode())
         return f"{FOLDER}/{name}"
 
 
 def plain_words(text: str) -> str:
-    """The tool's words with the names of this run's devices and processes made general."""
+    """Return the tool's words with the names of this run's devices and processes made general."""
     text = re.sub(r"/dev/disk/by-id/nvme-fde-lab-(plain|sed)_FDELAB\w+?(?=[,;:) ])", "BY-ID", text)
     text = re.sub(r"/dev/nvme\dn1|nvme\dn1", "DISK", text)
     text = re.sub(r"\bnvme\dn2", "nvme0n2", text)
@@ -276,13 +268,13 @@ def figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
     `allowed`: those that stand for contrast.
     """
-    seen = list(rows)
-    refused = [row for row in seen if row["refused"]]
+    outcomes = list(rows)
+    refused = [row for row in outcomes if row["refused"]]
     return {
-        "rows": len(seen),
+        "rows": len(outcomes),
         "refused": len(refused),
         "unchanged": sum(bool(row["unchanged"]) for row in refused),
-        "allowed": len(seen) - len(refused),
+        "allowed": len(outcomes) - len(refused),
     }
 
 

@@ -39,10 +39,10 @@ class Target:
         self.secrets = json.loads(Path(lab.state["secrets"]).read_text())
         for part in (*PACKAGES, "pyproject.toml"):  # a checkout's messages name make
             lab.send(REPOSITORY / part, CODE)
-        found = find_spec("pyRAPL")
-        assert found is not None
-        assert found.origin is not None
-        lab.send(Path(found.origin).parent, f"{CODE}/lib")
+        spec = find_spec("pyRAPL")
+        assert spec is not None
+        assert spec.origin is not None
+        lab.send(Path(spec.origin).parent, f"{CODE}/lib")
         lab.ssh(f"mkdir -p {FOLDER}; udevadm settle")
         self.put(f"{FOLDER}/target.json", self.description())
         self.put(f"{FOLDER}/secrets.json", self.secrets)
@@ -64,7 +64,7 @@ class Target:
         self.lab.ssh(f"umask 077; cat > {path}", stdin=json.dumps(document).encode())
 
     def ask(self, role: str, command: str, **parameters: Any) -> dict[str, Any]:
-        """A command to a drive's control socket, which must be done."""
+        """Return a command to a drive's control socket, which must be done."""
         answer = ask(Path(self.lab.state["drives"][role]["control"]), command, **parameters)
         assert answer["ok"], answer
         return answer
@@ -109,7 +109,7 @@ class Target:
         )
 
     def python(self, script: str) -> str:
-        """What a Python script prints in the guest, with the agent's code on its path."""
+        """Return what a Python script prints in the guest, with the agent's code on its path."""
         command = f"cd / && PYTHONPATH={CODE}:{CODE}/lib python3 -"
         text: str = self.lab.ssh(command, stdin=script.encode()).stdout
         return text.strip()

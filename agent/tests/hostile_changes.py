@@ -101,8 +101,8 @@ def _own(folder: Path, path: Path) -> bool:
 
 
 def _one(folder: Path, paths: Iterable[Path], chance: Chance) -> Path | None:
-    found = [path for path in sorted(paths) if path.is_file() and _own(folder, path)]
-    return chance.choice(found) if found else None
+    files = [path for path in sorted(paths) if path.is_file() and _own(folder, path)]
+    return chance.choice(files) if files else None
 
 
 def _document(folder: Path, chance: Chance) -> Path | None:
@@ -133,7 +133,7 @@ def values(folder: Path, chance: Chance) -> None:
 
 
 def _freeze(folder: Path, plan: dict[str, Any]) -> None:
-    """The sum that the plan now has, in the plan and in its runs."""
+    """Put the sum that the plan now has into the plan and its runs."""
     try:
         plan["sha256"] = digest(json.loads(_written(plan)))
     except (ValueError, RecursionError):  # no reader gets as far as the sum
@@ -147,7 +147,7 @@ def _freeze(folder: Path, plan: dict[str, Any]) -> None:
 
 
 def raw(folder: Path, chance: Chance) -> None:
-    """A whole document, or a line, that is no such thing."""
+    """Put what is no such thing in place of a document, or of a line."""
     if (path := _document(folder, chance)) is not None:
         text = chance.choice(RAW).encode()
         path.write_bytes(path.read_bytes() + text if chance.random() < 0.3 else text)
@@ -235,7 +235,7 @@ def strange_names(folder: Path, chance: Chance) -> None:
 
 
 def missing(folder: Path, chance: Chance) -> None:
-    """A file or folder less."""
+    """Remove a file or folder."""
     path = chance.choice([*sorted(folder.rglob("*")), folder / "plan.json"])
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -244,7 +244,7 @@ def missing(folder: Path, chance: Chance) -> None:
 
 
 def group(folder: Path, chance: Chance) -> None:
-    """The folder of a group, whose members are what they want to be."""
+    """Make the folder a group's, whose members are what they want to be."""
     members: Any = [folder.name, "outside", *(value(chance) for _ in range(2))]
     document = {"format": "fde-group/1", "group": "g", "suites": members, "hosts": ["bench"]}
     if chance.random() < 0.5:
@@ -259,7 +259,7 @@ def group(folder: Path, chance: Chance) -> None:
 
 
 def resealed(folder: Path, _: Chance) -> None:
-    """A seal that is right: whoever sends a folder can make one."""
+    """Make a seal that is right: whoever sends a folder can make one."""
     try:
         (folder / "manifest.json").unlink(missing_ok=True)
         if all(
@@ -294,7 +294,7 @@ def apply(folder: Path, chance: Chance) -> list[str]:
 
 
 def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
-    """What a target that is not to be trusted may send for its results."""
+    """Return what a target that is not to be trusted may send for its results."""
     held = io.BytesIO()
     members: dict[str, bytes] = {f"{suite_id}/plan.json": plan}
     for _ in range(chance.choice((0, 1, 3))):
@@ -314,26 +314,26 @@ def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
         link.type, link.linkname = kind, "../../outside"
         tar.addfile(link)
         _member(tar, f"{suite_id}/runs/secret", b"through a link")
-    whole = bytearray(held.getvalue())
+    data = bytearray(held.getvalue())
     if chance.random() < 0.5:
-        place = chance.randrange(len(whole))
-        whole[place : place + 8] = chance.randbytes(8)
-    return bytes(whole)
+        place = chance.randrange(len(data))
+        data[place : place + 8] = chance.randbytes(8)
+    return bytes(data)
 
 
 def bundle(content: bytes, chance: Chance) -> bytes:
-    """What a stranger may make of the tar of a bundle; in half of the cases nothing."""
-    whole, what = bytearray(content), chance.random()
+    """Return what a stranger may make of the tar of a bundle; in half of the cases nothing."""
+    content_bytes, what = bytearray(content), chance.random()
     if what < 0.2:
-        place = chance.randrange(0, len(whole), 512 if what < 0.15 else 1)
-        whole[place : place + 8] = chance.randbytes(8)
+        place = chance.randrange(0, len(content_bytes), 512 if what < 0.15 else 1)
+        content_bytes[place : place + 8] = chance.randbytes(8)
     elif what < 0.3:  # a header of another kind before all members
         info = tarfile.TarInfo("x")
         info.type = chance.choice((b"x", b"g", b"L", b"K", b"S", b"X", b"5", b"1"))
         info.size = size = chance.choice((0, 20, 1000, 70_000, 2**33))
         body = b"20 GNU.sparse.map=x\n" * 3500 if chance.random() < 0.5 else bytes(size % 2**20)
-        whole[:0] = info.tobuf(tarfile.GNU_FORMAT) + body[: size + -size % 512]
-    packed = gzip.compress(bytes(whole), 1)
+        content_bytes[:0] = info.tobuf(tarfile.GNU_FORMAT) + body[: size + -size % 512]
+    packed = gzip.compress(bytes(content_bytes), 1)
     return packed[: chance.randrange(len(packed))] if 0.3 <= what < 0.35 else packed
 
 
@@ -347,7 +347,7 @@ def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def suite_text(honest: str, chance: Chance) -> str:
-    """A suite's YAML: changed in place, or what YAML alone can do."""
+    """Return a suite's YAML: changed in place, or what YAML alone can do."""
     what = chance.randrange(5)
     if what == 0:
         return f"!!python/object/apply:os.system ['{RUN}']\n"

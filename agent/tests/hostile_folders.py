@@ -239,7 +239,7 @@ class Cases:
         return _said(taken)
 
     def _packed(self, chance: random.Random) -> Path:
-        """The suite as a bundle that says of itself what it wants."""
+        """Return the suite as a bundle that says of itself what it wants."""
         plan = json.loads((self.base / "plan.json").read_text(encoding="utf-8"))
         what = BundleDocument("fde-bundle/1", plan["suite_id"], False, {}, "0", "0" * 64)
         with contextlib.suppress(OSError):  # an earlier change made something else there
@@ -323,9 +323,9 @@ class Cases:
         names = sorted(path.name for path in self.root.iterdir())
         if names != ["base", "outside", "scratch", "suite", "target.json"]:
             yield f"written outside: {names}"
-        secret, found = self.outside / "secret", sorted(self.outside.iterdir())
-        if found != [secret] or not secret.is_file() or secret.read_bytes() != SECRET:
-            yield f"written outside: {[path.name for path in found]}"
+        secret, entries = self.outside / "secret", sorted(self.outside.iterdir())
+        if entries != [secret] or not secret.is_file() or secret.read_bytes() != SECRET:
+            yield f"written outside: {[path.name for path in entries]}"
             shutil.rmtree(self.outside)
             self.outside.mkdir()
             (self.outside / "secret").write_bytes(SECRET)
@@ -347,10 +347,13 @@ def _said(do: Callable[[], object]) -> int:
 
 
 def _sentences(out: str, err: str, status: object) -> Iterator[str]:
-    """What is wrong with the words of a command that ended with `status`; None: it did not end."""
+    """Yield what is wrong with the words of a command that ended with `status`.
+
+    None: it did not end.
+    """
     for text in (out, err):
-        if found := CONTROL.search(text):
-            around = text[max(0, found.start() - 60) : found.end() + 20]
+        if match := CONTROL.search(text):
+            around = text[max(0, match.start() - 60) : match.end() + 20]
             yield f"control characters for the terminal: {around!r}"
     lines = err.splitlines()
     if status not in (None, 0, 1, 2):
@@ -369,15 +372,15 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def _sound(folder: Path, target: dict[str, Any]) -> None:
-    """A sealed suite that both the analysis and a session take."""
+    """Make a sealed suite that both the analysis and a session take."""
     options = Options(
         blocks=1, interval_ms=500, configurations=("plain", "opal"), workloads=("idle",),
         host="target", settling={"plain": [400, 100, 100, 101, 99, 100]},
     )  # fmt: skip
     write_suite(folder, options, seal=False)
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    whole = {**examples.plan(), **plan, "disks": target["disks"]}
-    whole["workloads"] = [{"name": "idle", "parameters": {"seconds": 3}}]
+    document = {**examples.plan(), **plan, "disks": target["disks"]}
+    document["workloads"] = [{"name": "idle", "parameters": {"seconds": 3}}]
     with tarfile.open(EXAMPLE) as tar:  # what a real machine tells beside
         real = {
             Path(member.name).relative_to(Path(member.name).parts[0]): member
@@ -393,10 +396,10 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
         runs = [member for path, member in real.items() if path.name == "run.json"]
         of_run = json.loads(_content(tar, runs[0]))
     beside = {name: of_run[name] for name in ("checks", "other_sources", "sampler", "left_out")}
-    whole = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
-    (folder / "plan.json").write_text(json.dumps(whole), encoding="utf-8")
+    document = plans.freeze({key: value for key, value in document.items() if key != "sha256"})
+    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
     for path in (*folder.glob("runs/*/run.json"), *folder.glob("precondition/*.json")):
-        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": whole["sha256"]}
+        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": document["sha256"]}
         run |= beside if path.name == "run.json" else {}
         path.write_text(json.dumps(run), encoding="utf-8")
     session = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": 60.0}
@@ -418,8 +421,7 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
 
 
 def run(seeds: Sequence[int], folder: Path) -> Figures:
-    """The cases of these seeds, one after the other, below `folder`."""
-
+    """Return the cases of these seeds, one after the other, below `folder`."""
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     scratch = folder / "scratch"
@@ -450,7 +452,10 @@ def _part(options: argparse.Namespace) -> int:
 
 
 def piece(first: int, count: int, bytecode: str = "") -> dict[str, Any]:
-    """The figures of some cases, from a process of its own; `bytecode` is a folder of modules'."""
+    """Return the figures of some cases, from a process of its own.
+
+    `bytecode` is a folder of modules'.
+    """
     argv = [sys.executable, "-B", "-m", "agent.tests.hostile_folders", "--part"]
     done = subprocess.run(
         [*argv, "--first", str(first), "--count", str(count)],
@@ -468,8 +473,8 @@ def piece(first: int, count: int, bytecode: str = "") -> dict[str, Any]:
     if done.returncode:
         ended = f"a process ended with {done.returncode} in the {count} cases from {first} on"
         return vars(Figures(faults=Counter({ended: 1})))
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def _compile(bytecode: str) -> None:
@@ -503,8 +508,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ThreadPoolExecutor(options.jobs) as pool,
     ):
         _compile(bytecode)
-        for said in pool.map(lambda n: piece(n, min(PIECE, end - n), bytecode), firsts):
-            figures.add(said)
+        for result in pool.map(lambda n: piece(n, min(PIECE, end - n), bytecode), firsts):
+            figures.add(result)
             figures.seconds = round(time.monotonic() - begun, 1)
             options.out.write_text(json.dumps(vars(figures), indent=1) + "\n", encoding="utf-8")
     print(f"{figures.cases} cases in {figures.seconds} s: {dict(figures.outcomes)}")

@@ -1,5 +1,7 @@
-"""Runs in the guest: what its real sensor, disks, kernel log, clock and timers look like to the
-checks. Prints one JSON object."""
+"""Print how the guest's sensor, disks, kernel log, clock and timers look to the checks.
+
+Runs in the guest; one JSON object.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent import quiet
-from agent.checks import CheckContext, Finding, Inspection, Memory
+from agent.checks import CheckContext, Inspection, Memory
+from agent.system import quiet
 from contract.plan import Quiet
 
 SENSOR = Path("/sys/module/fde_rapl_sim/parameters/temp_mc")
@@ -30,7 +32,7 @@ class Trial:
 
     def run(
         self, between: Callable[[], object] = lambda: None, waiting: Callable[[], object] = list
-    ) -> list[Finding]:
+    ) -> list[dict[str, object]]:
         inspection = Inspection(self.context, self.memory)
 
         def told(cause: str, why: str) -> None:
@@ -40,11 +42,11 @@ class Trial:
         inspection.before(told)
         between()
         inspection.after()
-        return inspection.found
+        return [finding.document() for finding in inspection.findings]
 
 
 def during(line: str, step_s: int) -> Callable[[], None]:
-    """What happens during a run: the kernel says something, and the clock is set."""
+    """Return what happens during a run: the kernel says something, and the clock is set."""
 
     def happens() -> None:
         Path("/dev/kmsg").write_text(line + "\n")
@@ -56,7 +58,7 @@ def during(line: str, step_s: int) -> Callable[[], None]:
 
 
 def found() -> list[str]:
-    """What of that which may be stopped is active."""
+    """Return what of that which may be stopped is active."""
     by_group = quiet.disturbers() or {}
     return sorted(unit for group in Quiet().stop for unit in by_group.get(group, ()))
 
@@ -66,13 +68,13 @@ def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
     trial = Trial(folder, disks)
     quieted = {"stopped": quiet.off(), "left": found()}
     try:
-        seen = {"calm": trial.run()}
+        findings = {"calm": trial.run()}
         SENSOR.write_text("60000")
-        seen["ahead"] = trial.run(
+        findings["ahead"] = trial.run(
             during("<4>fde-testbed: an odd line, written by a test", 3600),
             waiting=lambda: SENSOR.write_text("46000"),
         )
-        seen["back"] = trial.run(
+        findings["back"] = trial.run(
             during("<3>I/O error, dev none, sector 0: written by a test", -3600)
         )
     finally:
@@ -80,7 +82,7 @@ def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
         quieted["started"] = quiet.back()
     quieted["after"] = found()
     health = [[h.serial, h.passed, h.errors] for h in trial.context.health.values()]
-    return {"seen": seen, "said": trial.said, "quiet": quieted, "health": health}
+    return {"seen": findings, "said": trial.said, "quiet": quieted, "health": health}
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from agent import limits, notify, runner
+from agent import runner
 from agent.storage.stack import Stack
+from agent.system import limits, notify
 from contract import journal, plan
 from contract.errors import AgentError
 from contract.journal import Entry, Journal
@@ -237,8 +238,8 @@ def entries(lab: Lab) -> list[Entry]:
 
 
 def sound(lab: Lab) -> set[str]:
-    """Runs whose last state is `finished`, each with the run.json that its line means."""
-    found = set()
+    """Return runs whose last state is `finished`, each with the run.json that its line means."""
+    runs = set()
     last = {entry.run_id: entry for entry in entries(lab) if entry.run_id}
     for run_id, entry in last.items():
         if entry.state != "finished":
@@ -250,5 +251,5 @@ def sound(lab: Lab) -> set[str]:
         assert (document["status"], document["run_id"]) == ("finished", run_id)
         samples = (folder / "rapl.jsonl").read_bytes()
         assert document["rapl_sha256"] == hashlib.sha256(samples).hexdigest()
-        found.add(run_id)
-    return found
+        runs.add(run_id)
+    return runs

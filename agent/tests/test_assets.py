@@ -17,7 +17,7 @@ SUM = hashlib.sha256(CONTENT).hexdigest()
 
 
 def made(folder: Path, entry: Any, load: str = "video") -> plan.Plan:
-    """A plan of one workload with one asset in the folder."""
+    """Return a plan of one workload with one asset in the folder."""
     document = {
         **DOCUMENT,
         "assets": {"clip": entry},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.checks import Inspection, Memory, processor
+from agent.checks import Finding, Inspection, Memory, processor
 from agent.tests.check_context import Machine, Patience, build
 
 ZONE = "sys/class/thermal/thermal_zone1/temp"
@@ -23,12 +23,12 @@ def _first(place: Machine) -> float:
     return float(json.loads(text)["temperature_c"])
 
 
-def _before(place: Machine, patience: Patience) -> tuple[list[str], dict[str, object]]:
-    said: list[str] = []
+def _before(place: Machine, patience: Patience) -> tuple[list[str], Finding]:
+    reasons: list[str] = []
     inspection = Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock)
-    inspection.before(lambda cause, why: said.append(f"{cause}: {why}"))
-    (finding,) = (f for f in inspection.found if f["name"] == "temperature")
-    return said, finding
+    inspection.before(lambda cause, why: reasons.append(f"{cause}: {why}"))
+    (finding,) = (f for f in inspection.findings if f.name == "temperature")
+    return reasons, finding
 
 
 def test_the_package_comes_before_other_zones(place: Machine) -> None:
@@ -60,10 +60,10 @@ def test_a_broken_sensor_is_none(place: Machine) -> None:
 
 
 def test_the_first_reading_is_kept_for_the_whole_suite(place: Machine) -> None:
-    said, finding = _before(place, Patience())
-    assert (said, finding["value"], _first(place)) == ([], 45.0, 45.0)
+    reasons, finding = _before(place, Patience())
+    assert (reasons, finding.value, _first(place)) == ([], 45.0, 45.0)
     place.write(ZONE, "47900")
-    assert _before(place, Patience())[1]["ok"]
+    assert _before(place, Patience())[1].ok
     assert _first(place) == 45.0
 
 
@@ -71,20 +71,20 @@ def test_heat_is_waited_for_until_it_is_gone(place: Machine) -> None:
     _before(place, Patience())
     place.write(ZONE, "60000")
     cooling = Patience(lambda: place.write(ZONE, "50000"), lambda: place.write(ZONE, "47000"))
-    said, finding = _before(place, cooling)
-    assert said == [
+    reasons, finding = _before(place, cooling)
+    assert reasons == [
         "temperature: the machine is warmer than at the suite's first reading "
         "(60.0 °C, 45.0 °C ± 3 °C wanted)"
     ]
-    assert (finding["ok"], finding["value"], finding["waited_s"]) == (True, 47.0, 20.0)
+    assert (finding.ok, finding.value, finding.waited_s) == (True, 47.0, 20.0)
 
 
 def test_heat_that_stays_is_a_warning(place: Machine) -> None:
     _before(place, Patience())
     place.write(ZONE, "60000")
-    said, finding = _before(place, Patience())
-    assert len(said) == 1
-    assert (finding["ok"], finding["severity"], finding["waited_s"]) == (False, "warning", 180.0)
+    reasons, finding = _before(place, Patience())
+    assert len(reasons) == 1
+    assert (finding.ok, finding.severity, finding.waited_s) == (False, "warning", 180.0)
 
 
 def test_cold_is_helped_by_work_and_the_finding_says_so(
@@ -94,10 +94,10 @@ def test_cold_is_helped_by_work_and_the_finding_says_so(
     _before(place, Patience())
     place.write(ZONE, "30000")
     patient = [lambda: None] * 3
-    said, finding = _before(place, Patience(*patient, lambda: place.write(ZONE, "44000")))
-    assert said[0].startswith("temperature: the machine is colder")
-    assert finding["ok"]
-    assert finding["helped"] == "a short load was used to warm it up"
+    reasons, finding = _before(place, Patience(*patient, lambda: place.write(ZONE, "44000")))
+    assert reasons[0].startswith("temperature: the machine is colder")
+    assert finding.ok
+    assert finding.helped == "a short load was used to warm it up"
 
 
 def test_a_hot_machine_is_not_made_to_work(place: Machine) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from agent import lock
 from agent.checks import (
     TABLE,
     CheckContext,
@@ -26,6 +25,7 @@ from agent.checks import (
     smart,
 )
 from agent.checks.__main__ import document
+from agent.system import lock
 from agent.tests.check_context import DISK, FILES, SMART, Machine, Patience, build, program
 
 CPU = "sys/devices/system/cpu"
@@ -122,28 +122,28 @@ ALWAYS |= {"stolen-time", "disk-link"}
 def _inspect(
     place: Machine,
     between: Callable[[], object] = lambda: None,
-    said: list[str] | None = None,
+    reasons: list[str] | None = None,
     memory: Memory | None = None,
 ) -> list[Finding]:
     patience = Patience()
     memory = memory or Memory()
     inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
-    told = said if said is not None else []
-    inspection.before(lambda cause, why: told.append(f"{cause}: {why}"))
+    heard = reasons if reasons is not None else []
+    inspection.before(lambda cause, why: heard.append(f"{cause}: {why}"))
     between()
     inspection.after()
-    return inspection.found
+    return inspection.findings
 
 
-def _failed(found: list[Finding]) -> list[Finding]:
-    return [finding for finding in found if not finding["ok"]]
+def _failed(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if not finding.ok]
 
 
 def test_every_row_finds_a_machine_in_order(place: Machine) -> None:
-    found = _inspect(place)
-    assert [(f["name"], f["when"]) for f in found] == [(c.name, c.when) for c in TABLE]
-    assert _failed(found) == []
-    assert all(f["cause"] == f["message"] == "" and f["facts"] == {} for f in found)
+    findings = _inspect(place)
+    assert [(f.name, f.when) for f in findings] == [(c.name, c.when) for c in TABLE]
+    assert _failed(findings) == []
+    assert all(f.cause == f.message == "" and f.facts == {} for f in findings)
 
 
 def test_every_row_has_its_fault() -> None:
@@ -156,19 +156,19 @@ def test_a_fault_fails_its_row_alone_and_names_the_way_out(
 ) -> None:
     fault = FAULTS[row]
     if row[1] == "before":
-        found = _inspect(fault(place) or place)
+        findings = _inspect(fault(place) or place)
     else:
-        found = _inspect(place, lambda: fault(place))
+        findings = _inspect(place, lambda: fault(place))
     (check,) = (check for check in TABLE if (check.name, check.when) == row)
-    finding = _failed(found)[0]
-    assert (finding["name"], finding["when"]) == row
-    assert {other["name"] for other in _failed(found)} == {row[0]}
-    assert finding["cause"] == row[0]
-    assert finding["severity"] == (check.wait.then if check.wait else check.severity)
-    assert finding["message"].endswith(f": {check.remedy}.")
-    assert finding["message"][0].isupper()
-    assert bool(blockers(found)) == (finding["severity"] == "blocker")
-    json.dumps(found)
+    finding = _failed(findings)[0]
+    assert (finding.name, finding.when) == row
+    assert {other.name for other in _failed(findings)} == {row[0]}
+    assert finding.cause == row[0]
+    assert finding.severity == (check.wait.then if check.wait else check.severity)
+    assert finding.message.endswith(f": {check.remedy}.")
+    assert finding.message[0].isupper()
+    assert bool(blockers(findings)) == (finding.severity == "blocker")
+    json.dumps([each.document() for each in findings])
 
 
 @pytest.mark.parametrize("row", CLOCKS, ids="-".join)
@@ -184,8 +184,8 @@ def test_a_clock_that_jumps_is_seen(
         )
 
     (finding,) = _failed(_inspect(place, an_hour_on))
-    assert (finding["name"], finding["when"]) == row
-    assert finding["value"] == pytest.approx(3600, abs=1)
+    assert (finding.name, finding.when) == row
+    assert finding.value == pytest.approx(3600, abs=1)
 
 
 def test_a_clock_that_is_set_between_two_runs_is_seen_in_the_second(
@@ -201,7 +201,7 @@ def test_a_clock_that_is_set_between_two_runs_is_seen_in_the_second(
         lambda clock: real(clock) + hour_ns * (clock in CLOCKS.values()),
     )
     (finding,) = _failed(_inspect(place, memory=memory))
-    assert (finding["name"], finding["value"]) == ("clock", pytest.approx(3600, abs=1))
+    assert finding.name == "clock" and finding.value == pytest.approx(3600, abs=1)
     assert _failed(_inspect(place, memory=memory)) == []
 
 
@@ -218,7 +218,7 @@ def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
     assert asked.read_text().split() == ["asked"] * 2
     _write("smart.json", _smart(media_errors=4))(place)
     (finding,) = _failed(_inspect(place, memory=memory))
-    assert (finding["name"], finding["when"]) == ("disk-errors", "during")
+    assert (finding.name, finding.when) == ("disk-errors", "during")
     assert asked.read_text().split() == ["asked"] * 3
 
 
@@ -228,7 +228,7 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
     inspection.before(lambda *_: None)
     place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
     inspection.after()
-    told = {
+    conditions = {
         "temperature_c": 35.0,
         "link": "8.0 GT/s PCIe, x4, queue of 32",
         "write_cache": None,
@@ -241,8 +241,8 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
     }
     assert inspection.disks == {
         "limit_k": 5.0,
-        "before": {DISK: told},
-        "after": {DISK: told | {"temperature_c": 38.5}},
+        "before": {DISK: conditions},
+        "after": {DISK: conditions | {"temperature_c": 38.5}},
     }
 
 
@@ -275,41 +275,41 @@ def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:
         *(Path("/"), 0.25, tmp_path, (DISK,), nothing, tmp_path / "proc", nothing, nothing),
         *(str(nothing), str(nothing), 0.01),
     )
-    found = _inspect(Machine(tmp_path, context))
-    assert {finding["name"] for finding in found} == ALWAYS
-    assert [finding["name"] for finding in _failed(found)] == ["powercap"]
+    findings = _inspect(Machine(tmp_path, context))
+    assert {finding.name for finding in findings} == ALWAYS
+    assert [finding.name for finding in _failed(findings)] == ["powercap"]
 
 
 def test_what_cannot_be_read_is_not_in_order_and_not_the_end(place: Machine) -> None:
-    found = _inspect(place.with_scene(suite_dir=place.root / "gone" / "away"))
-    assert [finding["name"] for finding in _failed(found)] == ["suite-room"]
-    assert _failed(found)[0]["cause"] == "unreadable"
-    assert "No such file" in _failed(found)[0]["facts"]["error"]
-    assert _failed(found)[0]["facts"]["error"] in _failed(found)[0]["message"]
+    findings = _inspect(place.with_scene(suite_dir=place.root / "gone" / "away"))
+    assert [finding.name for finding in _failed(findings)] == ["suite-room"]
+    assert _failed(findings)[0].cause == "unreadable"
+    assert "No such file" in _failed(findings)[0].facts["error"]
+    assert _failed(findings)[0].facts["error"] in _failed(findings)[0].message
 
 
 def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
     _held(place)
     lease = place.root / "run" / "hold.json"
-    said: list[str] = []
+    reasons: list[str] = []
     patience = Patience(lambda: None, lambda: None, lease.unlink)
     inspection = Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock)
-    inspection.before(lambda cause, why: said.append(f"{cause}: {why}"))
-    assert said == ["held: the meter is silent"]
-    held = inspection.found[0]
-    assert held["ok"]
-    assert held["waited_s"] == 3 * place.context.poll_s
+    inspection.before(lambda cause, why: reasons.append(f"{cause}: {why}"))
+    assert reasons == ["held: the meter is silent"]
+    held = inspection.findings[0]
+    assert held.ok
+    assert held.waited_s == 3 * place.context.poll_s
 
 
 def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
     lease = place.root / "run" / "hold.json"
-    said: list[str] = []
+    reasons: list[str] = []
     lock.take("one", 60, lease)
     patience = Patience(lambda: lock.take("another", 60, lease), lambda: None, lease.unlink)
     Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock).before(
-        lambda cause, why: said.append(f"{cause}: {why}")
+        lambda cause, why: reasons.append(f"{cause}: {why}")
     )
-    assert said == ["held: one", "held: another"]
+    assert reasons == ["held: one", "held: another"]
 
 
 def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
@@ -335,7 +335,7 @@ def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
         inspection = Inspection(full.context, memory, sleep=patience.sleep, clock=patience.clock)
         inspection.before(lambda *_: None)
         assert patience.now_s == 3600
-        assert blockers(inspection.found)
+        assert blockers(inspection.findings)
 
 
 def test_others_load_counts_as_the_kernel_tells_it(place: Machine) -> None:
@@ -343,13 +343,13 @@ def test_others_load_counts_as_the_kernel_tells_it(place: Machine) -> None:
     context = replace(place.context, proc=Path("/proc"), window_s=0.5)
     spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        seen = machine.load(context)
+        observation = machine.load(context)
     finally:
         spinning.kill()
         spinning.wait()
-    assert seen.value is not None
-    assert float(seen.value) > 0.25
-    assert not seen.ok
+    assert observation.value is not None
+    assert float(observation.value) > 0.25
+    assert not observation.ok
 
 
 def test_allowed_kernel_lines_and_debugging_are_no_finding(place: Machine) -> None:
@@ -360,9 +360,9 @@ def test_allowed_kernel_lines_and_debugging_are_no_finding(place: Machine) -> No
 def test_kernel_lines_are_shown_once_and_not_without_end(place: Machine) -> None:
     lines = "".join(f"4,{3 + n},9,-;odd {n // 2}\n" for n in range(10))
     (finding,) = _failed(_inspect(place, lambda: place.append("kmsg", lines)))
-    assert finding["value"] == 10
-    assert finding["facts"] == {"lines": "“odd 0”, “odd 1”, “odd 2”, and 2 more"}
-    assert finding["facts"]["lines"] in finding["message"]
+    assert finding.value == 10
+    assert finding.facts == {"lines": "“odd 0”, “odd 1”, “odd 2”, and 2 more"}
+    assert finding.facts["lines"] in finding.message
 
 
 @pytest.mark.parametrize("path", [kernel_log.ALLOWED, kernel_log.GRAVE], ids=lambda p: p.stem)

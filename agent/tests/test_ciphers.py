@@ -48,7 +48,7 @@ def restriction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("answer", "level", "told"),
+    ("answer", "level", "missing"),
     [
         (0, "", False),
         (errno.ENOENT, "", True),
@@ -61,7 +61,7 @@ def restriction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_cipher_is_missing_only_where_the_kernel_would_give_it(
     answer: int,
     level: str,
-    told: bool,
+    missing: bool,
     configuration: Configuration,
     restriction: Path,
 ) -> None:
@@ -69,5 +69,5 @@ def test_a_cipher_is_missing_only_where_the_kernel_would_give_it(
         restriction.write_text(f"{level}\n")
     Asked.answer = answer
     reason = ciphers.missing("serpent-xts-plain64", configuration)
-    assert (reason is not None) == told
+    assert (reason is not None) == missing
     assert reason is None or "This kernel has no xts(serpent)" in reason

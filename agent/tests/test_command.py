@@ -6,21 +6,21 @@ import itertools
 
 import pytest
 
-from agent import command
-from agent.command import CommandError, Progress, listening, run
+from agent.system import command
+from agent.system.command import CommandError, Progress, listening, run
 
 SLEEP = ["sh", "-c", "cat; sleep 3; echo done"]
 
 
 def test_a_program_that_works_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "LOOK_S", 0.1)
-    numbers, said = itertools.count(), list[str]()
-    with listening(said.append):
+    numbers, clauses = itertools.count(), list[str]()
+    with listening(clauses.append):
         done = run(
             SLEEP, stdin=b"in ", timeout_s=1, progress=Progress(lambda: str(next(numbers)), 2**40)
         )
     assert done.out == "in done\n"
-    assert said and all(clause.startswith("sh goes on, ") for clause in said)
+    assert clauses and all(clause.startswith("sh goes on, ") for clause in clauses)
 
 
 @pytest.mark.parametrize(

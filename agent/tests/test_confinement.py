@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agent import confinement
+from agent.system import confinement
 
 PROFILE = "/usr/sbin/mysqld {\n  #include <local/usr.sbin.mysqld>\n}\n"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of profiles with mysqld's, a kernel that confines, and a parser that notes."""
+    """Provide profiles with mysqld's, a kernel that confines, and a parser that notes."""
     (tmp_path / "d" / "local").mkdir(parents=True)
     (tmp_path / "d" / "usr.sbin.mysqld").write_text(PROFILE)
     (tmp_path / "loaded").write_text("/usr/sbin/mysqld (enforce)\n")

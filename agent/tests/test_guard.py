@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
     "given away": (
         DiskFacts(given_away=("0000:01:00.0 (vfio-pci)",)),
         "given-away",
-        r"0000:01:00\.0 \(vfio-pci\): end the virtual machine",
+        r"0000:01:00\.0 \(vfio-pci\)",
     ),
     "partition": (replace(BLANK, whole_disk=False), "not-whole", "not a whole disk"),
     "other serial": (replace(BLANK, serial="S2"), "other-serial", "'S2'.*'S1'"),
@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
         "in-use",
         "held by fde-data",
     ),
-    "unreadable": (replace(BLANK, read_error="EIO"), "unreadable", "EIO.*choose another"),
+    "unreadable": (replace(BLANK, read_error="EIO"), "unreadable", "EIO"),
     "locked": (
         replace(BLANK, read_error="ENODATA", opal=OWNED),
         "locked",
@@ -216,12 +216,12 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_name_disk_reason_and_way_out(name: str) -> None:
-    found_facts, cause, said = REFUSED[name]
-    (found,) = guard.refusals(DISK, found_facts)
-    assert found.cause == cause
-    assert DISK.by_id in found.sentence
-    assert re.search(said, found.sentence)
-    assert f"{found.what}: " in found.sentence  # the way out follows a colon
+    disk_facts, code, reason = REFUSED[name]
+    (refusal,) = guard.refusals(DISK, disk_facts)
+    assert refusal.code == code and refusal.remedy
+    assert DISK.by_id in refusal.sentence
+    assert re.search(reason, str(refusal))
+    assert guard.reason(refusal) in refusal.sentence
 
 
 def test_every_cause_is_met() -> None:
@@ -230,12 +230,12 @@ def test_every_cause_is_met() -> None:
     others |= {"unmarked", "changed", "changed-since-check", "no-such-serial"}
     others |= {"dead", "opal-alignment", "opal-blocks", "opal-no-encryption"}
     others |= {"extent-begin", "extent-size", "extent-large"}
-    assert {cause for _, cause, _ in REFUSED.values()} | others == set(guard.SAYS)
+    assert {cause for _, cause, _ in REFUSED.values()} | others == set(guard.WORDINGS)
 
 
 def test_all_reasons_are_told_at_once() -> None:
-    found = replace(BLANK, serial="S2", size_bytes=1, signatures=(EXT4,))
-    assert len(guard.refusals(DISK, found)) == 3
+    disk_facts = replace(BLANK, serial="S2", size_bytes=1, signatures=(EXT4,))
+    assert len(guard.refusals(DISK, disk_facts)) == 3
 
 
 FOREIGN = (
@@ -249,25 +249,24 @@ FOREIGN = (
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_erase_is_a_way_past_contents_and_past_nothing_else(name: str) -> None:
-    found, cause, _ = REFUSED[name]
-    assert bool(guard.refusals(ERASABLE, found)) == (name not in FOREIGN)
-    assert guard.refusals(ERASABLE, found, erase=False)
-    others = guard.refusals(replace(DISK, erase="S3"), found)
-    assert cause in ("absent", "given-away") or "other-erase" in {other.cause for other in others}
+    disk_facts, cause, _ = REFUSED[name]
+    assert bool(guard.refusals(ERASABLE, disk_facts)) == (name not in FOREIGN)
+    assert guard.refusals(ERASABLE, disk_facts, erase=False)
+    others = guard.refusals(replace(DISK, erase="S3"), disk_facts)
+    assert cause in ("absent", "given-away") or "other-erase" in {other.code for other in others}
 
 
 def test_an_erase_that_names_another_serial_is_refused_even_for_a_blank_disk() -> None:
-    (found,) = guard.refusals(replace(DISK, erase="S11"), BLANK)
-    assert found.cause == "other-erase"
-    assert "says erase: 'S11': correct or remove it." in found.sentence
+    (refusal,) = guard.refusals(replace(DISK, erase="S11"), BLANK)
+    assert refusal.code == "other-erase"
+    assert refusal.facts["erase"] == "S11"
 
 
 def test_an_erase_that_was_given_for_other_contents_is_said_to_be() -> None:
-    (found,) = guard.refusals(
+    (refusal,) = guard.refusals(
         replace(DISK, erase="S1 000000000000"), replace(BLANK, signatures=(EXT4,))
     )
-    assert (found.cause, found.facts["expired"]) == ("foreign-signature", 1)
-    assert "its erase was given for something else that lay there; choose" in found.sentence
+    assert (refusal.code, refusal.facts["expired"]) == ("foreign-signature", 1)
 
 
 ODD_SERIALS = ("VMware NVME_0000", "\\xff\\xff ABC", "WD  12", "a'b\"c", "{{ x }} y", "Größe 1")
@@ -276,17 +275,17 @@ ODD_SERIALS = ("VMware NVME_0000", "\\xff\\xff ABC", "WD  12", "a'b\"c", "{{ x }
 @pytest.mark.parametrize("serial", ODD_SERIALS)
 def test_what_check_prints_of_a_serial_can_be_pasted(serial: str) -> None:
     disk = replace(DISK, serial=serial)
-    found = replace(BLANK, serial=serial, signatures=(EXT4,))
-    (refusal,) = guard.refusals(disk, found)
-    line = re.search(r"\((erase: .*)\)\.$", refusal.sentence)
+    disk_facts = replace(BLANK, serial=serial, signatures=(EXT4,))
+    (refusal,) = guard.refusals(disk, disk_facts)
+    line = re.search(r"\((erase: .*)\)\.$", refusal.remedy)
     assert line is not None
     pasted = yaml.load(line[1].replace("!unsafe ", ""), yaml.SafeLoader)["erase"]
-    assert pasted == f"{serial} {found.print}"
-    assert guard.refusals(replace(disk, erase=pasted), found) == []
+    assert pasted == f"{serial} {disk_facts.print}"
+    assert guard.refusals(replace(disk, erase=pasted), disk_facts) == []
     assert replace(disk, erase=f"{serial} x").erase_digits is None
-    assert guard.refusals(replace(DISK, erase=pasted), BLANK)[0].cause == "other-erase"
-    (owned,) = guard.refusals(disk, replace(found, opal=OWNED, signatures=()))
-    way = re.search(r"\((make .*)\)", owned.sentence)
+    assert guard.refusals(replace(DISK, erase=pasted), BLANK)[0].code == "other-erase"
+    (owned,) = guard.refusals(disk, replace(disk_facts, opal=OWNED, signatures=()))
+    way = re.search(r"\((make .*)\)", owned.remedy)
     assert way is not None
     assert shlex.split(way[1]) == ["make", "teardown", f"PSID_REVERT={serial}"]
 
@@ -312,7 +311,7 @@ def test_a_revert_by_psid_is_the_way_past_locks_and_shadows_but_not_past_what_ca
 
 
 def _told(error: GuardError) -> list[tuple[str, object]]:
-    return [(refusal.cause, refusal.facts.get("error")) for refusal in error.refusals]
+    return [(refusal.code, refusal.facts.get("error")) for refusal in error.problems]
 
 
 def test_a_drive_that_was_made_to_lock_and_shows_no_opal_is_not_cleared(
@@ -321,13 +320,13 @@ def test_a_drive_that_was_made_to_lock_and_shows_no_opal_is_not_cleared(
     """As after a restart without libata.allow_tpm=1: else it stays locked and its PIN is gone."""
     for error, why in ((None, "the kernel sees no Opal on it"), ("EIO", "EIO")):
         silent = replace(_inside(LUKS), opal_error=error)
-        monkeypatch.setattr(facts, "gather", lambda _disk, found=silent: found)
+        monkeypatch.setattr(facts, "gather", lambda _disk, answer=silent: answer)
         for dry in (True, False):
-            with pytest.raises(GuardError, match=r"nothing is cleared: .*allow_tpm") as refused:
+            with pytest.raises(GuardError) as refused:
                 provision.teardown(_spec(OPAL), Secrets(b"passphrase", b"pin"), dry=dry)
             assert _told(refused.value) == [("silent", why)]
         header = {"segments": {"0": {"type": "hw-opal-crypt"}}, "key_bits": []}
-        monkeypatch.setattr(opal, "luks_metadata", lambda _path, found=header: found)
+        monkeypatch.setattr(opal, "luks_metadata", lambda _path, answer=header: answer)
         with pytest.raises(GuardError) as refused:
             provision.teardown(_spec(), Secrets(b"passphrase", b"pin"))
         assert _told(refused.value) == [("silent", why)]
@@ -351,38 +350,39 @@ GEOMETRIES: dict[str, tuple[Geometry | None, Extent, str | None]] = {
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_a_geometry_that_does_not_fit_is_found_before_a_drive_is_taken(name: str) -> None:
     geometry, extent, cause = GEOMETRIES[name]
-    found = replace(BLANK, opal=FRESH, block_bytes=4096, discovery=Discovery(geometry=geometry))
+    disk_facts = replace(
+        BLANK, opal=FRESH, block_bytes=4096, discovery=Discovery(geometry=geometry)
+    )
     spec = replace(_spec(OPAL), extent=extent)
-    told = [refusal.cause for refusal in provision.reasons_not_to_prepare(spec, DISK, found)]
-    assert told == ([cause] if cause else [])
-    assert provision.reasons_not_to_prepare(replace(_spec(), extent=extent), DISK, found) == []
+    codes = [refusal.code for refusal in provision.reasons_not_to_prepare(spec, DISK, disk_facts)]
+    assert codes == ([cause] if cause else [])
+    assert provision.reasons_not_to_prepare(replace(_spec(), extent=extent), DISK, disk_facts) == []
 
 
 def test_a_drive_that_does_not_encrypt_is_not_taken() -> None:
     for encrypts, causes in ((None, []), (True, []), (False, ["opal-no-encryption"])):
-        found = replace(BLANK, opal=FRESH, discovery=Discovery(encrypts=encrypts))
-        reasons = provision.reasons_not_to_prepare(_spec(OPAL), DISK, found)
-        assert [reason.cause for reason in reasons] == causes
+        disk_facts = replace(BLANK, opal=FRESH, discovery=Discovery(encrypts=encrypts))
+        reasons = provision.reasons_not_to_prepare(_spec(OPAL), DISK, disk_facts)
+        assert [reason.code for reason in reasons] == causes
 
 
 def test_a_drive_that_is_dead_since_our_revert_is_to_be_power_cycled() -> None:
     dead = replace(BLANK, opal=FRESH, read_error="ENODATA")
-    assert [r.cause for r in guard.refusals(DISK, dead)] == ["unreadable"]
+    assert [r.code for r in guard.refusals(DISK, dead)] == ["unreadable"]
     (refusal,) = guard.refusals(DISK, replace(dead, reverted=True))
-    assert refusal.cause == "dead" and "power-cycle it" in refusal.sentence
+    assert refusal.code == "dead"
 
 
 def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> None:
     several = replace(BLANK, opal=FRESH, beside=("/dev/nvme0n2",))
-    (said,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, several)
-    assert (said.cause, said.facts["beside"]) == ("shared", "/dev/nvme0n2")
-    assert "its security subsystem with /dev/nvme0n2: to own, lock or revert" in said.sentence
+    (refusal,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, several)
+    assert (refusal.code, refusal.facts["beside"]) == ("shared", "/dev/nvme0n2")
     assert provision.reasons_not_to_prepare(_spec(), DISK, several) == []
-    assert guard.refusals_to_revert(ERASABLE, several) == [said]
+    assert guard.refusals_to_revert(ERASABLE, several) == [refusal]
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "difference"),
     [
         ({"diskseq": 8}, "connected again"),
         ({"edges": ("a", "c")}, "first or last MiB"),
@@ -392,12 +392,12 @@ def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> 
     ],
 )
 def test_a_disk_that_changed_since_it_was_approved_is_refused(
-    change: dict[str, Any], told: str
+    change: dict[str, Any], difference: str
 ) -> None:
-    with pytest.raises(GuardError, match=r"since it was looked at.*make check") as refused:
+    with pytest.raises(GuardError) as refused:
         guard.refuse_changed(DISK, BLANK, replace(BLANK, **change))
-    (refusal,) = refused.value.refusals
-    assert refusal.cause == "changed" and told in str(refusal.facts["differing"])
+    (refusal,) = refused.value.problems
+    assert refusal.code == "changed" and difference in str(refusal.facts["differing"])
 
 
 def test_our_own_use_and_the_state_of_a_lock_are_no_change() -> None:
@@ -437,7 +437,7 @@ OPAL = Configuration("opal", "opal", "plain")
 
 
 @pytest.mark.parametrize(
-    ("found", "words", "steps"),
+    ("disk_facts", "words", "steps"),
     [
         (BLANK, "blank", "write a GPT"),
         (replace(BLANK, signatures=(EXT4,)), "ext4", "erase what is on it"),
@@ -450,10 +450,10 @@ OPAL = Configuration("opal", "opal", "plain")
     ],
 )
 def test_what_is_found_and_would_be_done_is_told_in_words(
-    found: DiskFacts, words: str, steps: str
+    disk_facts: DiskFacts, words: str, steps: str
 ) -> None:
-    assert re.search(words, inspect.describe(DISK, found, _spec()))
-    assert steps in "; ".join(inspect.would(_spec(), DISK, found))
+    assert re.search(words, inspect.describe(DISK, disk_facts, _spec()))
+    assert steps in "; ".join(inspect.would(_spec(), DISK, disk_facts))
 
 
 def test_nothing_would_be_done_to_a_disk_that_is_as_it_must_be() -> None:
@@ -461,29 +461,30 @@ def test_nothing_would_be_done_to_a_disk_that_is_as_it_must_be() -> None:
 
 
 def test_a_disk_that_is_to_carry_opal_is_told_what_happens_to_its_ownership() -> None:
-    for found, step in (
+    for disk_facts, step in (
         (replace(BLANK, opal=FRESH), "take ownership"),
         (replace(READY, opal=OWNED), "ask with the PIN"),
     ):
-        assert step in inspect.would(_spec(OPAL), DISK, found)[-1]
-        assert provision.reasons_not_to_prepare(_spec(OPAL), DISK, found) == []
+        assert step in inspect.would(_spec(OPAL), DISK, disk_facts)[-1]
+        assert provision.reasons_not_to_prepare(_spec(OPAL), DISK, disk_facts) == []
     (refusal,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, BLANK)
-    assert refusal.cause == "no-opal" and re.search("offers no Opal.*: choose", refusal.sentence)
+    assert refusal.code == "no-opal"
     assert "no Opal" in inspect.describe(DISK, BLANK, _spec(OPAL))
 
 
 @pytest.mark.parametrize(
-    ("extent", "cause", "way_out"),
+    ("extent", "code", "facts"),
     [
-        (Extent(2**24, 2**31), "extent-large", "choose a smaller extent_bytes."),
-        (Extent(2**24, 2**20 + 1), "extent-size", "make it a positive multiple of 1048576."),
-        (Extent(2**24, 0), "extent-size", "multiple"),
-        (Extent(2**20, 2**30), "extent-begin", "let it begin at 16777216."),
+        (Extent(2**24, 2**31), "extent-large", {"needed": 2**31 + 2**24 + 2 * layout.MIB}),
+        (Extent(2**24, 2**20 + 1), "extent-size", {"multiple": 2**20}),
+        (Extent(2**24, 0), "extent-size", {"found": 0}),
+        (Extent(2**20, 2**30), "extent-begin", {"wanted": 2**24}),
     ],
 )
-def test_extents_that_cannot_be_laid_out(extent: Extent, cause: str, way_out: str) -> None:
-    found = layout.fits(DISK, extent)
-    assert found is not None and found.cause == cause and way_out in found.sentence
+def test_extents_that_cannot_be_laid_out(extent: Extent, code: str, facts: dict[str, int]) -> None:
+    refusal = layout.fits(DISK, extent)
+    assert refusal is not None and refusal.code == code
+    assert facts.items() <= refusal.facts.items()
 
 
 def test_what_is_to_be_erased_is_not_ready() -> None:
@@ -507,7 +508,7 @@ Loop = Callable[[], tuple[Path, Path]]
 
 @pytest.fixture
 def loop(tmp_path: Path) -> Iterator[Loop]:
-    """Makes (device, backing file) pairs of 64 MiB."""
+    """Make (device, backing file) pairs of 64 MiB."""
     if os.geteuid() != 0:
         pytest.skip("loop devices need root")
     devices: list[str] = []
@@ -540,9 +541,9 @@ def _facts(device: Path) -> DiskFacts:
 
 def test_a_real_blank_disk_is_seen_as_blank(loop: Loop) -> None:
     device, _ = loop()
-    found = _facts(device)
-    assert found.blank
-    assert guard.refusals(_disk(device), found) == []
+    disk_facts = _facts(device)
+    assert disk_facts.blank
+    assert guard.refusals(_disk(device), disk_facts) == []
 
 
 @pytest.mark.parametrize("place", [0, 64 * 2**20 - 4096])
@@ -551,9 +552,11 @@ def test_data_that_nobody_knows_are_seen_at_both_ends(loop: Loop, place: int) ->
     with device.open("r+b") as file:
         file.seek(place)
         file.write(bytes(range(1, 256)))
-    found = _facts(device)
-    assert found.unknown
-    assert [refusal.cause for refusal in guard.refusals(_disk(device), found)] == ["unknown-data"]
+    disk_facts = _facts(device)
+    assert disk_facts.unknown
+    assert [refusal.code for refusal in guard.refusals(_disk(device), disk_facts)] == [
+        "unknown-data"
+    ]
 
 
 def test_any_write_ends_a_check(loop: Loop) -> None:
@@ -612,8 +615,8 @@ def test_only_a_free_disk_of_the_same_appearance_is_blanked(loop: Loop) -> None:
 def test_a_real_file_system_is_refused_mounted_or_not(loop: Loop, tmp_path: Path) -> None:
     device, _ = loop()
     subprocess.run(["mkfs.ext4", "-q", device], check=True)
-    (found,) = guard.refusals(_disk(device), _facts(device))
-    assert (found.cause, found.facts["types"]) == ("foreign-signature", "ext4")
+    (refusal,) = guard.refusals(_disk(device), _facts(device))
+    assert (refusal.code, refusal.facts["types"]) == ("foreign-signature", "ext4")
     folder = tmp_path / "a folder"
     folder.mkdir()
     if subprocess.run(["mount", device, folder], check=False).returncode:
@@ -630,12 +633,12 @@ def test_a_program_whose_name_the_kernel_cut_within_a_letter_is_named(
     shutil.copy("/bin/sleep", program)
     with device.open("rb") as file, subprocess.Popen([program, "99"], stdin=file) as process:
         try:
-            found = _facts(device)
+            disk_facts = _facts(device)
         finally:
             process.kill()
     who = f"process-name-t\\xc3[{process.pid}]"
-    assert found.uses == (Use(device.name, f"open in {who}"),)
-    assert who in json.loads(json_text({"how": found.uses[0].how}))["how"]
+    assert disk_facts.uses == (Use(device.name, f"open in {who}"),)
+    assert who in json.loads(json_text({"how": disk_facts.uses[0].how}))["how"]
 
 
 def test_what_the_kernel_exports_is_a_use(
@@ -653,8 +656,8 @@ def test_what_the_kernel_exports_is_a_use(
     ):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text(text)
-    said = [use.how for use in _facts(device).uses]
-    assert said == [
+    uses = [use.how for use in _facts(device).uses]
+    assert uses == [
         "exported by nvmet/subsystems/t/namespaces/1",
         "exported by target/core/fileio_0/d",
         "exported by target/core/iblock_0/d",
@@ -688,7 +691,7 @@ def test_a_file_that_io_uring_alone_keeps_is_a_use(loop: Loop) -> None:
 
 
 def sys_name() -> str:
-    """The name of this interpreter's processes, as the kernel cuts it."""
+    """Return the name of this interpreter's processes, as the kernel cuts it."""
     return Path(sys.executable).name[:15]
 
 
@@ -724,25 +727,24 @@ def test_a_regular_file_is_no_disk(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(GuardError) as refused:
         guard.check(_disk(tmp_path / "file"))
-    assert [refusal.cause for refusal in refused.value.refusals] == ["absent"]
+    assert [refusal.code for refusal in refused.value.problems] == ["absent"]
 
 
-@pytest.mark.parametrize("found", [BLANK, READY], ids=["blank", "ours"])
-def test_a_disk_with_nothing_to_lose_need_not_be_as_it_was_checked(found: DiskFacts) -> None:
-    assert provision.reasons_of_change(DISK, found, {"plain": "another"}) == []
+@pytest.mark.parametrize("disk_facts", [BLANK, READY], ids=["blank", "ours"])
+def test_a_disk_with_nothing_to_lose_need_not_be_as_it_was_checked(disk_facts: DiskFacts) -> None:
+    assert provision.reasons_of_change(DISK, disk_facts, {"plain": "another"}) == []
 
 
 def test_a_disk_with_contents_must_be_as_it_was_checked() -> None:
-    found = replace(BLANK, signatures=(EXT4,))
-    assert found.checked_print
-    assert provision.reasons_of_change(DISK, found, {"plain": found.checked_print}) == []
-    assert provision.reasons_of_change(DISK, found, None) == []
-    written = replace(found, kernel_writes="another boot")
-    assert (written.print, written.fingerprint) == (found.print, found.fingerprint)
+    disk_facts = replace(BLANK, signatures=(EXT4,))
+    assert disk_facts.checked_print
+    assert provision.reasons_of_change(DISK, disk_facts, {"plain": disk_facts.checked_print}) == []
+    assert provision.reasons_of_change(DISK, disk_facts, None) == []
+    written = replace(disk_facts, kernel_writes="another boot")
+    assert (written.print, written.fingerprint) == (disk_facts.print, disk_facts.fingerprint)
     for checked in ({"plain": "another"}, {}, {"plain": str(written.checked_print)}):
-        (refusal,) = provision.reasons_of_change(DISK, found, checked)
-        assert refusal.cause == "changed-since-check"
-        assert "changed since it was checked: run make check again" in refusal.sentence
+        (refusal,) = provision.reasons_of_change(DISK, disk_facts, checked)
+        assert refusal.code == "changed-since-check"
 
 
 def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: Loop) -> None:
@@ -759,7 +761,7 @@ def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: Loop) -> None:
     )
     with pytest.raises(GuardError) as refused:
         provision.prepare(spec, Secrets(b"passphrase", b"pin"))
-    causes = [refusal.cause for refusal in refused.value.refusals]
+    causes = [refusal.code for refusal in refused.value.problems]
     assert causes == ["other-serial", "other-serial", "foreign-signature"]
     os.sync()
     after = [hashlib.sha256(f.read_bytes()).hexdigest() for f in (first_file, second_file)]
@@ -769,8 +771,8 @@ def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: Loop) -> None:
 def test_the_page_of_dangers_has_every_row_and_no_written_medium() -> None:
     """That their words are current is for those to say who see them: the tests in the guest."""
     _, _, rest = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
-    told = [line.split(" | ") for line in rest.partition(dangers.END)[0].strip().splitlines()[2:]]
-    assert [(cells[1], *cells[-2:]) for cells in told] == [
+    rows = [line.split(" | ") for line in rest.partition(dangers.END)[0].strip().splitlines()[2:]]
+    assert [(cells[1], *cells[-2:]) for cells in rows] == [
         (row.situation, "changed" if row.allowed else "unchanged", f"`{row.name}` |")
         for row in ROWS
     ]

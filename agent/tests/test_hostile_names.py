@@ -95,9 +95,9 @@ def test_a_report_takes_no_such_name(tmp_path: Path) -> None:
     document = json.loads(honest)
     document["runs"][0]["run_id"] = "../../secret"
     (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-    found = read(folder)
-    assert any("'../../secret': it is passed over" in said for said in found.problems)
-    assert len(found.runs) == len(document["runs"]) - 1
+    suite = read(folder)
+    assert any("'../../secret': it is passed over" in problem for problem in suite.problems)
+    assert len(suite.runs) == len(document["runs"]) - 1
 
 
 def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_an_argument_is_never_read_as_shell(script: str, tmp_path: Path) -> None
 
 
 def _scripts(tree: ast.AST) -> Iterator[ast.expr]:
-    """What stands behind `sh -c` in any list or tuple."""
+    """Yield what stands behind `sh -c` in any list or tuple."""
     for node in ast.walk(tree):
         words = node.elts if isinstance(node, ast.List | ast.Tuple) else []
         for shell, option, script in zip(words, words[1:], words[2:], strict=False):
@@ -134,7 +134,7 @@ def _scripts(tree: ast.AST) -> Iterator[ast.expr]:
 
 def test_no_text_of_the_shell_is_made_from_data() -> None:
     """Each is a constant: by its value, or by a name in capitals."""
-    seen = 0
+    calls = 0
     for package in ("agent", "analysis", "contract", "controller", "instrumentation", "workloads"):
         for path in (ROOT / package).rglob("*.py"):
             source = path.read_text(encoding="utf-8")
@@ -142,8 +142,8 @@ def test_no_text_of_the_shell_is_made_from_data() -> None:
             if "tests" in path.parts:
                 continue
             for script in _scripts(ast.parse(source)):
-                seen += 1
+                calls += 1
                 constant = isinstance(script, ast.Constant)
                 named = isinstance(script, ast.Name) and script.id.isupper()
                 assert constant or named, f"{path}:{script.lineno}"
-    assert seen >= 5
+    assert calls >= 5

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent import tries
+from agent import attempts
 from agent.tests.suite_lab import Deadly, Lab, die, entries, killed, sound
 from contract import journal, plan
 from contract.journal import Journal
@@ -42,7 +42,7 @@ def test_killed_at_every_line_nothing_is_lost_and_nothing_false(
         written = entries(lab)
         assert len(written) == number + (when == "after")
         before = sound(lab)
-        open_runs = tries.Accounts(written).open()
+        open_runs = attempts.Accounts(written).open()
         if when == "after":
             reached.add(written[-1].state)
         assert lab.execute() == 0
@@ -76,7 +76,7 @@ def test_a_run_that_kills_the_agent_each_time_is_given_up(lab: Lab) -> None:
     def deadly(_number: int, line: dict[str, Any]) -> str | None:
         return "after" if (line["state"], line["run_id"]) == ("running", deadly_id) else None
 
-    for _ in range(tries.MOST_IN_ONE_BOOT):
+    for _ in range(attempts.MOST_IN_ONE_BOOT):
         assert killed(lab, deadly)
     assert not killed(lab, deadly)
     assert sound(lab) == {run.run_id for run in lab.plan.runs} - {deadly_id}
@@ -92,11 +92,11 @@ def test_a_kill_between_a_whole_run_and_its_line_does_not_count(lab: Lab) -> Non
         return "before" if (line["state"], line["run_id"]) == ("finished", first) else None
 
     assert killed(lab, deadly)
-    whole = (lab.folder / "runs" / first / "run.json").read_bytes()
-    assert json.loads(whole)["status"] == "finished"
+    record = (lab.folder / "runs" / first / "run.json").read_bytes()
+    assert json.loads(record)["status"] == "finished"
     assert lab.execute() == 0
     aside = lab.folder / "runs" / f"{first}.void-1" / "run.json"
-    assert aside.read_bytes() == whole
+    assert aside.read_bytes() == record
     assert sound(lab) == {run.run_id for run in lab.plan.runs}
     states = [entry.state for entry in entries(lab) if entry.run_id == first]
     assert states[3:5] == ["void", "switching"]

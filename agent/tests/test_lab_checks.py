@@ -20,8 +20,8 @@ pytestmark = pytest.mark.lab
 CODE = "/opt/fde-checks-test"
 
 
-def _failed(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {finding["name"]: finding for finding in found if not finding["ok"]}
+def _failed(findings: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {finding["name"]: finding for finding in findings if not finding["ok"]}
 
 
 def test_the_checks_see_what_happens_in_the_guest(lab: LabHandle) -> None:
@@ -35,37 +35,37 @@ def test_the_checks_see_what_happens_in_the_guest(lab: LabHandle) -> None:
         f"cd {CODE} && udevadm settle && PYTHONPATH=. python3 -m agent.tests.lab_checks_script "
         f"$(for disk in {' '.join(by_id)}; do basename $(readlink -f $disk); done)"
     )
-    told = json.loads(lab.ssh(command).stdout)
-    seen = told["seen"]
+    printed = json.loads(lab.ssh(command).stdout)
+    findings = printed["seen"]
 
-    assert _failed(seen["calm"]) == {}
+    assert _failed(findings["calm"]) == {}
     assert {"temperature", "disk-health", "firmware", "kernel-log", "timers", "powercap"} <= {
-        finding["name"] for finding in seen["calm"]
+        finding["name"] for finding in findings["calm"]
     }
     serials = {drive["serial"] for drive in lab.state["drives"].values()}
-    assert {serial for serial, passed, _ in told["health"] if passed} == serials
+    assert {serial for serial, passed, _ in printed["health"] if passed} == serials
 
-    assert [what.split(":")[0] for what in told["said"]] == ["temperature"]
-    assert "60.0 °C" in told["said"][0]
-    (heat,) = (finding for finding in seen["ahead"] if finding["name"] == "temperature")
+    assert [what.split(":")[0] for what in printed["said"]] == ["temperature"]
+    assert "60.0 °C" in printed["said"][0]
+    (heat,) = (finding for finding in findings["ahead"] if finding["name"] == "temperature")
     assert (heat["ok"], heat["value"]) == (True, 46.0)
     assert heat["waited_s"] > 0
 
-    ahead = _failed(seen["ahead"])
-    assert {name: found["severity"] for name, found in ahead.items()} == {
+    ahead = _failed(findings["ahead"])
+    assert {name: finding["severity"] for name, finding in ahead.items()} == {
         "clock": "note",
         "kernel-log": "warning",
     }
     assert "an odd line, written by a test" in ahead["kernel-log"]["message"]
-    back = _failed(seen["back"])
-    assert {name: found["severity"] for name, found in back.items()} == {
+    back = _failed(findings["back"])
+    assert {name: finding["severity"] for name, finding in back.items()} == {
         "clock": "note",
         "kernel-errors": "blocker",
     }
     steps = [ahead["clock"]["value"], back["clock"]["value"]]
     assert steps == [pytest.approx(3600, abs=1), pytest.approx(-3600, abs=1)]
 
-    quiet = told["quiet"]
+    quiet = printed["quiet"]
     assert {"cron.service", "systemd-tmpfiles-clean.timer"} <= set(quiet["stopped"])
     assert quiet["left"] == []
     assert quiet["started"] == quiet["stopped"] == quiet["after"]
@@ -91,7 +91,8 @@ subprocess.run(["dd", f"if=/dev/{name}", "of=/dev/null", "bs=1M", "count=96", "i
 look.after()
 later = Inspection(context, Memory())
 later.before(tell)
-print(json.dumps({"found": look.found, "disks": look.disks, "said": said, "later": later.found}))
+now, then = ([each.document() for each in inspection.findings] for inspection in (look, later))
+print(json.dumps({"found": now, "disks": look.disks, "said": said, "later": then}))
 """
 
 
@@ -107,16 +108,18 @@ def test_a_disk_that_gets_too_hot_voids_the_run_and_is_waited_for(lab: LabHandle
         disk = f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
         lab.ssh(f"cat > {CODE}/heat.py", stdin=HEAT.encode())
         command = f"cd {CODE} && PYTHONPATH=. python3 heat.py {disk} $(mktemp -d)"
-        told = json.loads(lab.ssh(command).stdout)
+        printed = json.loads(lab.ssh(command).stdout)
     finally:
         assert ask(control, "behave")["ok"]
-    before, after = (told["disks"][when][drive["serial"]] for when in ("before", "after"))
+    before, after = (printed["disks"][when][drive["serial"]] for when in ("before", "after"))
     # The drive counts in kelvins: 303 is 30 to smartctl and 29.85 to the kernel.
     assert before["temperature_c"] == pytest.approx(30, abs=0.2)
     assert after["temperature_c"] > 45
     assert after["throttled"] > before["throttled"]
-    void = {f["name"] for f in told["found"] if not f["ok"] and f["severity"] == "blocker"}
+    void = {f["name"] for f in printed["found"] if not f["ok"] and f["severity"] == "blocker"}
     assert void == {"disk-throttle"}
-    assert any(said.startswith("disk-temperature: a disk is warmer") for said in told["said"])
-    (waited,) = (f for f in told["later"] if f["name"] == "disk-temperature")
+    assert any(
+        reason.startswith("disk-temperature: a disk is warmer") for reason in printed["said"]
+    )
+    (waited,) = (f for f in printed["later"] if f["name"] == "disk-temperature")
     assert waited["ok"] and waited["waited_s"] > 0

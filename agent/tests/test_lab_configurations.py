@@ -34,7 +34,7 @@ import json, os, sys
 from dataclasses import replace
 from pathlib import Path
 from contract import plan
-from agent.command import run
+from agent.system.command import run
 from agent.storage import opal, opal_ioctl, proof, registry, secrets
 from agent.storage.stack import Stack
 spec = plan.load_target(Path("{FOLDER}/target.json"))
@@ -103,9 +103,9 @@ try:
 """
         + EPILOGUE
     )
-    said = json.loads(target.python(script))
-    assert said.pop("state") == "bare"
-    assert {name: [one["cause"] for one in found] for name, found in said.items()} == {
+    printed = json.loads(target.python(script))
+    assert printed.pop("state") == "bare"
+    assert {name: [one["code"] for one in mismatches] for name, mismatches in printed.items()} == {
         "none": [],
         "plaintext": ["probe-plaintext"],
         "elsewhere": ["probe-elsewhere"],
@@ -115,8 +115,10 @@ try:
 
 
 def test_every_configuration_begins_on_a_discarded_extent(target: Target) -> None:
-    """What one leaves on the medium is gone in the next, below dm-crypt as well; who passes a
-    discard on is what was planned."""
+    """What one leaves on the medium is gone in the next, below dm-crypt as well.
+
+    Who passes a discard on is what was planned.
+    """
     script = (
         PROLOGUE
         + """
@@ -135,9 +137,9 @@ try:
 """
         + EPILOGUE
     )
-    said = json.loads(target.python(script))
-    for name, seen in said.items():
-        for mismatches, discard, filled in seen if name != "state" else ():
+    printed = json.loads(target.python(script))
+    for name, discards in printed.items():
+        for mismatches, discard, filled in discards if name != "state" else ():
             assert mismatches == []
             assert discard["first_bytes"] == EXTENT_BYTES
             assert filled == 0, name
@@ -161,7 +163,8 @@ def test_disks_are_preconditioned_within_their_extent_and_locked_again(target: T
     script = (
         PROLOGUE
         + f"""
-from agent import notify, precondition
+from agent import precondition
+from agent.system import notify
 planned = plan.load(Path("{FOLDER}/plan.json"))
 def beside(disk):
     end = (17 << 20) + {EXTENT_BYTES}
@@ -184,14 +187,17 @@ try:
 """
         + EPILOGUE
     )
-    said = json.loads(target.python(script))
-    assert said["same"]
-    assert [role for state, role in said["lines"] if state == "preconditioned"] == ["plain", "sed"]
-    for found in said["kept"].values():
-        assert [each["bytes"] for each in found["filled"]] == [EXTENT_BYTES]
-        assert len(found["written"]) == 5
-        told_bytes = sum(each["bytes"] for each in (*found["filled"], *found["written"]))
-        before, after = (found["health"][when]["written_bytes"] for when in ("before", "after"))
+    printed = json.loads(target.python(script))
+    assert printed["same"]
+    assert [role for state, role in printed["lines"] if state == "preconditioned"] == [
+        "plain",
+        "sed",
+    ]
+    for document in printed["kept"].values():
+        assert [each["bytes"] for each in document["filled"]] == [EXTENT_BYTES]
+        assert len(document["written"]) == 5
+        told_bytes = sum(each["bytes"] for each in (*document["filled"], *document["written"]))
+        before, after = (document["health"][when]["written_bytes"] for when in ("before", "after"))
         assert after - before >= told_bytes - 2**20, "by the drive's own count"
     assert not target.reads("sed")
 
@@ -202,7 +208,7 @@ def _mapped(target: Target) -> list[str]:
 
 
 def _range(target: Target) -> dict[str, Any]:
-    """The sed's first locking range, as its owner sees it."""
+    """Return the sed's first locking range, as its owner sees it."""
     script = f"""
 import json
 from dataclasses import asdict
@@ -211,8 +217,8 @@ from agent.storage import opal_ioctl, secrets
 pin = secrets.load(Path("{FOLDER}/secrets.json")).opal_admin_pin
 print(json.dumps(asdict(opal_ioctl.range_status("{target.disks["sed"]["by_id"]}", 1, pin))))
 """
-    found: dict[str, Any] = json.loads(target.python(script))
-    return found
+    status: dict[str, Any] = json.loads(target.python(script))
+    return status
 
 
 def test_every_configuration_is_entered_and_proven(
@@ -220,17 +226,17 @@ def test_every_configuration_is_entered_and_proven(
 ) -> None:
     """`opal` comes twice: at first, and again after others have used its disk with locking off."""
     names = [c["name"] for c in CONFIGURATIONS]
-    said = target.said(f"storage prove {' '.join([*names, 'opal'])}")
+    lines = target.said(f"storage prove {' '.join([*names, 'opal'])}")
     with capsys.disabled():
         print(f"\n{_row('configuration', 'cipher driver of each layer', 'raw', 'range', 's', '')}")
-        for entry in said:
+        for entry in lines:
             print(_row(*_columns(entry)))
-    assert [entry["configuration"] for entry in said] == [*names, "opal"]
-    assert all(entry["proof"]["ok"] for entry in said)
-    proofs = {entry["configuration"]: entry["proof"] for entry in said}
-    in_the_clear = {name for name, found in proofs.items() if found["plaintext_probe"]["on_medium"]}
+    assert [entry["configuration"] for entry in lines] == [*names, "opal"]
+    assert all(entry["proof"]["ok"] for entry in lines)
+    proofs = {entry["configuration"]: entry["proof"] for entry in lines}
+    in_the_clear = {name for name, proof in proofs.items() if proof["plaintext_probe"]["on_medium"]}
     assert in_the_clear == {"plain", "plain-discard", "opal", "sed-unlocked"}
-    on_sed = {name: found["opal"]["state"] for name, found in proofs.items() if found["opal"]}
+    on_sed = {name: proof["opal"]["state"] for name, proof in proofs.items() if proof["opal"]}
     assert on_sed == {
         "opal": "unlocked",
         "dmcrypt-aes128-on-sed": "off",
@@ -244,10 +250,10 @@ def test_every_configuration_is_entered_and_proven(
     assert not target.reads("sed")
 
 
-def _assert_as_planned(configuration: dict[str, Any], found: dict[str, Any]) -> None:
+def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> None:
     """Said by hand once more, without the code that compares."""
     kind, bits = configuration["kind"], configuration.get("key_bits", 0)
-    layers = [layer for layer in found["layers"] if layer["cipher"]]
+    layers = [layer for layer in proof["layers"] if layer["cipher"]]
     cipher = configuration.get("cipher") or ""
     if kind == "dmcrypt" and (
         configuration.get("integrity") or not cipher.endswith("-xts-plain64")
@@ -268,21 +274,21 @@ def _assert_as_planned(configuration: dict[str, Any], found: dict[str, Any]) -> 
     has_header = configuration["kind"] == "opal" or (
         configuration["kind"] == "dmcrypt" and configuration.get("header") != "none"
     )
-    assert (found["luks"] is not None) == has_header
+    assert (proof["luks"] is not None) == has_header
     if configuration["kind"] == "tcrypt":
-        assert found["tcrypt"]["chain"] == configuration["cipher"]
+        assert proof["tcrypt"]["chain"] == configuration["cipher"]
 
 
 def _columns(entry: dict[str, Any]) -> tuple[str, str, str, str, str, str]:
-    found = entry["proof"]
-    drivers = [layer["cipher_driver"] for layer in found["layers"] if layer["cipher_driver"]]
+    proof = entry["proof"]
+    drivers = [layer["cipher_driver"] for layer in proof["layers"] if layer["cipher_driver"]]
     return (
         entry["configuration"],
         ", ".join(drivers) or "-",
-        "plaintext" if found["plaintext_probe"]["on_medium"] else "ciphertext",
-        found["opal"]["state"] if found["opal"] else "-",
+        "plaintext" if proof["plaintext_probe"]["on_medium"] else "ciphertext",
+        proof["opal"]["state"] if proof["opal"] else "-",
         f"{entry['took_s'] - entry['mkfs_s']:.1f} + mkfs {entry['mkfs_s']:.1f}",
-        "proven" if found["ok"] else "; ".join(one["sentence"] for one in found["mismatches"]),
+        "proven" if proof["ok"] else "; ".join(one["sentence"] for one in proof["mismatches"]),
     )
 
 
@@ -321,10 +327,12 @@ try:
 """
         + EPILOGUE
     )
-    said = json.loads(target.python(script))
-    assert said.pop("as planned") == []
-    assert said.pop("state") == "bare"
-    assert {name: [_difference(one) for one in found] for name, found in said.items()} == {
+    printed = json.loads(target.python(script))
+    assert printed.pop("as planned") == []
+    assert printed.pop("state") == "bare"
+    assert {
+        name: [_difference(one) for one in mismatches] for name, mismatches in printed.items()
+    } == {
         "cipher": [("segment", "cipher", "serpent-xts-plain64", "aes-xts-plain64")],
         "key": [("segment", "key_bits", 256, 512)],
         "sector": [("segment", "sector_size", 512, 4096)],
@@ -343,7 +351,7 @@ try:
 
 
 def _difference(mismatch: dict[str, Any]) -> tuple[Any, ...]:
-    return (mismatch["cause"], *(mismatch["facts"].get(k) for k in ("field", "found", "planned")))
+    return (mismatch["code"], *(mismatch["facts"].get(k) for k in ("field", "found", "planned")))
 
 
 def test_a_volume_with_other_ciphers_than_planned_is_not_proven(target: Target) -> None:
@@ -396,20 +404,20 @@ try:
 """
         + EPILOGUE
     )
-    said = json.loads(target.python(script))
-    assert [one["cause"] for one in said["open before"]] == ["range-not-locked"]
-    assert "shadowed" in [one["cause"] for one in said["shadow"]]
-    (locking,) = said["locking"]
+    printed = json.loads(target.python(script))
+    assert [one["code"] for one in printed["open before"]] == ["range-not-locked"]
+    assert "shadowed" in [one["code"] for one in printed["shadow"]]
+    (locking,) = printed["locking"]
     assert _difference(locking) == ("range", "state", "unlocked", "off")
-    assert said["state"] == "bare"
+    assert printed["state"] == "bare"
     assert _range(target)["state"] == "locked"
 
 
 def test_what_a_crashed_run_left_of_each_kind_is_taken_down(target: Target) -> None:
     """Each agent ends with its configuration standing, as if it had crashed; the next finds it."""
     for name in ("plain", "opal", "dmcrypt-aes128", CASCADE):
-        (said,) = target.said(f"storage enter {name}")
-        assert said["state"] == "mounted"
+        (line,) = target.said(f"storage enter {name}")
+        assert line["state"] == "mounted"
         assert len(_mapped(target)) == (4 if name == CASCADE else 1)
         assert target.reads("sed") == (name == "opal")
     assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
@@ -444,8 +452,8 @@ def test_an_agent_killed_on_its_way_up_leaves_nothing_that_the_next_cannot_take_
     )
     target.lab.ssh("while pgrep -x 'cryptsetup|tcplay' > /dev/null; do sleep 0.1; done")
     assert "fde-data-container" in _mapped(target)
-    (said,) = target.said("storage enter plain")
-    assert said["state"] == "mounted"
+    (line,) = target.said("storage enter plain")
+    assert line["state"] == "mounted"
     target.agent("storage leave")
     assert _mapped(target) == []
 
@@ -467,7 +475,7 @@ print(ciphers.missing("khazad-xts-plain64", Configuration("unheard-of", "dmcrypt
 """
         assert "This kernel has no xts(khazad)" in target.python(lacking)
         target.lab.ssh("mv /usr/sbin/tcplay /usr/sbin/tcplay.away")
-        assert "install its package" in target.refusal(f"storage enter {CASCADE}")
+        assert "nstall its package" in target.refusal(f"storage enter {CASCADE}")
         assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
     finally:
         target.lab.ssh("mv /usr/sbin/tcplay.away /usr/sbin/tcplay", check=False)

@@ -52,10 +52,10 @@ def target(lab: Any, tmp_path_factory: pytest.TempPathFactory) -> Target:
 
 def test_every_configuration_is_proven(target: Target) -> None:
     version = target.lab.ssh(f"{CODE}/bin/cryptsetup --version").stdout
-    own = target.lab.ssh("/usr/sbin/cryptsetup --version").stdout
-    assert version != own and "HW_OPAL" in version
-    said = target.said("storage prove")
-    assert [entry["configuration"] for entry in said] == [c["name"] for c in CONFIGURATIONS]
-    unproven = {e["configuration"]: e["proof"]["mismatches"] for e in said if not e["proof"]["ok"]}
+    packaged = target.lab.ssh("/usr/sbin/cryptsetup --version").stdout
+    assert version != packaged and "HW_OPAL" in version
+    lines = target.said("storage prove")
+    assert [entry["configuration"] for entry in lines] == [c["name"] for c in CONFIGURATIONS]
+    unproven = {e["configuration"]: e["proof"]["mismatches"] for e in lines if not e["proof"]["ok"]}
     assert unproven == {}
     target.agent("teardown")

@@ -29,15 +29,15 @@ def guest(lab: Any) -> Iterator[Guest]:
 
 
 @pytest.fixture(scope="module")
-def seen() -> Iterator[dict[str, Seen]]:
-    """What the tests saw; the page is made from it."""
+def outcomes() -> Iterator[dict[str, Seen]]:
+    """Provide what the tests saw; the page is made from it."""
     rows: dict[str, Seen] = {}
     yield rows
     dangers.keep(rows)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row) -> None:
+def test_the_medium_stays_as_it_is(guest: Guest, outcomes: dict[str, Seen], row: Row) -> None:
     words = guest.words(row.role)
     target, secrets = (
         f"{FOLDER}/target.json",
@@ -51,8 +51,8 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
             guest.put("row-secrets.json", {**guest.secrets, **row.secrets})
         guest.sh(f"set -e; cat >{target}; {words}{row.make} sync", stdin=description)
         if "{print}" in str(row.disk):
-            found = guest.prints(target)[row.role][:12]
-            guest.sh(f"cat >{target}", stdin=json.dumps(guest.target(row, found)).encode())
+            fingerprint = guest.prints(target)[row.role][:12]
+            guest.sh(f"cat >{target}", stdin=json.dumps(guest.target(row, fingerprint)).encode())
         before = guest.hashes(row.medium)
         checked = guest.checked(target) if row.checked else ""
         if row.late:
@@ -62,7 +62,7 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
             assert guest.ask(row.role, "fault", **fault)["ok"]
         if row.vices:
             assert guest.ask(row.role, "vices", **row.vices)["ok"]
-        told = [
+        runs = [
             guest.agent(
                 f"{command} --target {target} --secrets {secrets} {checked}",
                 second,
@@ -75,18 +75,18 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
         if row.faults or row.vices:
             guest.clear_faults(row.role)
         guest.blank(row.role, row.undo or "true")
-    said = [plain_words(done.stdout if row.allowed else done.stderr) for done in told]
-    for done, text in zip(told, said, strict=True):
+    sentences = [plain_words(done.stdout if row.allowed else done.stderr) for done in runs]
+    for done, text in zip(runs, sentences, strict=True):
         assert done.returncode == (0 if row.allowed else 1), done
         assert row.allowed or (text.startswith("fde: ") and "Traceback" not in text)
         assert [part for part in row.says if part not in text] == [], text
     assert unchanged != row.allowed
-    seen[row.name] = Seen(row.name, row.situation, unchanged, not row.allowed)
+    outcomes[row.name] = Seen(row.name, row.situation, unchanged, not row.allowed)
 
 
-def test_the_page_tells_what_was_seen(seen: dict[str, Seen]) -> None:
+def test_the_page_tells_what_was_seen(outcomes: dict[str, Seen]) -> None:
     page = dangers.DOCUMENT.read_text(encoding="utf-8")
-    lines = [dangers.line(vars(row)) for row in seen.values()]
+    lines = [dangers.line(vars(row)) for row in outcomes.values()]
     assert [line for line in lines if line not in page] == [], (
         "docs/dangers.md is old: run python -m agent.tests.dangers"
     )

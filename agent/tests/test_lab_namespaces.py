@@ -46,7 +46,7 @@ class Twofold:
         return hashlib.sha256(self.image.read_bytes()).hexdigest()
 
     def blank_first(self) -> None:
-        """The first namespace is blank, so that nothing else stands against it."""
+        """Blank the first namespace, so that nothing else prevents it."""
         self.target.lab.ssh(
             f"dd if=/dev/zero of={self.first} bs=1M count=128 oflag=direct status=none; "
             f"udevadm settle"
@@ -55,7 +55,7 @@ class Twofold:
 
 @pytest.fixture
 def drive(lab: Any, tmp_path: Path) -> Iterator[Twofold]:
-    """A new drive whose second namespace carries somebody's file system."""
+    """Provide a new drive whose second namespace carries somebody's file system."""
     network = Network(lab.state["network_pid"])
     started = Started(tmp_path, "disk.img", *OPTIONS, network=network)
     serial = started.nqn.rpartition(":")[2]
@@ -82,8 +82,10 @@ def drive(lab: Any, tmp_path: Path) -> Iterator[Twofold]:
 
 def test_the_trap_is_real(drive: Twofold) -> None:
     """A revert that was asked for the first namespace takes what stands in the second."""
-    own = "cryptsetup luksFormat --batch-mode --type luks2 --hw-opal-only"
-    drive.target.lab.ssh(f"{own} {drive.first}", stdin=b"a passphrase\nan administrator's pin\n")
+    command = "cryptsetup luksFormat --batch-mode --type luks2 --hw-opal-only"
+    drive.target.lab.ssh(
+        f"{command} {drive.first}", stdin=b"a passphrase\nan administrator's pin\n"
+    )
     assert drive.letter == LETTER
     reset = "cryptsetup luksErase --batch-mode --hw-opal-factory-reset"
     drive.target.lab.ssh(f"{reset} {drive.first}", stdin=drive.psid.encode())
@@ -95,11 +97,11 @@ def test_no_namespace_is_owned_or_reverted_beside_another(drive: Twofold) -> Non
     serial = drive.target.disks["sed"]["serial"]
     for command in ("prepare", f"teardown --psid-revert {serial}"):
         done = drive.target.agent(command, check=False)
-        told = done.stdout + done.stderr
-        assert done.returncode == 1 and "Traceback" not in told
+        printed = done.stdout + done.stderr
+        assert done.returncode == 1 and "Traceback" not in printed
         shown = drive.target.lab.ssh(f"readlink -f {drive.second}").stdout.strip()
-        assert f"shares its security subsystem with {shown}" in told
-        assert "choose a drive with one namespace" in told
+        assert f"shares its security subsystem with {shown}" in printed
+        assert "choose a drive with one namespace" in printed
     assert drive.medium() == before
     assert drive.letter == LETTER
 

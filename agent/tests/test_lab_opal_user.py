@@ -35,7 +35,7 @@ def target(lab: Any) -> Iterator[Target]:
 
 @pytest.fixture(scope="module")
 def users_pin(target: Target) -> str:
-    """The volume key, in hexadecimal."""
+    """Provide the volume key, in hexadecimal."""
     by_id = target.disks["sed"]["by_id"]
     dump = "cryptsetup luksDump --batch-mode --dump-volume-key --key-file -"
     shown = target.lab.ssh(
@@ -51,7 +51,7 @@ def session(who: int = USER2, lr: int = 1) -> dict[str, Any]:
 
 
 def answers(target: Target, pin: str, *steps: tuple[str, dict[str, Any]]) -> list[int | None]:
-    """What each call returns, this key for every PIN; None where the kernel refuses."""
+    """Return what each call returns, this key for every PIN; None where the kernel refuses."""
     script = f"""
 import json, os, sys
 sys.path.insert(0, "{FOLDER}/{SCRIPTS.name}")
@@ -69,8 +69,8 @@ steps = json.loads({json.dumps(json.dumps(steps))})
 found = [opal_ioctl._step(fd, name, with_pin(values)).get("code") for name, values in steps]
 print(json.dumps(found))
 """
-    found: list[int | None] = json.loads(target.python(script))
-    return found
+    codes: list[int | None] = json.loads(target.python(script))
+    return codes
 
 
 def test_it_opens_and_locks_its_own_range(target: Target, users_pin: str) -> None:
@@ -135,10 +135,10 @@ OTHERS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 @pytest.mark.parametrize("what", OTHERS)
 def test_it_opens_and_changes_nothing_else(target: Target, users_pin: str, what: str) -> None:
     before = target.medium("sed")
-    found = answers(target, users_pin, *OTHERS[what])
-    print(what, found)
-    assert SUCCESS not in found
-    assert NOT_AUTHORIZED in found or what == "the state of other ranges"
+    codes = answers(target, users_pin, *OTHERS[what])
+    print(what, codes)
+    assert SUCCESS not in codes
+    assert NOT_AUTHORIZED in codes or what == "the state of other ranges"
     assert target.medium("sed") == before
     assert not target.reads("sed")
     # The owner finds it as it was; and its own right PIN sets the count of refused ones back.

@@ -28,7 +28,7 @@ CONFIGURATIONS = [
 
 @pytest.fixture(scope="module")
 def owned(lab: Any) -> Iterator[Target]:
-    """A drive that took our PIN, and an agent that is given another one."""
+    """Provide a drive that took our PIN, and an agent that is given another one."""
     target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
     target.agent("teardown")
     target.agent("prepare")
@@ -39,14 +39,14 @@ def owned(lab: Any) -> Iterator[Target]:
 
 @pytest.fixture
 def target(owned: Target) -> Target:
-    """The same, the count of refused tries at nothing and the wrong PIN in the secrets."""
+    """Provide the same, the count of refused tries at nothing and the wrong PIN in the secrets."""
     forget(owned)
     owned.put(f"{FOLDER}/secrets.json", {**owned.secrets, "opal_admin_pin": "another PIN"})
     return owned
 
 
 def forget(target: Target) -> None:
-    """What a restart does to our count; to the drive's, as Admin1's, the right PIN does it."""
+    """Do what a restart does to our count; to the drive's, as Admin1's, the right PIN does it."""
     target.lab.ssh(f"rm -f {secrets.PLACE}")
     target.put(f"{FOLDER}/secrets.json", target.secrets)
     target.agent("storage leave")
@@ -65,8 +65,8 @@ def refused(target: Target) -> int:
 def cost(target: Target, arguments: str) -> tuple[int, str]:
     """Refused logins of one command of the agent, and what it said."""
     before = refused(target)
-    said = target.refusal(arguments)
-    return refused(target) - before, said
+    printed = target.refusal(arguments)
+    return refused(target) - before, printed
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def cost(target: Target, arguments: str) -> tuple[int, str]:
     ],
 )
 def test_a_wrong_pin_costs_one_try(target: Target, command: str) -> None:
-    tries, said = cost(target, command)
+    tries, printed = cost(target, command)
     assert tries == 1
-    assert "1 of 2 tries" in said
-    assert said.count("not authorised") == 1
+    assert "1 of 2 tries" in printed
+    assert printed.count("not authorised") == 1
 
 
 def test_a_suite_with_a_wrong_pin_costs_one_try(target: Target) -> None:
@@ -130,10 +130,10 @@ def test_a_suite_with_a_wrong_pin_costs_one_try(target: Target) -> None:
 def test_the_third_try_is_not_made(target: Target) -> None:
     assert [cost(target, "storage leave")[0] for _ in range(2)] == [1, 1]
     for command in ("storage leave", "prepare", "storage enter opal"):
-        tries, said = cost(target, command)
+        tries, printed = cost(target, command)
         assert tries == 0
         for word in ("nothing was tried", "power", f"PSID_REVERT={target.disks['sed']['serial']}"):
-            assert word in said
+            assert word in printed
     # The owner of the whole drive is another authority, with a count of its own.
     assert [cost(target, "teardown")[0] for _ in range(3)] == [1, 1, 0]
     # Nothing was locked out: the right PIN opens it once ours and its count are set back.
@@ -168,9 +168,9 @@ def test_an_owner_that_locks_nothing_is_asked_once_with_each_pin(target: Target)
         f"python3 {FOLDER}/{SCRIPTS.name}/opal_ioctl.py",
         stdin=json.dumps({"device": device, "steps": steps}).encode(),
     )
-    tries, said = cost(target, "prepare")
-    assert (tries, "PSID_REVERT" in said) == (2, True)
-    tries, said = cost(target, "prepare")
+    tries, printed = cost(target, "prepare")
+    assert (tries, "PSID_REVERT" in printed) == (2, True)
+    tries, printed = cost(target, "prepare")
     assert tries == 0
-    assert "nothing was tried" in said
+    assert "nothing was tried" in printed
     target.agent(f"teardown --psid-revert {target.disks['sed']['serial']}")

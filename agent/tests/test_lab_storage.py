@@ -42,7 +42,7 @@ CONFIGURATIONS = [
 
 def holds(path: Path, needle: bytes) -> bool:
     """Whether the bytes stand anywhere in a sparse file; its holes are passed over."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
         end = 0
         while True:
             try:
@@ -50,7 +50,7 @@ def holds(path: Path, needle: bytes) -> bool:
             except OSError:  # ENXIO: no data beyond
                 return False
             end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-            if whole.find(needle, start, end) >= 0:
+            if memory.find(needle, start, end) >= 0:
                 return True
 
 
@@ -64,9 +64,9 @@ def target(lab: Any) -> Target:
 
 def test_a_check_says_all_and_changes_nothing(target: Target) -> None:
     before = {role: target.medium(role) for role in target.disks}
-    (said,) = target.said("prepare --check")
-    assert said["changed"]
-    assert len(said["actions"]) == 3
+    (line,) = target.said("prepare --check")
+    assert line["changed"]
+    assert len(line["actions"]) == 3
     assert before == {role: target.medium(role) for role in target.disks}
 
 
@@ -91,7 +91,7 @@ def test_preparing_twice_changes_nothing_the_second_time(target: Target) -> None
 
 
 def test_every_configuration_is_entered_and_proven(target: Target) -> None:
-    proofs = {said["configuration"]: said["proof"] for said in target.said("storage prove")}
+    proofs = {line["configuration"]: line["proof"] for line in target.said("storage prove")}
     assert set(proofs) == {c["name"] for c in CONFIGURATIONS}
     assert all(proof["ok"] for proof in proofs.values())
     assert {name: proof["plaintext_probe"]["on_medium"] for name, proof in proofs.items()} == {
@@ -109,7 +109,7 @@ def test_every_configuration_is_entered_and_proven(target: Target) -> None:
 
 def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(target: Target) -> None:
     """The drives' backing files are read from outside, where no part of the guest can mislead."""
-    found = {}
+    visible = {}
     for number, configuration in enumerate(CONFIGURATIONS):
         text = f"plaintext-{number}-seen-from-outside "
         target.agent(f"storage enter {configuration['name']}")
@@ -118,9 +118,9 @@ def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(target: Ta
             f"grep -c '{text}' /run/fde-testbed/disk/probe"
         )
         backing = Path(target.lab.state["drives"][configuration["disk"]]["backing"])
-        found[configuration["name"]] = holds(backing, text.encode())
+        visible[configuration["name"]] = holds(backing, text.encode())
     target.agent("storage leave")
-    assert found == {
+    assert visible == {
         "plain": True,
         "opal": False,
         "dmcrypt-aes128": False,
@@ -131,8 +131,8 @@ def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(target: Ta
 def test_leftovers_are_closed_and_the_drive_locked_again(target: Target) -> None:
     target.agent("storage enter opal")
     assert target.reads("sed")
-    (said,) = target.said("prepare")
-    assert said["actions"] == ["closed a configuration left mounted"]
+    (line,) = target.said("prepare")
+    assert line["actions"] == ["closed a configuration left mounted"]
     assert not target.reads("sed")
     assert target.said("storage leave") == [{"changed": False, "state": "bare"}]
 
@@ -143,8 +143,8 @@ def test_a_volume_left_suspended_is_taken_down(target: Target, name: str) -> Non
     target.agent(f"storage enter {name}")
     target.lab.ssh("touch /run/fde-testbed/disk/a && timeout 60 cryptsetup luksSuspend fde-data")
     assert not target.reads("sed")
-    (said,) = target.said("storage leave")
-    assert (said["changed"], said["state"]) == (True, "bare")
+    (line,) = target.said("storage leave")
+    assert (line["changed"], line["state"]) == (True, "bare")
     assert not target.reads("sed")
 
 
@@ -153,8 +153,8 @@ def test_a_range_that_was_left_unlocked_is_locked_again(target: Target) -> None:
     # Taken down behind cryptsetup's back, the range stays open.
     target.lab.ssh("umount /run/fde-testbed/disk && dmsetup remove fde-data")
     assert target.reads("sed")
-    (said,) = target.said("prepare")
-    assert [action.split()[0] for action in said["actions"]] == ["locked"]
+    (line,) = target.said("prepare")
+    assert [action.split()[0] for action in line["actions"]] == ["locked"]
     assert not target.reads("sed")
 
 
@@ -179,7 +179,7 @@ print(json.dumps(found["mismatches"]))
 """
     mismatches = json.loads(target.python(script))
     facts = {"field": "key_bits", "found": 256, "planned": 512}
-    assert [mismatch["cause"] for mismatch in mismatches] == ["segment", "luks"]
+    assert [mismatch["code"] for mismatch in mismatches] == ["segment", "luks"]
     assert mismatches[0]["facts"] == {**facts, "name": "fde-data"}
     assert mismatches[1]["facts"] == {**facts, "found": [256], "planned": [512]}
 
@@ -257,13 +257,13 @@ def test_a_small_suite_stopped_in_the_middle_and_resumed(target: Target) -> None
     assert repeated == {r["run_id"] for r in frozen["runs"]} - done_before
     counts_uj: dict[str, list[int]] = defaultdict(list)
     for entry in frozen["runs"]:
-        found = json.loads(target.lab.ssh(f"cat {SUITE}/runs/{entry['run_id']}/run.json").stdout)
-        assert found["status"] == "finished"
-        assert found["origin"] == "modelled"
-        assert found["proof"]["ok"]
-        zones = found["other_sources"]["pyrapl"]["zones"]
+        record = json.loads(target.lab.ssh(f"cat {SUITE}/runs/{entry['run_id']}/run.json").stdout)
+        assert record["status"] == "finished"
+        assert record["origin"] == "modelled"
+        assert record["proof"]["ok"]
+        zones = record["other_sources"]["pyrapl"]["zones"]
         assert {z["zone"] for z in zones} == {"package-0", "dram"}
-        for phase in found["phases"]:
+        for phase in record["phases"]:
             for counter in phase["counters"]:
                 start_uj, end_uj = counter["start"]["energy_uj"], counter["end"]["energy_uj"]
                 assert end_uj >= start_uj
@@ -289,9 +289,9 @@ def test_no_secret_was_left_anywhere(target: Target) -> None:
 
 
 def test_teardown_gives_blank_disks_and_an_unowned_drive_back(target: Target) -> None:
-    (said,) = target.said("teardown")
-    assert said["changed"]
-    assert any("reverted by PIN" in action for action in said["actions"])
+    (line,) = target.said("teardown")
+    assert line["changed"]
+    assert any("reverted by PIN" in action for action in line["actions"])
     assert target.said("teardown") == [{"changed": False, "actions": []}]
     for disk in target.disks.values():
         assert target.lab.ssh(f"blkid -p {disk['by_id']}", check=False).stdout == ""

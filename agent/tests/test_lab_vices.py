@@ -22,22 +22,22 @@ EXTENT_BYTES = 64 * 2**20
 
 
 @pytest.fixture(scope="module")
-def whole(lab: Any) -> Target:
+def provisioned(lab: Any) -> Target:
     target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
     target.lab.ssh(f"mkdir -p {CODE}/bin")
     return target
 
 
 @pytest.fixture
-def target(whole: Target) -> Iterator[Target]:
+def target(provisioned: Target) -> Iterator[Target]:
     """Provisioned; whatever a test made of the drives is put right."""
-    whole.said("prepare")
-    yield whole
-    for role in whole.disks:
-        whole.ask(role, "vices")
-    power_cycle(whole)
-    whole.lab.ssh(f"rm -f {CODE}/bin/*")
-    whole.said("teardown")
+    provisioned.said("prepare")
+    yield provisioned
+    for role in provisioned.disks:
+        provisioned.ask(role, "vices")
+    power_cycle(provisioned)
+    provisioned.lab.ssh(f"rm -f {CODE}/bin/*")
+    provisioned.said("teardown")
 
 
 def power_cycle(target: Target) -> None:
@@ -49,9 +49,9 @@ def power_cycle(target: Target) -> None:
 def causes(target: Target, role: str) -> list[str]:
     """Why `check` says that a disk may not be written."""
     check = f"cd / && PYTHONPATH={CODE} python3 -m agent check --target {FOLDER}/target.json"
-    said = json.loads(target.lab.ssh(check).stdout)
-    (disk,) = (disk for disk in said["disks"] if disk["role"] == role)
-    return [refusal["cause"] for refusal in disk["refusals"]]
+    answer = json.loads(target.lab.ssh(check).stdout)
+    (disk,) = (disk for disk in answer["disks"] if disk["role"] == role)
+    return [refusal["code"] for refusal in disk["refusals"]]
 
 
 def owned(target: Target) -> bool:
@@ -65,7 +65,7 @@ def test_no_locked_block_is_read(target: Target) -> None:
     assert causes(target, "sed") == []
     target.said("prepare")
     proven = target.said("storage prove opal sed-unlocked opal opal")
-    assert all(said["proof"]["ok"] for said in proven)
+    assert all(line["proof"]["ok"] for line in proven)
     target.said("prepare")
     target.said("teardown")
     assert target.ask("sed", "status")["denied_reads"] == before
@@ -78,15 +78,15 @@ def test_a_drive_that_is_dead_after_a_revert_is_ours_again_after_a_power_cycle(
     target: Target,
 ) -> None:
     target.ask("sed", "vices", dead_after_revert=1)
-    assert "power-cycle it" in target.refusal("teardown")
+    assert "ower-cycle it" in target.refusal("teardown")
     assert not owned(target)
     for command in ("teardown", "prepare"):
-        assert "power-cycle it" in target.refusal(command)
+        assert "ower-cycle it" in target.refusal(command)
     assert causes(target, "sed") == ["dead"]
     target.ask("sed", "vices")
     power_cycle(target)
-    (said,) = target.said("teardown")
-    assert [action.split()[0] for action in said["actions"]] == ["blanked"]
+    (line,) = target.said("teardown")
+    assert [action.split()[0] for action in line["actions"]] == ["blanked"]
     assert causes(target, "sed") == []
 
 
@@ -94,8 +94,8 @@ def test_a_revert_that_was_done_and_answered_with_an_error_is_cleaned_up_after(
     target: Target,
 ) -> None:
     target.ask("sed", "vices", revert_unanswered=1)
-    (said,) = target.said("teardown")
-    assert any("answered with an error" in action for action in said["actions"])
+    (line,) = target.said("teardown")
+    assert any("answered with an error" in action for action in line["actions"])
     assert not owned(target)
     assert causes(target, "sed") == []
     assert target.said("teardown") == [{"changed": False, "actions": []}]
@@ -109,10 +109,10 @@ def test_a_failed_format_is_told_by_its_cause_and_the_drive_is_given_back(target
         'exec /usr/sbin/cryptsetup "$@"\n'
     )
     target.lab.ssh(f"cat >{program}; chmod +x {program}", stdin=script.encode())
-    told = target.refusal("prepare")
-    assert "spoilt" in told
-    assert "given back (reverted by PIN" in told
-    assert "our PIN" not in told
+    printed = target.refusal("prepare")
+    assert "spoilt" in printed
+    assert "given back (reverted by PIN" in printed
+    assert "our PIN" not in printed
     assert not owned(target)
     assert causes(target, "sed") == []
     target.lab.ssh(f"rm {program}")
@@ -137,11 +137,11 @@ def test_a_discard_is_recorded_as_it_went(
     target.lab.ssh(f"head -c 32M /dev/urandom >{MOUNT_POINT}/used; sync")
     target.agent("storage leave")
     target.ask(role, "vices", **vices)
-    (said,) = target.said(f"storage prove {name}")
-    assert said["proof"]["ok"], said["proof"]["mismatches"]
-    found = said["proof"]["discard"]
+    (line,) = target.said(f"storage prove {name}")
+    assert line["proof"]["ok"], line["proof"]["mismatches"]
+    discard = line["proof"]["discard"]
     size = EXTENT_BYTES if outcome in ("discarded", "asked") else 0
-    assert (found["first_outcome"], found["first_bytes"]) == (outcome, size)
+    assert (discard["first_outcome"], discard["first_bytes"]) == (outcome, size)
 
 
 def test_a_provisioned_drive_that_does_not_answer_keeps_its_header(target: Target) -> None:
@@ -149,7 +149,7 @@ def test_a_provisioned_drive_that_does_not_answer_keeps_its_header(target: Targe
     before = target.medium("sed")
     target.ask("sed", "vices", no_session=1)
     for command in ("prepare", "storage enter opal"):
-        assert "no session is free" in target.refusal(command)
+        assert "has its only session" in target.refusal(command)
     target.ask("sed", "vices")
     assert target.medium("sed") == before
     assert json.loads(target.agent("storage prove opal").stdout)["proof"]["ok"]

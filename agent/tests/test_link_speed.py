@@ -11,7 +11,7 @@ from agent.storage.devices import controllers
 
 
 def block(root: Path, device: str) -> Path:
-    """A disk in /sys/block, which links to its place below its controller."""
+    """Return a disk in /sys/block, which links to its place below its controller."""
     place = root / "devices" / device
     place.mkdir(parents=True)
     (root / "block").mkdir(exist_ok=True)
@@ -40,7 +40,7 @@ def test_a_disk_without_a_link_has_none(tmp_path: Path) -> None:
 
 
 def multipath(root: Path) -> CheckContext:
-    """A disk of native NVMe multipath, laid out as by Linux 6.12: two controllers."""
+    """Return a disk of native NVMe multipath, laid out as by Linux 6.12: two controllers."""
     subsystem = root / "devices/virtual/nvme-subsystem/nvme-subsys0"
     (subsystem / "nvme0n1").mkdir(parents=True)
     (subsystem / "nvme0n1" / "device").symlink_to("../../nvme-subsys0")
@@ -81,8 +81,8 @@ def test_a_disk_that_reports_no_link_is_said_to(tmp_path: Path) -> None:
     device = tmp_path / "class/block/vda/device"
     device.mkdir(parents=True)
     context = CheckContext(tmp_path, suite_dir=tmp_path, sys=tmp_path, disks=("vda",))
-    seen = disks.link(context)
-    assert seen and seen.ok and seen.value == "not reported"
+    observation = disks.link(context)
+    assert observation and observation.ok and observation.value == "not reported"
     (tmp_path / "provenance/first-readings.json").write_text('{"disk_links": {"vda": "x4"}}')
     lost = disks.link(context)
     assert lost and not lost.ok

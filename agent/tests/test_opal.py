@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agent.command import CommandError, Output
 from agent.storage import opal, opal_ioctl, secrets
 from agent.storage.base import Place
 from agent.storage.opal_ioctl import (
@@ -27,6 +26,7 @@ from agent.storage.opal_ioctl import (
     parse_discovery,
 )
 from agent.storage.secrets import PinTriesError, Secrets
+from agent.system.command import CommandError, Output
 from contract.plan import Disk, Extent
 from drive.tests.opal_host import Direct
 from drive.vices import Vices
@@ -78,16 +78,16 @@ def _raised(do: Callable[[], object]) -> OpalError:
 def test_a_status_of_the_drive_is_a_cause(answers: Answers, status: int, cause: str) -> None:
     answers(status)
     error = _raised(lambda: opal_ioctl.take(DEVICE, b"pin"))
-    assert (error.cause, error.status, error.number) == (cause, status, 0)
-    assert str(error).startswith(f"{DEVICE} did not accept its owner's PIN (")
+    assert (error.code, error.status, error.number) == (cause, status, 0)
+    assert (error.facts["device"], error.facts["action"]) == (DEVICE, "accept its owner's PIN")
 
 
 def test_a_kernel_that_refuses_and_a_device_that_is_not_there_are_causes(tmp_path: Path) -> None:
     error = _raised(lambda: opal_ioctl.status(DEVICE))
-    assert (error.cause, error.facts["error"]) == ("kernel", "Inappropriate ioctl for device")
+    assert (error.code, error.facts["error"]) == ("kernel", "Inappropriate ioctl for device")
     assert opal_ioctl.offered(DEVICE) is None
-    assert _raised(lambda: opal_ioctl.status(str(tmp_path / "none"))).cause == "not-opened"
-    assert _raised(lambda: opal_ioctl.take(DEVICE, bytes(256))).cause == "long-pin"
+    assert _raised(lambda: opal_ioctl.status(str(tmp_path / "none"))).code == "not-opened"
+    assert _raised(lambda: opal_ioctl.take(DEVICE, bytes(256))).code == "long-pin"
 
 
 def test_a_wrong_pin_is_counted_and_tried_neither_again_nor_too_often(
@@ -96,7 +96,7 @@ def test_a_wrong_pin_is_counted_and_tried_neither_again_nor_too_often(
     calls = answers(NOT_AUTHORISED)
     for refused in range(1, secrets.MOST + 1):
         error = _raised(lambda: opal_ioctl.range_status(DEVICE, 1, b"pin"))
-        assert (error.cause, error.facts["refused"]) == ("wrong-pin", refused)
+        assert (error.code, error.facts["refused"]) == ("wrong-pin", refused)
         assert "make teardown PSID_REVERT=" in str(error)
         assert _raised(lambda: opal_ioctl.range_status(DEVICE, 1, b"pin")) is error
         monkeypatch.setattr(opal_ioctl, "_refused", {})  # as in the next process
@@ -109,29 +109,29 @@ def test_a_wrong_pin_is_counted_and_tried_neither_again_nor_too_often(
 def test_a_drive_that_has_locked_out_is_not_counted(answers: Answers) -> None:
     answers(LOCKED_OUT)
     error = _raised(lambda: opal_ioctl.unlock(DEVICE, 1, b"pin"))
-    assert (error.cause, error.facts["refused"]) == ("no-tries", 0)
+    assert (error.code, error.facts["refused"]) == ("no-tries", 0)
 
 
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
         ({}, None),
-        ({"status": replace(OWNED, locking_enabled=False)}, "locking-off"),
-        ({"header": {**HEADER, "offset": "0"}}, "other-range"),
-        ({"header": CommandError("no LUKS2 header")}, "no-header"),
-        ({"found": replace(LOCKING, write_lock_enabled=False)}, "no-locks"),
+        ({"status": replace(OWNED, locking_enabled=False)}, opal.NotReady.LOCKING_OFF),
+        ({"header": {**HEADER, "offset": "0"}}, opal.NotReady.OTHER_RANGE),
+        ({"header": CommandError("no LUKS2 header")}, opal.NotReady.NO_HEADER),
+        ({"found": replace(LOCKING, write_lock_enabled=False)}, opal.NotReady.NO_LOCKS),
     ],
 )
 def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
     changes: dict[str, Any], cause: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
+    answers_by_name = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
 
-    def given(name: str, whole: Callable[[Any], Any] = lambda found: found) -> Callable[..., Any]:
+    def given(name: str, shape: Callable[[Any], Any] = lambda answer: answer) -> Callable[..., Any]:
         def give(*_: object, **__: object) -> Any:
-            if isinstance(there[name], Exception):
-                raise there[name]
-            return whole(there[name])
+            if isinstance(answers_by_name[name], Exception):
+                raise answers_by_name[name]
+            return shape(answers_by_name[name])
 
         return give
 
@@ -140,11 +140,10 @@ def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
     monkeypatch.setattr(opal, "luks_metadata", given("header", lambda h: {"segments": {"0": h}}))
     monkeypatch.setattr(opal, "run", lambda *_, **__: Output(0, "", ""))
     missing = opal.why_not_ready(PLACE, KEYS)
-    assert (missing and missing.cause) == cause
-    assert missing is None or missing.sentence
+    assert missing == cause
     # A drive that does not answer is no reason to format what it has.
-    there["found"] = OpalError("status", device="x", action="answer", status=NO_SESSIONS)
-    if cause in (None, "no-locks", "other-range"):
+    answers_by_name["found"] = OpalError("status", device="x", action="answer", status=NO_SESSIONS)
+    if cause in (None, opal.NotReady.NO_LOCKS, opal.NotReady.OTHER_RANGE):
         assert _raised(lambda: opal.why_not_ready(PLACE, KEYS)).status == NO_SESSIONS
 
 
@@ -169,9 +168,9 @@ def test_a_drive_that_cannot_be_owned_says_why(
     monkeypatch.setattr(opal_ioctl, "status", lambda _: status)
     monkeypatch.setattr(opal, "run", failing)
     error = _raised(lambda: opal.own(PLACE, KEYS))
-    assert error.cause == cause
+    assert error.code == cause
     assert (cause in ("shadowed", "not-taken")) == ("PSID_REVERT=S1" in str(error))
-    assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).cause == "no-psid"
+    assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).code == "no-psid"
 
 
 def test_what_a_drive_says_without_a_pin_is_read_however_short(tmp_path: Path) -> None:
@@ -185,7 +184,7 @@ def test_what_a_drive_says_without_a_pin_is_read_however_short(tmp_path: Path) -
     tper.set_vices(
         Vices(opal_block_bytes=512, alignment_blocks=8, lowest_lba=3, no_media_encryption=True)
     )
-    whole = Discovery(Sid(False, True), Geometry(512, 8, 3), False)
-    assert parse_discovery(page()) == whole
+    complete = Discovery(Sid(False, True), Geometry(512, 8, 3), False)
+    assert parse_discovery(page()) == complete
     cut = [parse_discovery(page()[:length]) for length in range(len(page()))]
-    assert cut[0] == SILENT and cut[-1].geometry == whole.geometry
+    assert cut[0] == SILENT and cut[-1].geometry == complete.geometry

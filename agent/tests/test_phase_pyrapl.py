@@ -28,18 +28,18 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def phases(root: Path, *steps: dict[str, int]) -> list[list[dict[str, Any]]]:
-    """pyRAPL's counters of one phase after the other, in each of which counters are set."""
+    """PyRAPL's counters of one phase after the other, in each of which counters are set."""
     with PowercapSource.open(root / "sys/class/powercap") as source:
         marks = Marks(source, Sampler(source, 0), pyrapl=PhasePyrapl())
         for number, step in enumerate(steps):
             with marks.phase(f"{number}"):
                 for zone, energy_uj in step.items():
                     set_uj(root, zone, energy_uj)
-        found = marks.document()
-    for phase in found:
+        documents = marks.document()
+    for phase in documents:
         assert [c["zone"] for c in phase["counters"]] == ["package-0", "dram"] * 2
         assert [c["source"] for c in phase["counters"]] == ["rapl"] * 2 + ["pyrapl"] * 2
-    return [phase["counters"][2:] for phase in found]
+    return [phase["counters"][2:] for phase in documents]
 
 
 def test_each_phase_has_a_measurement_of_its_own(root: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_counter_that_went_round_has_no_figure_and_the_next_phase_has(root: Pa
 
 
 def test_one_that_went_round_in_between_and_rose_again_has_none_either(root: Path) -> None:
-    """pyRAPL sees a rise and knows nothing of the rounds: our samples do."""
+    """PyRAPL sees a rise and knows nothing of the rounds: our samples do."""
     with PowercapSource.open(root / "sys/class/powercap") as source:
         sampler = Sampler(source, 200)
         marks = Marks(source, sampler, pyrapl=PhasePyrapl())

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from agent import notify, precondition
-from agent.storage import opal, opal_ioctl
+from agent import precondition
+from agent.storage import layout, opal, opal_ioctl
 from agent.storage.base import Place
 from agent.storage.guard import GuardError
 from agent.storage.opal_ioctl import RangeStatus
+from agent.system import notify
 from agent.tests.suite_lab import Lab, blocks_document
 from agent.tests.test_stack import EXTENT, SIZE_BYTES, Scene
 from contract import journal, plan
@@ -49,7 +50,7 @@ class Fio:
         (folder / "fio").chmod(0o755)
 
     def at(self, *speeds: int) -> None:
-        """The speeds in MiB/s of the calls to come; after them it fails."""
+        """Set the speeds in MiB/s of the calls to come; after them it fails."""
         (self.folder / "speeds").write_text("".join(f"{speed}\n" for speed in speeds))
         (self.folder / "told").write_text("")
 
@@ -73,7 +74,7 @@ def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fio:
 
 @pytest.fixture
 def lab(three_blocks: Lab) -> Lab:
-    """A suite that is preconditioned, on a stand-in whose disk is a file."""
+    """Provide a suite that is preconditioned, on a stand-in whose disk is a file."""
     three_blocks.plan = planned()
 
     @contextmanager
@@ -93,8 +94,8 @@ def planned(**changes: Any) -> Plan:
 
 
 def kept(lab: Lab) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((lab.folder / "precondition" / "plain.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((lab.folder / "precondition" / "plain.json").read_text())
+    return document
 
 
 def lines(lab: Lab, *states: str) -> list[str]:
@@ -110,10 +111,10 @@ def test_the_disks_in_use_are_preconditioned_once_before_the_first_configuration
     assert lab.execute() == 0
     assert lab.stack.calls[:4] == ["bare", "below plain", "relocked", "bare"]
     assert lab.stack.calls.count("below plain") == 1 and "below sed" not in lab.stack.calls
-    found = kept(lab)
-    assert found["steady"] and len(found["filled"]) == 2
-    assert [each["bytes"] >> 20 for each in found["written"]] == [400, 100, 100, 101, 100, 99]
-    assert (found["serial"], found["interrupted"], found["plan_sha256"]) == (
+    document = kept(lab)
+    assert document["steady"] and len(document["filled"]) == 2
+    assert [each["bytes"] >> 20 for each in document["written"]] == [400, 100, 100, 101, 100, 99]
+    assert (document["serial"], document["interrupted"], document["plan_sha256"]) == (
         *("S1", 0),
         lab.plan.sha256,
     )
@@ -133,32 +134,33 @@ def test_the_disks_in_use_are_preconditioned_once_before_the_first_configuration
 def test_fio_is_told_to_write_the_extent_and_nothing_else(lab: Lab, fio: Fio) -> None:
     fio.at(*[100] * 7)
     assert lab.execute() == 0
-    for told in fio.told:
-        assert (told["filename"], told["offset"], told["size"]) == (
+    for options in fio.told:
+        assert (options["filename"], options["offset"], options["size"]) == (
             *("/dev/sdx1", str(2**24)),
             str(2**30),
         )
-        assert told["allow_file_create"] == "0" and told["direct"] == told["refill_buffers"] == "1"
-        assert (told["rw"], told["bs"]) == ("write", "131072")
-        assert "io_size" not in told and "loops" not in told and "time_based" not in told
-    assert [told.get("runtime") for told in fio.told] == [None, None, *["60000ms"] * 5]
-    assert len({told["randseed"] for told in fio.told}) == 7
+        assert options["allow_file_create"] == "0"
+        assert options["direct"] == options["refill_buffers"] == "1"
+        assert (options["rw"], options["bs"]) == ("write", "131072")
+        assert "io_size" not in options and "loops" not in options and "time_based" not in options
+    assert [options.get("runtime") for options in fio.told] == [None, None, *["60000ms"] * 5]
+    assert len({options["randseed"] for options in fio.told}) == 7
 
 
 def test_the_rounds_may_be_of_random_writes(lab: Lab, fio: Fio) -> None:
     lab.plan = planned(access="random")
     fio.at(*[100] * 7)
     assert lab.execute() == 0
-    accesses = [(told["rw"], told["bs"]) for told in fio.told]
+    accesses = [(options["rw"], options["bs"]) for options in fio.told]
     assert accesses == [("write", "131072")] * 2 + [("randwrite", "4096")] * 5
 
 
 def test_a_disk_that_does_not_settle_is_said_so_and_the_suite_goes_on(lab: Lab, fio: Fio) -> None:
     fio.at(500, 500, *(100, 200) * 4)
     assert lab.execute() == 0
-    found = kept(lab)
-    assert not found["steady"]
-    assert len(found["written"]) == WANTED["rounds"]
+    document = kept(lab)
+    assert not document["steady"]
+    assert len(document["written"]) == WANTED["rounds"]
 
 
 def test_what_was_interrupted_begins_anew(lab: Lab, fio: Fio) -> None:
@@ -203,28 +205,29 @@ def scene(tmp_path: Path) -> Scene:
 def test_the_extent_is_written_and_not_a_byte_beside_it(scene: Scene) -> None:
     extent, end = EXTENT, EXTENT.offset_bytes + EXTENT.size_bytes
     scene.backing.write_bytes(b"\xaa" * (SIZE_BYTES + 2**20))
-    told: list[str] = []
-    whole = planned(rounds=5, round_s=10)
-    wanted = replace(whole, storage=replace(whole.storage, disks=scene.spec.disks, extent=extent))
+    states: list[str] = []
+    plan = planned(rounds=5, round_s=10)
+    wanted = replace(plan, storage=replace(plan.storage, disks=scene.spec.disks, extent=extent))
     wanted = replace(
         wanted, storage=replace(wanted.storage, configurations=scene.spec.configurations)
     )
     precondition.all_disks(
         *(wanted, scene.backing.parent, scene.stack(wanted.storage), []),
-        tell=lambda state, *, detail="", facts: told.append(
+        tell=lambda state, *, detail="", facts: states.append(
             " ".join(filter(None, (state, str(facts["disk"]), detail)))
         ),
         watchdog=notify.Watchdog(send=False),
     )
-    found = json.loads((scene.backing.parent / "precondition" / "plain.json").read_text())
-    assert {each["bytes"] for each in found["filled"] + found["written"]} == {extent.size_bytes}
-    assert all(each["seconds"] > 0 for each in found["filled"] + found["written"])
+    document = json.loads((scene.backing.parent / "precondition" / "plain.json").read_text())
+    passes = document["filled"] + document["written"]
+    assert {each["bytes"] for each in passes} == {extent.size_bytes}
+    assert all(each["seconds"] > 0 for each in passes)
     after = scene.backing.read_bytes()
     assert len(after) == SIZE_BYTES + 2**20
     assert set(after[: extent.offset_bytes]) == set(after[end:]) == {0xAA}
     blocks = [after[at : at + 4096] for at in range(extent.offset_bytes, end, 4096)]
     assert len(set(blocks)) == len(blocks), "data that a disk could not make smaller"
-    assert told[-1].startswith("preconditioned plain")
+    assert states[-1].startswith("preconditioned plain")
 
 
 def test_nothing_is_written_where_the_guard_refuses(scene: Scene, fio: Fio) -> None:
@@ -240,7 +243,7 @@ def test_a_range_that_locks_is_open_meanwhile_and_locked_again(
     calls: list[object] = []
     locked = RangeStatus(0, 1, True, True, "locked")
     monkeypatch.setattr(opal, "range_found", lambda *_: locked)
-    monkeypatch.setattr(opal_ioctl, "unlock", lambda *given: calls.append(given))
+    monkeypatch.setattr(opal_ioctl, "unlock", lambda *arguments: calls.append(arguments))
     monkeypatch.setattr(opal, "relock", lambda *_: calls.append("relock"))
     disk = scene.spec.disks["plain"]
     with pytest.raises(ValueError, match="of ours"), scene.stack().below(disk) as place:
@@ -253,7 +256,9 @@ def test_a_place_of_another_size_is_refused(scene: Scene) -> None:
     other = replace(scene.spec, extent=replace(EXTENT, size_bytes=2**24))
     disk = scene.spec.disks["plain"]
     with (
-        pytest.raises(Exception, match="provision the target again"),
+        pytest.raises(layout.LayoutError) as refused,
         scene.stack(other).below(disk),
     ):
         raise AssertionError("it was let through")
+    assert refused.value.code == "other-extent"
+    assert refused.value.code == "other-extent"

@@ -11,8 +11,9 @@ import pytest
 
 from agent.storage import ciphers, mapping, plaintext_probe, proof, registry, tcrypt
 from agent.storage.base import Layer, Place, Segment
-from agent.storage.proof import Found, Mismatch, Planned
+from agent.storage.proof import MISMATCHES, Found, Planned
 from contract.plan import Disk, Extent
+from contract.problem import Problem
 
 PLACE = Place(Disk("plain", "/x", "S", 2**31), "/dev/sdx1", 1, Extent(2**24, 2**30))
 SEEN = {"through_mapping": True, "on_medium": False}
@@ -125,14 +126,18 @@ def test_what_is_as_planned_is_proven(name: str) -> None:
     assert proof.mismatches(*SOUND[name]) == []
 
 
-def _fields(mismatches: list[Mismatch]) -> list[tuple[str, Any]]:
-    return [(mismatch.cause, mismatch.facts.get("field")) for mismatch in mismatches]
+def _mismatch(code: str, facts: dict[str, Any] | None = None) -> Problem:
+    return Problem.from_wording(MISMATCHES, code, facts or {})
 
 
-def _with_top(found: Found, **changes: Any) -> Found:
-    top = found.layers[0]
+def _fields(mismatches: list[Problem]) -> list[tuple[str, Any]]:
+    return [(mismatch.code, mismatch.facts.get("field")) for mismatch in mismatches]
+
+
+def _with_top(findings: Found, **changes: Any) -> Found:
+    top = findings.layers[0]
     segment = replace(top.segments[0], **changes)
-    return replace(found, layers=(replace(top, segments=(segment,)), *found.layers[1:]))
+    return replace(findings, layers=(replace(top, segments=(segment,)), *findings.layers[1:]))
 
 
 @pytest.mark.parametrize(
@@ -151,63 +156,62 @@ def _with_top(found: Found, **changes: Any) -> Found:
     ],
 )
 def test_a_replaced_mapping_is_told(changes: dict[str, Any]) -> None:
-    plan, found = SOUND["dmcrypt"]
-    (mismatch,) = proof.mismatches(plan, _with_top(found, **changes))
+    plan, findings = SOUND["dmcrypt"]
+    (mismatch,) = proof.mismatches(plan, _with_top(findings, **changes))
     ((field, value),) = changes.items()
     planned = getattr(plan.top, field)
     facts = {"name": "fde-data", "field": field, "found": value, "planned": planned}
-    assert mismatch == Mismatch("segment", facts)
-    assert mismatch.sentence == f"fde-data: dm {field} is {value!r}, planned {planned!r}"
+    assert mismatch == _mismatch("segment", facts)
 
 
 def test_work_queues_that_are_there_after_all_are_told() -> None:
-    plan, found = SOUND["no queues"]
-    (mismatch,) = proof.mismatches(plan, _with_top(found, options=("no_read_workqueue",)))
+    plan, findings = SOUND["no queues"]
+    (mismatch,) = proof.mismatches(plan, _with_top(findings, options=("no_read_workqueue",)))
     assert mismatch.facts["field"] == "options"
-    assert "no_write_workqueue" in mismatch.facts["planned"]
+    assert "no_write_workqueue" in str(mismatch.facts["planned"])
 
 
 def test_a_plain_mapping_instead_of_dmcrypt_is_told() -> None:
-    plan, found = SOUND["dmcrypt"]
+    plan, findings = SOUND["dmcrypt"]
     linear = PLAIN.expectation.layers
-    spoilt = replace(found, layers=linear, plaintext_probe=PLAIN_SEEN)
+    spoilt = replace(findings, layers=linear, plaintext_probe=PLAIN_SEEN)
     maker, target, probe = proof.mismatches(plan, spoilt)
     makers = {"found": "FDE-TESTBED", "planned": "CRYPT-LUKS2"}
-    assert maker == Mismatch("mapping-maker", {"name": "fde-data", **makers})
-    assert (target.cause, target.facts["field"]) == ("segment", "target")
-    assert probe == Mismatch("probe-plaintext")
+    assert maker == _mismatch("mapping-maker", {"name": "fde-data", **makers})
+    assert (target.code, target.facts["field"]) == ("segment", "target")
+    assert probe == _mismatch("probe-plaintext")
 
 
 def test_a_header_where_none_is_planned_and_the_reverse_is_told() -> None:
-    plan, found = SOUND["no header"]
-    (maker,) = proof.mismatches(plan, replace(found, layers=DMCRYPT.expectation.layers))
+    plan, findings = SOUND["no header"]
+    (maker,) = proof.mismatches(plan, replace(findings, layers=DMCRYPT.expectation.layers))
     makers = {"found": "CRYPT-LUKS2", "planned": "CRYPT-PLAIN"}
-    assert maker == Mismatch("mapping-maker", {"name": "fde-data", **makers})
-    plan, found = SOUND["dmcrypt"]
-    assert proof.mismatches(plan, replace(found, luks=None)) == [Mismatch("luks-missing")]
+    assert maker == _mismatch("mapping-maker", {"name": "fde-data", **makers})
+    plan, findings = SOUND["dmcrypt"]
+    assert proof.mismatches(plan, replace(findings, luks=None)) == [_mismatch("luks-missing")]
 
 
 @pytest.mark.parametrize("name", ["fde-data", "fde-data_1", "fde-data_2", "fde-data-container"])
 def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
-    plan, found = SOUND["cascade"]
-    others = [layer for layer in found.layers if layer.name != name]
-    (missing,) = proof.mismatches(plan, replace(found, layers=others))
-    assert missing == Mismatch("mapping-missing", {"name": name})
-    (layer,) = (layer for layer in found.layers if layer.name == name)
+    plan, findings = SOUND["cascade"]
+    others = [layer for layer in findings.layers if layer.name != name]
+    (missing,) = proof.mismatches(plan, replace(findings, layers=others))
+    assert missing == _mismatch("mapping-missing", {"name": name})
+    (layer,) = (layer for layer in findings.layers if layer.name == name)
     moved = replace(layer.segments[0], offset_sectors=8)
     wrong = replace(layer, segments=(moved, *layer.segments[1:]))
-    (segment,) = proof.mismatches(plan, replace(found, layers=[*others, wrong]))
+    (segment,) = proof.mismatches(plan, replace(findings, layers=[*others, wrong]))
     assert segment.facts.items() >= {"name": name, "field": "offset_sectors", "found": 8}.items()
     empty = replace(layer, segments=())
-    (segments,) = proof.mismatches(plan, replace(found, layers=[*others, empty]))
+    (segments,) = proof.mismatches(plan, replace(findings, layers=[*others, empty]))
     planned = len(layer.segments)
-    assert segments == Mismatch("segments", {"name": name, "found": 0, "planned": planned})
+    assert segments == _mismatch("segments", {"name": name, "found": 0, "planned": planned})
 
 
 @pytest.mark.parametrize("name", ["fde-data_1", "fde-data_2"])
 def test_what_a_version_of_cryptsetup_calls_a_layer_proves_nothing(name: str) -> None:
-    """cryptsetup 2.8 has its own UUIDs (`CRYPT-SUBDEV-…`) below the mapping asked for."""
-    plan, found = SOUND["cascade"]
+    """Cryptsetup 2.8 has its own UUIDs (`CRYPT-SUBDEV-…`) below the mapping asked for."""
+    plan, findings = SOUND["cascade"]
     other = {name: "fde-data-otherwise"}
     renamed = [
         replace(
@@ -218,34 +222,34 @@ def test_what_a_version_of_cryptsetup_calls_a_layer_proves_nothing(name: str) ->
                 replace(s, device=other.get(s.device or "", s.device)) for s in layer.segments
             ),
         )
-        for layer in found.layers
+        for layer in findings.layers
     ]
-    assert proof.mismatches(plan, replace(found, layers=renamed)) == []
-    assert proof.mismatches(plan, replace(found, layers=renamed[::-1])) == []
-    weaker = replace(found, layers=[layer for layer in renamed if layer.name != other[name]])
-    assert Mismatch("mapping-missing", {"name": name}) in proof.mismatches(plan, weaker)
+    assert proof.mismatches(plan, replace(findings, layers=renamed)) == []
+    assert proof.mismatches(plan, replace(findings, layers=renamed[::-1])) == []
+    weaker = replace(findings, layers=[layer for layer in renamed if layer.name != other[name]])
+    assert _mismatch("mapping-missing", {"name": name}) in proof.mismatches(plan, weaker)
     (at,) = (n for n, layer in enumerate(renamed) if layer.name == other[name])
     for changes in ({"cipher": "aes-cbc-plain64"}, {"key_bits": 256}, {"offset_sectors": 8}):
         spoilt = replace(renamed[at], segments=(replace(renamed[at].segments[0], **changes),))
         layers = [*renamed[:at], spoilt, *renamed[at + 1 :]]
-        (mismatch,) = proof.mismatches(plan, replace(found, layers=layers))
-        assert (mismatch.cause, mismatch.facts["field"]) == ("segment", next(iter(changes)))
+        (mismatch,) = proof.mismatches(plan, replace(findings, layers=layers))
+        assert (mismatch.code, mismatch.facts["field"]) == ("segment", next(iter(changes)))
 
 
 def test_a_mapping_too_many_is_told() -> None:
-    plan, found = SOUND["plain"]
+    plan, findings = SOUND["plain"]
     more = Layer("fde-data_1", "CRYPT-TCRYPT", ())
-    (mismatch,) = proof.mismatches(plan, replace(found, layers=[*found.layers, more]))
-    assert mismatch == Mismatch("mapping-unplanned", {"name": "fde-data_1"})
+    (mismatch,) = proof.mismatches(plan, replace(findings, layers=[*findings.layers, more]))
+    assert mismatch == _mismatch("mapping-unplanned", {"name": "fde-data_1"})
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [("chain", "aes"), ("mode", "cbc-tcw"), ("key_bits", "512"), (None, None)]
 )
 def test_a_header_with_other_ciphers_is_told(key: str | None, value: str | None) -> None:
-    plan, found = SOUND["cascade"]
+    plan, findings = SOUND["cascade"]
     header = {**HEADER, key: value} if key else None
-    mismatches = proof.mismatches(plan, replace(found, tcrypt=header))
+    mismatches = proof.mismatches(plan, replace(findings, tcrypt=header))
     fields = [key] if key else ["chain", "mode", "key_bits"]
     assert _fields(mismatches) == [("truecrypt", field) for field in fields]
 
@@ -268,10 +272,10 @@ def test_what_cryptsetup_says_of_a_truecrypt_header_is_read() -> None:
     ],
 )
 def test_a_header_that_is_not_the_mapping_s_is_told(key: str, value: object) -> None:
-    plan, found = SOUND["dmcrypt"]
+    plan, findings = SOUND["dmcrypt"]
     luks = copy.deepcopy(LUKS)
     luks["segments"]["0"][key] = value
-    assert _fields(proof.mismatches(plan, replace(found, luks=luks))) == [("luks", key)]
+    assert _fields(proof.mismatches(plan, replace(findings, luks=luks))) == [("luks", key)]
 
 
 @pytest.mark.parametrize(
@@ -292,11 +296,11 @@ def test_a_header_that_is_not_the_mapping_s_is_told(key: str, value: object) -> 
 def test_a_range_that_does_not_lock_as_planned_is_told(
     part: str | None, key: str, value: object, cause: str
 ) -> None:
-    plan, found = SOUND["opal"]
+    plan, findings = SOUND["opal"]
     opal = copy.deepcopy(OPAL)
     (opal[part] if part else opal)[key] = value
-    (mismatch,) = proof.mismatches(plan, replace(found, opal=opal))
-    assert mismatch.cause == cause
+    (mismatch,) = proof.mismatches(plan, replace(findings, opal=opal))
+    assert mismatch.code == cause
     assert mismatch.facts.get("field", key) == key
 
 
@@ -308,40 +312,40 @@ def test_a_range_that_does_not_lock_as_planned_is_told(
 def test_a_range_that_locks_where_it_should_be_off_is_told(
     name: str, part: str | None, key: str, value: object, cause: str
 ) -> None:
-    plan, found = SOUND[name]
+    plan, findings = SOUND[name]
     opal = copy.deepcopy(OFF)
     (opal[part] if part else opal)[key] = value
-    (mismatch,) = proof.mismatches(plan, replace(found, opal=opal))
-    assert mismatch.cause == cause
+    (mismatch,) = proof.mismatches(plan, replace(findings, opal=opal))
+    assert mismatch.code == cause
 
 
 def test_opal_without_opal_is_told() -> None:
-    plan, found = SOUND["opal"]
-    first = proof.mismatches(plan, replace(found, opal=None))[0]
-    assert first == Mismatch("range", {"field": "state", "found": None, "planned": "unlocked"})
+    plan, findings = SOUND["opal"]
+    first = proof.mismatches(plan, replace(findings, opal=None))[0]
+    assert first == _mismatch("range", {"field": "state", "found": None, "planned": "unlocked"})
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_a_probe_that_is_not_where_it_should_be_proves_nothing(name: str) -> None:
-    plan, found = SOUND[name]
+    plan, findings = SOUND[name]
     lost = {"through_mapping": False, "on_medium": False}
-    mismatches = proof.mismatches(plan, replace(found, plaintext_probe=lost))
-    assert mismatches == [Mismatch("probe-lost")]
-    planned = found.plaintext_probe["on_medium"]
+    mismatches = proof.mismatches(plan, replace(findings, plaintext_probe=lost))
+    assert mismatches == [_mismatch("probe-lost")]
+    planned = findings.plaintext_probe["on_medium"]
     turned = {"through_mapping": True, "on_medium": not planned}
-    mismatches = proof.mismatches(plan, replace(found, plaintext_probe=turned))
-    assert mismatches == [Mismatch("probe-not-plaintext" if planned else "probe-plaintext")]
+    mismatches = proof.mismatches(plan, replace(findings, plaintext_probe=turned))
+    assert mismatches == [_mismatch("probe-not-plaintext" if planned else "probe-plaintext")]
 
 
 def test_a_probe_that_could_not_be_looked_for_and_a_discard_are_told() -> None:
-    plan, found = SOUND["plain"]
-    failed = replace(found, plaintext_probe={"error": "no room"})
-    assert proof.mismatches(plan, failed) == [Mismatch("probe-failed", {"error": "no room"})]
-    mounted = replace(found, discard={"mounted": True})
-    assert proof.mismatches(plan, mounted) == [Mismatch("discard")]
+    plan, findings = SOUND["plain"]
+    failed = replace(findings, plaintext_probe={"error": "no room"})
+    assert proof.mismatches(plan, failed) == [_mismatch("probe-failed", {"error": "no room"})]
+    mounted = replace(findings, discard={"mounted": True})
+    assert proof.mismatches(plan, mounted) == [_mismatch("discard")]
     assert proof.mismatches(replace(plan, discards=True), mounted) == []
-    silent = replace(found, discard={"mounted": False})
-    assert proof.mismatches(replace(plan, discards=True), silent) == [Mismatch("no-discard")]
+    silent = replace(findings, discard={"mounted": False})
+    assert proof.mismatches(replace(plan, discards=True), silent) == [_mismatch("no-discard")]
 
 
 def test_the_driver_of_highest_priority_is_the_one_in_use() -> None:
@@ -372,17 +376,17 @@ def test_tags_are_proven_by_header_tables_and_a_probe_that_reached_the_partition
     segment = {**LUKS["segments"]["0"], "integrity": {"type": "hmac(sha256)"}}
     luks = {"segments": {"0": segment}, "key_bits": [768]}
     layers = TAGGED.expectation.layers
-    seen = {**SEEN, "written_bytes": 4096}
+    probe = {**SEEN, "written_bytes": 4096}
 
     def causes(luks: dict[str, Any], **changed: Any) -> list[str]:
-        found = Found(layers, luks, None, None, {**seen, **changed})
-        return [one.cause for one in proof.mismatches(TAGGED, found)]
+        findings = Found(layers, luks, None, None, {**probe, **changed})
+        return [one.code for one in proof.mismatches(TAGGED, findings)]
 
     assert causes(luks) == []
     assert causes({**luks, "segments": LUKS["segments"]}) == ["luks"]
     assert causes(luks, written_bytes=0) == ["probe-elsewhere"]
     assert causes(luks, on_medium=True) == ["probe-plaintext"]
-    refused = Found(layers, luks, None, None, seen, of_kind={"refused": "it says no"})
+    refused = Found(layers, luks, None, None, probe, of_kind={"refused": "it says no"})
     assert [one.sentence for one in proof.mismatches(TAGGED, refused)] == ["it says no"]
 
 

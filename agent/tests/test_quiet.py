@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import frequency, quiet
-from agent.command import CommandError
+from agent.system import frequency, quiet
+from agent.system.command import CommandError
 from agent.tests.check_context import program
 from contract.plan import Quiet
 
@@ -24,9 +24,9 @@ cron.service              loaded active running Regular background program proce
 mariadb.service           loaded active running MariaDB database server
 postgresql@17-main.service loaded active running PostgreSQL Cluster 17-main
 """
-    found = quiet.disturbing(listed)
-    assert found["timers"] == ["apt-daily.timer", "cron.service", "somebodys-own.timer"]
-    assert found["databases"] == ["mariadb.service", "postgresql@17-main.service"]
+    by_group = quiet.disturbing(listed)
+    assert by_group["timers"] == ["apt-daily.timer", "cron.service", "somebodys-own.timer"]
+    assert by_group["databases"] == ["mariadb.service", "postgresql@17-main.service"]
     assert not any(quiet.disturbing("").values())
 
 
@@ -127,8 +127,8 @@ def test_a_damaged_memory_is_an_empty_one(system: System) -> None:
 
 def test_a_group_is_stopped_where_the_inventory_allows_it(system: System) -> None:
     system.set("apt-daily.timer", "inactive")
-    found = quiet.disturbers(system.systemctl) or {}
-    assert quiet.told(found, ["timers"]) == [
+    by_group = quiet.disturbers(system.systemctl) or {}
+    assert quiet.told(by_group, ["timers"]) == [
         "stopped while a suite runs: timers (cron.service)",
         "will disturb, and fde_stop does not allow to stop them: databases (mariadb.service)",
     ]

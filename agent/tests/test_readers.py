@@ -23,7 +23,10 @@ ENTRY = {"zone", "own_start", "own_end", "apart_ns"}
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without perf_event; its powercap tree is read by pyRAPL and by ourselves."""
+    """Provide a machine without perf_event.
+
+    Its powercap tree is read by pyRAPL and by ourselves.
+    """
     lay_out_pyrapl(tmp_path, packages=1, drams=1)
     lead(tmp_path, monkeypatch)
     monkeypatch.setattr(PerfSource, "there", lambda: False)
@@ -124,7 +127,7 @@ class Shunt:
 
 @pytest.fixture
 def shunt(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A source of an installed package; it reads a file."""
+    """Provide a source of an installed package; it reads a file."""
     site, file = root / "site", root / "energy_uj"
     info = site / "fde_shunt-1.dist-info"
     info.mkdir(parents=True)
@@ -144,20 +147,20 @@ def test_a_source_of_an_installed_package_is_read_as_well(root: Path, shunt: Pat
         others = readers.OtherReaders(source)
         others.begin()
         shunt.write_text("7300")
-        found = others.end()
-        assert list(found) == ["pyrapl", "shunt"]
-        package, screen = found["shunt"]["zones"]
+        documents = others.end()
+        assert list(documents) == ["pyrapl", "shunt"]
+        package, screen = documents["shunt"]["zones"]
         assert set(package) == {*ENTRY, "energy_uj"}
         assert (package["energy_uj"], screen["energy_uj"]) == (300, 300)
-        assert package["own_start"]["t_after_ns"] <= found["shunt"]["t_start_ns"]
-        assert found["shunt"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
+        assert package["own_start"]["t_after_ns"] <= documents["shunt"]["t_start_ns"]
+        assert documents["shunt"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
         assert (screen["own_start"], screen["apart_ns"]) == (None, None)
         # Whatever it raises is told, spoils no run and none of the others.
         others.begin()
         shunt.write_text("empty")
-        found = others.end()
-        assert "invalid literal" in found["shunt"]["error"]
-        assert found["pyrapl"]["zones"]
+        documents = others.end()
+        assert "invalid literal" in documents["shunt"]["error"]
+        assert documents["pyrapl"]["zones"]
         shunt.write_text("7300")
         others.begin()
         assert others.end()["shunt"]["zones"][0]["energy_uj"] == 0

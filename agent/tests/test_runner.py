@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from agent import limits, measure, runner
+from agent import measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
-from agent.storage.proof import Mismatch
+from agent.storage.proof import MISMATCHES
+from agent.system import limits
 from agent.tests.injections import fail_at, lines_of
 from agent.tests.suite_lab import Action, Lab, blocks_document, entries
 from contract import journal, plan
+from contract.problem import Problem
 from workloads.base import Context
 
 
@@ -44,27 +46,27 @@ def test_what_a_run_leaves_behind(lab: Lab) -> None:
 
     lab.acts["idle"] = spend
     lab.execute()
-    found = lab.run_json(0)
-    assert [phase["name"] for phase in found["phases"]] == ["work", "tail"]
-    counter = found["phases"][0]["counters"][0]
+    record = lab.run_json(0)
+    assert [phase["name"] for phase in record["phases"]] == ["work", "tail"]
+    counter = record["phases"][0]["counters"][0]
     assert (counter["start"]["energy_uj"], counter["end"]["energy_uj"]) == (1000, 5000)
-    assert counter["start"]["t_after_ns"] <= found["phases"][0]["t_start_ns"]
-    assert found["phases"][0]["t_end_ns"] <= counter["end"]["t_before_ns"]
-    assert found["phases"][0]["work"] == {"files": 1}
-    assert found["plan_sha256"] == lab.plan.sha256
+    assert counter["start"]["t_after_ns"] <= record["phases"][0]["t_start_ns"]
+    assert record["phases"][0]["t_end_ns"] <= counter["end"]["t_before_ns"]
+    assert record["phases"][0]["work"] == {"files": 1}
+    assert record["plan_sha256"] == lab.plan.sha256
     assert list(lab.stack.mount_point.iterdir()) == []
 
 
 def test_runs_have_a_folder_in_common_that_goes_with_the_suite(lab: Lab, tmp_path: Path) -> None:
-    found: list[int] = []
+    counts: list[int] = []
 
     def keep(context: Context) -> None:
-        found.append(len(list(context.shared.iterdir())))
-        (context.shared / f"{len(found)}").touch()
+        counts.append(len(list(context.shared.iterdir())))
+        (context.shared / f"{len(counts)}").touch()
 
     lab.acts["idle"] = keep
     assert lab.execute() == 0
-    assert found == list(range(6))
+    assert counts == list(range(6))
     assert not list(tmp_path.glob(f"{measure.SCRATCH_PREFIX}*"))
 
 
@@ -72,10 +74,10 @@ def test_runs_of_a_configuration_that_cannot_be_had_are_skipped_with_the_reason(
     lab.stack.lacks = {"opal": "This kernel has no gcm(aes): leave the configuration out."}
     assert lab.execute() == 0
     skipped = [run.run_id for run in lab.plan.runs if run.configuration == "opal"]
-    told = [each for each in entries(lab) if each.state == "void"]
-    assert [each.run_id for each in told] == skipped
-    assert {each.cause for each in told} == {journal.SKIPPED}
-    assert {each.detail for each in told} == set(lab.stack.lacks.values())
+    voids = [each for each in entries(lab) if each.state == "void"]
+    assert [each.run_id for each in voids] == skipped
+    assert {each.cause for each in voids} == {journal.SKIPPED}
+    assert {each.detail for each in voids} == set(lab.stack.lacks.values())
     assert "opal" not in lab.stack.calls
 
 
@@ -96,7 +98,8 @@ def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
 
 
 def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
-    mismatch = Mismatch("luks", {"field": "encryption", "found": "rot13", "planned": "aes"})
+    facts = {"field": "encryption", "found": "rot13", "planned": "aes"}
+    mismatch = Problem.from_wording(MISMATCHES, "luks", facts)
     lab.proof = {"ok": False, "mismatches": [mismatch.document()]}
     assert lab.execute() == 1
     assert "finished" not in lab.last().values()
@@ -108,9 +111,9 @@ def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
 def test_a_check_that_fails_voids_the_run_by_its_name(
     lab: Lab, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = Observation(4096, False)
+    observation = Observation(4096, False)
     words = ("swap in use", "memory is swapped out to a disk")
-    row = Check("swap", when, "blocker", *words, lambda _context: seen, "swapoff -a")
+    row = Check("swap", when, "blocker", *words, lambda _context: observation, "swapoff -a")
     monkeypatch.setattr("agent.checks.TABLE", (row,))
     assert lab.execute() == 1
     assert {"at": "check", "checks": "swap"} in lab.void_facts()
@@ -142,17 +145,17 @@ def test_resuming_repeats_what_did_not_finish_and_nothing_else(lab: Lab) -> None
     lab.execute()
     first = (lab.folder / "runs" / lab.plan.runs[0].run_id / "run.json").read_bytes()
     lab.acts.clear()
-    seen = len(lab.states())
+    before = len(lab.states())
     assert lab.execute() == 0
-    again = {run_id for state, run_id in lab.states()[seen:] if state == "running"}
+    again = {run_id for state, run_id in lab.states()[before:] if state == "running"}
     assert again == {run.run_id for run in lab.plan.runs if run.workload == "file_io"}
     assert set(lab.last().values()) == {"finished"}
     assert first == (lab.folder / "runs" / lab.plan.runs[0].run_id / "run.json").read_bytes()
     aside = lab.folder / "runs" / f"{lab.plan.runs[1].run_id}.void-1" / "run.json"
     assert json.loads(aside.read_text())["status"] == "void"
-    seen = len(lab.states())
+    before = len(lab.states())
     assert lab.execute() == 0  # nothing left to do, which whoever follows must hear
-    assert lab.states()[seen:] == [("suite-finished", "")]
+    assert lab.states()[before:] == [("suite-finished", "")]
 
 
 def test_a_crash_in_the_middle_is_a_run_that_is_repeated(lab: Lab) -> None:

@@ -32,7 +32,7 @@ def counter(root: Path) -> Path:
 
 
 def sampled(source: PowercapSource, rate_hz: float, enough: int) -> Sampler:
-    """A sampler that ran until it had so many samples."""
+    """Return a sampler that ran until it had so many samples."""
     sampler = Sampler(source, rate_hz)
     with sampler:
         while len(sampler._due_ns) < enough:

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli, lock, notify, pack
+from agent import cli, pack
+from agent.readiness import NotYetError, Waits
+from agent.system import lock, notify
 from agent.tests.suite_lab import one_block_document
-from agent.waiting import NotYetError, Waits
 from contract import identity, journal, plan
 from contract.errors import AgentError
 from contract.files import write_json
@@ -30,7 +31,7 @@ SECRETS = {"luks_passphrase": "tell nobody", "opal_admin_pin": "nor this"}
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """The socket that systemd would listen at."""
+    """Provide the socket that systemd would listen at."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
         link.bind(str(tmp_path / "notify"))
         link.settimeout(20)
@@ -90,8 +91,8 @@ def test_secrets_are_waited_for_and_told_of_once_a_reason(tmp_path: Path) -> Non
     writer.close()
     entries = journal.read(tmp_path / "journal.jsonl")
     assert [entry.cause for entry in entries] == ["secrets", "secrets"]
-    told = [entry.detail for entry in entries]
-    assert "cannot be read" in told[0] and "open to other users" in told[1]
+    details = [entry.detail for entry in entries]
+    assert "cannot be read" in details[0] and "other users" in details[1]
     assert "tell nobody" not in (tmp_path / "journal.jsonl").read_text()
 
 
@@ -212,13 +213,13 @@ def test_following_ends_where_nobody_is_there_to_close_the_journal(tmp_path: Pat
         looks.append(len(looks) == 1)
         return looks[-1]
 
-    seen = []
+    followed = []
     with pytest.raises(journal.AbandonedError, match="no closing line"):
         for entry in journal.follow(
             path, 0, sleep=seconds.append, held=held, clock=lambda: sum(seconds)
         ):
-            seen.append(entry.state)
-    assert seen == ["suite-started"]
+            followed.append(entry.state)
+    assert followed == ["suite-started"]
     # Somebody seen in between makes the patience begin again.
     assert looks == [False, True, False, False, False]
     assert sum(seconds) == 25
@@ -249,9 +250,9 @@ def test_records_of_runs_go_ahead_of_the_next_switch_and_of_the_end(
 
     def followed(start: int) -> list[str]:
         assert cli.main(["follow", "--suite-dir", str(tmp_path), "--from", str(start)]) == 0
-        found = [json.loads(line) for line in capsys.readouterr().out.split("\n")[:-1]]
-        assert all(one.get("phases", ["a\nb\u2028c"]) == ["a\nb\u2028c"] for one in found)
-        return [one.get("state", one["run_id"]) for one in found]
+        printed = [json.loads(line) for line in capsys.readouterr().out.split("\n")[:-1]]
+        assert all(one.get("phases", ["a\nb\u2028c"]) == ["a\nb\u2028c"] for one in printed)
+        return [one.get("state", one["run_id"]) for one in printed]
 
     states = [state for state, _ in lines]
     assert followed(0) == [*states[:8], "a", "c", *states[8:11], "d", "suite-finished"]
@@ -288,10 +289,10 @@ def test_a_journal_that_grows_meanwhile_is_packed_as_it_was(
     summed = pack._sum
 
     def grow(file: Path) -> tuple[str, int]:
-        found = summed(file)
+        sums = summed(file)
         with file.open("a") as more:
             more.write("two\n")
-        return found
+        return sums
 
     monkeypatch.setattr(pack, "_sum", grow)
     out = io.BytesIO()
@@ -300,9 +301,9 @@ def test_a_journal_that_grows_meanwhile_is_packed_as_it_was(
         assert tar.extractfile("s-1/journal.jsonl").read() == b"one\n"  # type: ignore[union-attr]
 
     def vanish(file: Path) -> tuple[str, int]:
-        found = summed(file)
+        sums = summed(file)
         file.unlink()
-        return found
+        return sums
 
     monkeypatch.setattr(pack, "_sum", vanish)
     with pytest.raises(pack.PackError, match="pack it again"):
@@ -310,27 +311,27 @@ def test_a_journal_that_grows_meanwhile_is_packed_as_it_was(
 
 
 def test_the_identity_tells_the_machine_apart_and_hides_its_id(tmp_path: Path) -> None:
-    own = tmp_path / "machine-id"
-    own.write_text("0123456789abcdef0123456789abcdef\n")
+    id_file = tmp_path / "machine-id"
+    id_file.write_text("0123456789abcdef0123456789abcdef\n")
     suite = tmp_path / "suites" / "s-1"
     suite.mkdir(parents=True)
     writer = journal.Journal(suite / "journal.jsonl")
     writer.append("suite-started")
     writer.append("suite-finished")
     writer.close()
-    found = identity.identity(tmp_path / "suites", own)
-    assert found["journal_lines"] == {"s-1": 2}
-    assert found["boot_id"] == journal.boot_id()
-    assert own.read_text().strip() not in json.dumps(found)
-    own.write_text("another\n")
-    assert identity.identity(tmp_path / "suites", own)["machine_id"] != found["machine_id"]
-    own.write_text("\n")
+    answer = identity.identity(tmp_path / "suites", id_file)
+    assert answer["journal_lines"] == {"s-1": 2}
+    assert answer["boot_id"] == journal.boot_id()
+    assert id_file.read_text().strip() not in json.dumps(answer)
+    id_file.write_text("another\n")
+    assert identity.identity(tmp_path / "suites", id_file)["machine_id"] != answer["machine_id"]
+    id_file.write_text("\n")
     with pytest.raises(identity.IdentityError, match="empty"):
-        identity.identity(tmp_path / "suites", own)
+        identity.identity(tmp_path / "suites", id_file)
 
 
 def agent(suite: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The real command, as the service calls it."""
+    """Return the real command, as the service calls it."""
     secrets = ["--secrets", str(suite / "none")]
     return subprocess.run(
         [sys.executable, "-m", "agent", "run", "--suite-dir", str(suite), *secrets],

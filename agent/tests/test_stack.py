@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from agent.command import CommandError
 from agent.storage import devices, layout, mapping
 from agent.storage.base import Expectation, Kind, Place
 from agent.storage.facts import MARKER_NAME, MARKER_TYPE, DiskFacts, Partition
-from agent.storage.guard import GuardError, Refusal
+from agent.storage.guard import GuardError, refusal
 from agent.storage.secrets import Secrets
 from agent.storage.stack import STATES, Stack, StorageError
+from agent.system.command import CommandError
 from agent.tests.injections import FILES, InjectedError, enter_and_leave, fail_at, lines_of
 from contract.parameters import Parameter
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
@@ -59,7 +59,7 @@ class LoopMapping:
         return [Path(where) for _, where, source in devices.mounts() if source == self.PATH]
 
     def revive(self) -> None:
-        """A loop device is never suspended."""
+        """Do nothing: a loop device is never suspended."""
 
 
 class LoopKind(Kind):
@@ -149,7 +149,7 @@ class Scene:
     def _check(self, disk: Disk) -> Partition:
         self.checked += 1
         if self.checked >= self.refuse_from:
-            raise GuardError(Refusal.of("absent", disk, DiskFacts()))
+            raise GuardError(refusal("absent", disk, DiskFacts()))
         start = layout.START_BYTES
         return Partition(str(self.backing), MARKER_TYPE, MARKER_NAME, start, SIZE_BYTES)
 
@@ -286,8 +286,8 @@ def test_who_keeps_the_file_system_busy_is_named(
     stack.enter("one")
     with (stack.mount_point / "open").open("w"), pytest.raises(StorageError) as error:
         stack.leave()
-    assert error.value.cause == "busy"
-    assert f"[{os.getpid()}]" in error.value.facts["users"]
+    assert error.value.code == "busy"
+    assert f"[{os.getpid()}]" in str(error.value.facts["users"])
     stack.leave()
     assert stack.state == "bare"
 
@@ -297,7 +297,7 @@ def test_an_unknown_configuration_changes_nothing(scene: Scene) -> None:
     stack.enter("one")
     with pytest.raises(StorageError) as refused:
         stack.enter("three")
-    assert (refused.value.cause, refused.value.facts["known"]) == (
+    assert (refused.value.code, refused.value.facts["known"]) == (
         "unknown",
         "cannot, one, two, unknown",
     )
@@ -313,23 +313,23 @@ def test_a_configuration_that_this_machine_cannot_have_changes_nothing(scene: Sc
     ):
         with pytest.raises(StorageError) as refused:
             stack.enter(name)
-        assert refused.value.cause == cause
+        assert refused.value.code == cause
         assert fact in str(refused.value)
     assert stack.state == "mounted"
 
 
 def test_the_state_is_what_the_kernel_shows(scene: Scene) -> None:
     stack = scene.stack()
-    seen = [stack.state]
+    states = [stack.state]
     scene.kind.attach(_place(scene), scene.spec.configurations["one"], stack.secrets)
-    seen.append(stack.state)
+    states.append(stack.state)
     subprocess.run(["mkfs.ext4", "-q", scene.mapping.PATH], check=True)
-    seen.append(stack.state)
+    states.append(stack.state)
     scene.mount_point.mkdir()
     if subprocess.run(["mount", scene.mapping.PATH, scene.mount_point], check=False).returncode:
         pytest.skip("mounting is not allowed here")
-    seen.append(stack.state)
-    assert tuple(seen) == STATES
+    states.append(stack.state)
+    assert tuple(states) == STATES
     stack.leave()
     assert stack.state == "bare"
 
@@ -350,9 +350,9 @@ def test_a_failure_on_the_way_down_does_not_hide_the_first(
     scene.kind.sticks = True
     with pytest.raises(StorageError) as failed:
         stack.enter("one")
-    assert failed.value.cause == "not-closed"
-    assert "mkfs.ext4" in failed.value.facts["first"]
-    assert "cannot be closed" in failed.value.facts["second"]
+    assert failed.value.code == "not-closed"
+    assert "mkfs.ext4" in str(failed.value.facts["first"])
+    assert "cannot be closed" in str(failed.value.facts["second"])
     scene.mapping.stuck = False
     stack.leave()
     scene.kind.interrupted = KeyboardInterrupt()
@@ -372,7 +372,7 @@ def test_another_extent_than_provisioned_is_refused(scene: Scene) -> None:
     other = replace(scene.spec, extent=Extent(2**24, 2**24))
     with pytest.raises(layout.LayoutError) as refused:
         scene.stack(other).enter("one")
-    assert refused.value.cause == "other-extent"
+    assert refused.value.code == "other-extent"
     assert scene.kind.calls == []
 
 

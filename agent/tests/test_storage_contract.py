@@ -21,7 +21,6 @@ SIZE_BYTES = layout.partition_bytes(EXTENT)
 TREE = {
     "dmcrypt": "off",
     "external": "off",
-    "filesystem": "off",
     "opal": "unlocked",
     "plain": "off",
     "tcrypt": "off",
@@ -42,7 +41,6 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"cipher": "xchacha12,aes-adiantum-plain64", "key_bits": 256, "sector_size": 4096},
     ],
     "external": [EXTERNAL],
-    "filesystem": [{"cipher": "adiantum"}],
     "tcrypt": [
         {"cipher": "serpent", "key_bits": 256},
         {"cipher": "aes-twofish-serpent", "key_bits": 256},
@@ -60,7 +58,7 @@ def role(kind: str) -> str:
 
 
 def example(kind: str) -> dict[str, Any]:
-    """What a configuration must be told, as its declaration shows it."""
+    """Return what a configuration must be told, as its declaration shows it."""
     return {field.name: field.default for field in registry.load(kind).fields if field.required}
 
 
@@ -129,9 +127,9 @@ def test_reports_can_call_it_by_what_it_is(kind: str, entry: dict[str, Any]) -> 
 
 @every_kind
 def test_all_settings_survive_the_plan(kind: str, entry: dict[str, Any]) -> None:
-    whole = made(kind, **entry)
-    document = {"name": "c", "kind": kind, "disk": whole.disk, **whole.settings}
-    assert registry.complete(json.loads(json.dumps(document))) == whole
+    configuration = made(kind, **entry)
+    document = {"name": "c", "kind": kind, "disk": configuration.disk, **configuration.settings}
+    assert registry.complete(json.loads(json.dumps(document))) == configuration
 
 
 @pytest.mark.parametrize("kind", registry.names())
@@ -151,7 +149,7 @@ def test_the_ranges_of_the_tree_s_kinds() -> None:
 
 
 def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
-    """The sector of the partition that a sector of a layer ends on."""
+    """Return the sector of the partition that a sector of a layer ends on."""
     for segment in layer.segments:
         assert segment.length_sectors is not None
         if sector < segment.length_sectors:
@@ -221,8 +219,8 @@ def test_what_a_kind_cannot_be_is_refused_with_the_way_out(
 
 def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
     """As templates of Ansible's yield them."""
-    told = made("dmcrypt", cipher="aes-xts-plain64", key_bits="128", sector_size="512")
-    assert (told.settings["key_bits"], told.settings["sector_size"]) == (128, 512)
+    configuration = made("dmcrypt", cipher="aes-xts-plain64", key_bits="128", sector_size="512")
+    assert (configuration.settings["key_bits"], configuration.settings["sector_size"]) == (128, 512)
     assert made("plain", no_read_workqueue=False, cipher=None) == made("plain")
 
 
@@ -265,7 +263,6 @@ def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
             | {"integrity": "aead"},
             "dm-crypt AEGIS-128",
         ),
-        ({"kind": "filesystem", "cipher": "adiantum"}, "fscrypt Adiantum"),
         ({"kind": "external", **EXTERNAL}, "BestCrypt 4"),
         ({"kind": "plain", "disk": "sed", "discard": True}, "SED, locking off, TRIM"),
     ],
@@ -282,5 +279,5 @@ def test_a_configuration_is_called_by_what_it_is(entry: dict[str, Any], label: s
 def test_a_missing_tcplay_is_told_with_the_way_out() -> None:
     if shutil.which("tcplay", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
         pytest.skip("tcplay is installed here")
-    said = registry.load("tcrypt").why_not(made("tcrypt", **EXAMPLES["tcrypt"][0])) or ""
-    assert "install its package" in said
+    reason = registry.load("tcrypt").why_not(made("tcrypt", **EXAMPLES["tcrypt"][0])) or ""
+    assert "install its package" in reason

@@ -62,7 +62,7 @@ def lab(three_blocks: Lab) -> Lab:
 
 @pytest.fixture
 def short(lab: Lab) -> Lab:
-    """A suite whose plan has a watermark that is soon over."""
+    """Provide a suite whose plan has a watermark that is soon over."""
     lab.plan = replace(lab.plan, watermark=SHORT)
     return lab
 

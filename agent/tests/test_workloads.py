@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent import marks, needs, pack
-from agent.limits import Stop
+from agent.system.limits import Stop
 from agent.tests.suite_lab import Lab, blocks_document, entries
 from contract import plan
 from contract.journal import SKIPPED
@@ -29,7 +29,7 @@ def lab(three_blocks: Lab) -> Lab:
 
 
 def with_variant(one: Lab) -> None:
-    """The suite's second workload under a name of its own, and twice in a block."""
+    """Add the suite's second workload under a name of its own, and twice in a block."""
     document = blocks_document()
     document["workloads"][1] = {"name": "big", "workload": "file_io", "parameters": {"x": 1}}
     for run in document["runs"]:
@@ -40,13 +40,13 @@ def with_variant(one: Lab) -> None:
 
 def test_an_entry_runs_its_workload_under_its_own_name(lab: Lab) -> None:
     with_variant(lab)
-    seen: list[dict[str, Any]] = []
-    lab.acts["file_io"] = lambda context: seen.append(dict(context.parameters))
+    calls: list[dict[str, Any]] = []
+    lab.acts["file_io"] = lambda context: calls.append(dict(context.parameters))
     assert lab.execute() == 0
-    assert seen == [{"x": 1}, {"x": 1}]
-    found = lab.run_json(1)
-    assert found["workload"] == "big" and found["parameters"] == {"x": 1}
-    assert found["program"] == "the act of file_io"
+    assert calls == [{"x": 1}, {"x": 1}]
+    record = lab.run_json(1)
+    assert record["workload"] == "big" and record["parameters"] == {"x": 1}
+    assert record["program"] == "the act of file_io"
     assert lab.run_json(0)["program"] == "the act of idle"
 
 
@@ -58,11 +58,11 @@ def test_a_run_tells_the_processors_and_how_busy_they_were(lab: Lab) -> None:
 
     lab.acts["idle"] = spin
     assert lab.execute() == 0
-    found = lab.run_json(0)
-    assert found["cpus"] == os.cpu_count()
-    work = found["phases"][0]
+    record = lab.run_json(0)
+    assert record["cpus"] == os.cpu_count()
+    work = record["phases"][0]
     assert work["cpu_busy_s"] > 0
-    assert found["phases"][-1]["cpu_busy_s"] >= 0
+    assert record["phases"][-1]["cpu_busy_s"] >= 0
     assert work["cpu_stolen_s"] >= 0
 
 
@@ -116,16 +116,16 @@ def test_what_is_kept_is_summed_and_of_this_try_alone(lab: Lab) -> None:
 def test_what_cannot_run_is_skipped_and_the_suite_ends_well(lab: Lab) -> None:
     lab.reasons["file_io"] = ["file_io needs dd: install it.", "And more."]
     assert lab.execute() == 0
-    told = [entry for entry in entries(lab) if entry.state == "void"]
-    assert len(told) == 6, "each once"
+    skipped = [entry for entry in entries(lab) if entry.state == "void"]
+    assert len(skipped) == 6, "each once"
     assert all(
         (entry.cause, entry.detail) == (SKIPPED, "file_io needs dd: install it. And more.")
-        for entry in told
+        for entry in skipped
     )
     assert entries(lab)[-1].detail == "6 finished, 0 void, 6 skipped"
-    found = lab.run_json(1)
-    assert found["status"] == "skipped"
-    assert found["void_reason"] == "file_io needs dd: install it. And more."
+    record = lab.run_json(1)
+    assert record["status"] == "skipped"
+    assert record["void_reason"] == "file_io needs dd: install it. And more."
     lab.reasons.clear()
     assert lab.execute() == 0, "once it is installed, a suite that is started again runs it"
     assert set(lab.last().values()) == {"finished"}

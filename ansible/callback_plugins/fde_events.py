@@ -50,7 +50,7 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         summaries = {host: stats.summarize(host) for host in stats.processed}
-        counts = {host: {key: found[key] for key in COUNTS} for host, found in summaries.items()}
+        counts = {host: {key: sums[key] for key in COUNTS} for host, sums in summaries.items()}
         self._append({"event": "stats", "hosts": counts})
 
     def _failure(self, result: Any) -> None:
@@ -65,9 +65,12 @@ class CallbackModule(CallbackBase):
 
 
 def _reasons(result: dict[str, Any]) -> list[str]:
-    """What was wrong, each in a sentence or a line: our own modules say it on standard error."""
+    """Return what was wrong, each in a sentence or a line.
+
+    Our own modules say it on standard error.
+    """
     if result.get("argument_errors"):
         return [str(reason) for reason in result["argument_errors"]]
-    said = str(result.get("stderr") or "").strip().splitlines()
+    lines = str(result.get("stderr") or "").strip().splitlines()
     words = result.get("msg") or result.get("censored") or "it gave no reason"
-    return [f"{words}: {said[-1]}" if said else str(words)]
+    return [f"{words}: {lines[-1]}" if lines else str(words)]

@@ -40,7 +40,7 @@ BLOCK = 2**20
 
 def _hash(medium: Path) -> str:
     """Of all blocks that are not zeros and where they lie: holes need not be read."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with medium.open("rb") as file:
         end, offset = medium.stat().st_size, 0
         while offset < end:
@@ -51,9 +51,9 @@ def _hash(medium: Path) -> str:
             file.seek(offset)
             block = file.read(BLOCK)
             if block.strip(b"\0"):
-                found.update(offset.to_bytes(8) + block)
+                digest.update(offset.to_bytes(8) + block)
             offset += BLOCK
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class Controller:
     @property
     def target(self) -> Path:
         """The resolved target."""
-        found = self.build / "targets" / "target.json"
-        if not found.exists():
+        path = self.build / "targets" / "target.json"
+        if not path.exists():
             assert self.play("resolve.yml").returncode == 0
-        return found
+        return path
 
     def media(self) -> list[str]:
         """Hashes of both drives' backing files, after the guest has written everything back."""
@@ -99,11 +99,11 @@ class Controller:
         return [_hash(Path(drive["backing"])) for drive in self.lab.state["drives"].values()]
 
     def agent(self, arguments: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """The agent's own command in the guest."""
+        """Return the agent's own command in the guest."""
         return self.lab.ssh(f"{self.AGENT} {arguments}", check=check)
 
     def prepare(self) -> None:
-        """What a play of site.yml does at its end, by the programs that it calls."""
+        """Do what a play of site.yml does at its end, by the programs that it calls."""
         target = str(self.target)
         done = self.python("controller.target.secrets", "place", "--target", target)
         assert done.returncode == 0
@@ -118,7 +118,7 @@ class Controller:
         return self.run([*argv, f"ansible/{playbook}"])
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
-        """A command in the root of the sources; its output is shown where a test fails."""
+        """Return a command in the root of the sources; its output is shown where a test fails."""
         done = subprocess.run(
             argv, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False
         )
@@ -127,24 +127,24 @@ class Controller:
 
     @staticmethod
     def recap(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-        """The counts of a play's last line."""
+        """Return the counts of a play's last line."""
         line = done.stdout.split("PLAY RECAP")[-1]
         return {word: int(count) for word, count in re.findall(r"(\w+)=(\d+)", line)}
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A module of ours in this environment."""
+        """Return a module of ours in this environment."""
         return self.run([sys.executable, "-m", *arguments])
 
 
 @pytest.fixture(scope="session")
 def controller(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Controller:
-    """The controller of the session's lab, which is not provisioned yet."""
+    """Provide the controller of the session's lab, which is not provisioned yet."""
     return Controller(lab.directory, tmp_path_factory.mktemp("build"), lab)
 
 
 @pytest.fixture(scope="session")
 def provisioned(controller: Controller) -> Controller:
-    """The same after a play of site.yml."""
+    """Provide the same after a play of site.yml."""
     done = controller.play("site.yml")
     assert done.returncode == 0, "site.yml failed; its output stands above"
     return controller
@@ -154,7 +154,7 @@ def provisioned(controller: Controller) -> Controller:
 def two_hosts(
     lab_directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Controller]:
-    """The controller of two labs beside the session's, both provisioned by one play."""
+    """Provide the controller of two labs beside the session's, both provisioned by one play."""
     build = tmp_path_factory.mktemp("build")
     labs = [Layout(lab_directory / host) for host in ("first", "second")]
     try:
@@ -173,7 +173,7 @@ def two_hosts(
 def confined(
     lab_directory: Path, lab_handle: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Controller]:
-    """The controller of a guest with both servers and AppArmor, which is not provisioned yet."""
+    """Provide the controller of a guest with both servers and AppArmor, not provisioned yet."""
     try:
         packages = mysql.ensure(print)
     except LabError as error:
@@ -197,15 +197,18 @@ class Witness:
     watches: dict[str, subprocess.Popen[str]]
 
     def seen(self) -> dict[str, dict[str, Any]]:
-        """What each has seen so far: lists `argv` and `environ`, and how many it `missed`."""
-        found = {}
+        """Return what each has seen so far.
+
+        Lists `argv` and `environ`, and how many it `missed`.
+        """
+        arguments = {}
         for place, watch in self.watches.items():
             assert watch.stdin is not None
             assert watch.stdout is not None
             watch.stdin.write("\n")
             watch.stdin.flush()
-            found[place] = json.loads(watch.stdout.readline())
-        return found
+            arguments[place] = json.loads(watch.stdout.readline())
+        return arguments
 
     def close(self) -> None:
         """End them; the one here takes a third of a processor."""
@@ -241,7 +244,10 @@ def witness(lab: Lab) -> Iterator[Witness]:
 def suite(
     provisioned: Controller, witness: Witness, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The folder of a finished, sealed and reported micro suite, whose processes were watched."""
+    """Provide the folder of a finished, sealed and reported micro suite.
+
+    Its processes were watched.
+    """
     del witness
     out = tmp_path_factory.mktemp("suites")
     place = ["--target", str(provisioned.target), "--inventory", provisioned.inventory]

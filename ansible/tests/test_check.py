@@ -23,7 +23,7 @@ SECRETS = {
 
 
 def check(inventory: Path | str, build: Path) -> subprocess.CompletedProcess[str]:
-    """The page of an inventory."""
+    """Return the page of an inventory."""
     return subprocess.run(
         [sys.executable, "-m", "controller", "check", "--inventory", str(inventory)],
         env={**os.environ, "FDE_BUILD": str(build), "FDE_LAB_DIR": str(build)},
@@ -35,7 +35,7 @@ def check(inventory: Path | str, build: Path) -> subprocess.CompletedProcess[str
 
 
 def copied(folder: Path, **hosts: dict[str, Any]) -> Path:
-    """The example's inventory with these hosts' variables, and whole secrets beside it."""
+    """Return the example's inventory with these hosts' variables, and whole secrets beside it."""
     inventory = folder / "mine"
     shutil.copytree(INVENTORIES / "hardware.example", inventory)
     text = yaml.safe_dump({"targets": {"hosts": hosts}})
@@ -56,17 +56,17 @@ def words(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_the_example_is_shown_disk_by_disk_before_its_host_is_missed(tmp_path: Path) -> None:
     done = check("ansible/inventory/hardware.example", tmp_path)
-    said = words(done)
+    printed = words(done)
     assert done.returncode == 1
     for role, number in (("plain", 1), ("sed", 2)):
-        assert f"disk {role}" in said
-        assert _disks()[role]["by_id"] in said
-        assert f"serial S0EXAMPLE0000{number}, 1,000,204,886,016 bytes" in said
-    assert "carries plain, dmcrypt-aes128, dmcrypt-aes256" in said
-    assert "secrets.json cannot be read" in said
-    unreached = said.index("testbench.example.org cannot be reached")
-    assert said.index("S0EXAMPLE00002") < unreached < said.index("VERDICT")
-    assert "2 things stand in the way" in said
+        assert f"disk {role}" in printed
+        assert _disks()[role]["by_id"] in printed
+        assert f"serial S0EXAMPLE0000{number}, 1,000,204,886,016 bytes" in printed
+    assert "carries plain, dmcrypt-aes128, dmcrypt-aes256" in printed
+    assert "secrets.json cannot be read" in printed
+    unreached = printed.index("testbench.example.org cannot be reached")
+    assert printed.index("S0EXAMPLE00002") < unreached < printed.index("VERDICT")
+    assert "2 things stand in the way" in printed
     assert not (tmp_path / "checks").exists()
     assert not (tmp_path / "targets").exists()  # it was this command's alone
 
@@ -85,12 +85,12 @@ def test_an_erase_is_shouted_and_a_port_where_nobody_listens_told(tmp_path: Path
         link = {"ansible_host": "127.0.0.1", "ansible_port": taken.getsockname()[1]}
         host = {**link, "ansible_user": "root", "fde_disks": disks}
         done = check(copied(tmp_path, target=host), tmp_path)
-    said = words(done)
+    printed = words(done)
     assert done.returncode == 1
-    assert "127.0.0.1 cannot be reached: nothing listens there" in said
-    assert "mode 0600, with luks_passphrase, opal_admin_pin, sed_psid" in said
-    assert "One thing stands in the way" in said
-    assert said.count("WILL BE ERASED as long as it is as") == 1
+    assert "127.0.0.1 cannot be reached: nothing listens there" in printed
+    assert "mode 0600, with luks_passphrase, opal_admin_pin, sed_psid" in printed
+    assert "One thing stands in the way" in printed
+    assert printed.count("WILL BE ERASED as long as it is as") == 1
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -110,14 +110,14 @@ def test_a_wrong_inventory_is_told_host_by_host_and_nobody_is_asked(tmp_path: Pa
         for name, (changes, _) in WRONG.items()
     }
     done = check(copied(tmp_path, **hosts), tmp_path)
-    said = words(done)
+    printed = words(done)
     assert done.returncode == 1
-    pages = dict(part.split(": refused; ", 1) for part in said.split("INVENTORY ")[1:])
+    pages = dict(part.split(": refused; ", 1) for part in printed.split("INVENTORY ")[1:])
     assert pages.keys() == WRONG.keys()
     for name, (_, sentence) in WRONG.items():
         assert sentence in pages[name]
-    assert "cannot be reached" not in said
-    assert "TARGET" not in said
+    assert "cannot be reached" not in printed
+    assert "TARGET" not in printed
 
 
 def test_no_such_inventory_and_no_inventory_at_all_are_told(tmp_path: Path) -> None:
@@ -125,5 +125,5 @@ def test_no_such_inventory_and_no_inventory_at_all_are_told(tmp_path: Path) -> N
         check("ansible/inventory/loca", tmp_path)
     )
     (tmp_path / "empty.yml").write_text("all: {hosts: {}}\n", encoding="utf-8")
-    said = words(check(tmp_path / "empty.yml", tmp_path))
-    assert "cannot read" in said or "names no host" in said
+    printed = words(check(tmp_path / "empty.yml", tmp_path))
+    assert "cannot read" in printed or "names no host" in printed

@@ -63,16 +63,16 @@ def changed(path: str, value: object) -> dict[str, Any]:
 
 
 def test_what_is_resolved_is_whole_and_typed() -> None:
-    found = resolve(changed("disks/plain/size_bytes", str(2**31)))
-    assert found["format"] == "fde-target/1"
-    assert found["packages"] == ["tcplay"]
-    assert found["disks"]["plain"] == {
+    resolved = resolve(changed("disks/plain/size_bytes", str(2**31)))
+    assert resolved["format"] == "fde-target/1"
+    assert resolved["packages"] == ["tcplay"]
+    assert resolved["disks"]["plain"] == {
         "by_id": "/dev/disk/by-id/nvme-A_1",
         "serial": "1",
         "size_bytes": 2**31,
         "erase": None,
     }
-    assert found["configurations"][2] == {
+    assert resolved["configurations"][2] == {
         "name": "aes",
         "kind": "dmcrypt",
         "disk": "plain",
@@ -86,7 +86,7 @@ def test_what_is_resolved_is_whole_and_typed() -> None:
         "integrity": "none",
         "integrity_no_journal": False,
     }
-    assert found["assets"]["clip"] == {"path": "/clip.mpg", "sha256": "0" * 64, "sums": None}
+    assert resolved["assets"]["clip"] == {"path": "/clip.mpg", "sha256": "0" * 64, "sums": None}
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_assumptions_are_resolved_to_numbers_and_may_be_few_or_many() -> None:
         "duty": {"sql": 40, "video": "0.5"},
         "ranges": {"life_years": [3, 7], "discount_rate": [0, 0.1], "runs_per_day": None},
     }
-    found = resolve(changed("assumptions", {**ASSUMED, **more}))["assumptions"]
-    assert found["discount_rate"] == 0
-    assert found["after_work"] == "idle"
-    assert "grid_g_co2_per_kwh" not in found
-    assert found["duty"] == {"sql": 40.0, "video": 0.5}
-    assert found["ranges"] == {"life_years": [3.0, 7.0], "discount_rate": [0.0, 0.1]}
+    assumptions = resolve(changed("assumptions", {**ASSUMED, **more}))["assumptions"]
+    assert assumptions["discount_rate"] == 0
+    assert assumptions["after_work"] == "idle"
+    assert "grid_g_co2_per_kwh" not in assumptions
+    assert assumptions["duty"] == {"sql": 40.0, "video": 0.5}
+    assert assumptions["ranges"] == {"life_years": [3.0, 7.0], "discount_rate": [0.0, 0.1]}
 
 
 def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
@@ -162,10 +162,12 @@ def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
     start = lines.index("# fde_assumptions:")
     block = lines[start : lines.index("", start)]
     shown = yaml.safe_load("\n".join(line.removeprefix("# ") for line in block))
-    found = assumptions_of(resolve(changed("assumptions", shown["fde_assumptions"]))["assumptions"])
-    assert found is not None
-    assert found.duty == {"kernel_tree": 8, "sql": 40}
-    assert found.ranges["life_years"] == (3, 7)
+    assumptions = assumptions_of(
+        resolve(changed("assumptions", shown["fde_assumptions"]))["assumptions"]
+    )
+    assert assumptions is not None
+    assert assumptions.duty == {"kernel_tree": 8, "sql": 40}
+    assert assumptions.ranges["life_years"] == (3, 7)
 
 
 @pytest.mark.parametrize(
@@ -306,9 +308,9 @@ print(json.dumps([list(validator.validate(given).error_messages) for given in al
 
 
 def given_with(**changes: Any) -> dict[str, Any]:
-    """The variables of GIVEN as an inventory has them, with changes."""
-    given = {f"fde_{key}": value for key, value in GIVEN.items() if key not in ("host", "ssh")}
-    given |= {
+    """Return the variables of GIVEN as an inventory has them, with changes."""
+    variables = {f"fde_{key}": value for key, value in GIVEN.items() if key not in ("host", "ssh")}
+    variables |= {
         "fde_targets_dir": "/b",
         "fde_stop": ["timers"],
         "fde_turbo": None,
@@ -322,7 +324,7 @@ def given_with(**changes: Any) -> dict[str, Any]:
         "fde_meters": [{**GIVEN["meters"][0], "channels": {"1": "system"}}],
         **changes,
     }
-    return {key: value for key, value in given.items() if value is not ...}
+    return {key: value for key, value in variables.items() if value is not ...}
 
 
 WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
@@ -350,7 +352,7 @@ WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.fixture(scope="module")
 def said() -> list[str]:
-    """What the role's argument_specs say of GIVEN, then of each of WRONG_TYPES."""
+    """Provide what the role's argument_specs say of GIVEN, then of each of WRONG_TYPES."""
     text = (ROLES / "target_spec" / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     options = yaml.safe_load(text)["argument_specs"]["main"]["options"]
     cases = [given_with(), *(given_with(**changes) for changes, _ in WRONG_TYPES)]
@@ -377,10 +379,10 @@ def test_what_breaks_a_type_is_refused_by_the_specification(number: int, said: l
 def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     text = (ROLES.parent / "group_vars/labs.yml").read_text(encoding="utf-8")
     entries = yaml.safe_load(text)["fde_configurations"]
-    found = resolve({**GIVEN, "configurations": entries})["configurations"]
-    said = [inventory.words(entry) for entry in found]
-    assert len(set(said)) == len(said) == 34
-    json.dumps(found)
+    configurations = resolve({**GIVEN, "configurations": entries})["configurations"]
+    labels = [inventory.words(entry) for entry in configurations]
+    assert len(set(labels)) == len(labels) == 32
+    json.dumps(configurations)
 
 
 @pytest.mark.parametrize("content", ['{"opal_admin_pin": "p"}', "$ANSIBLE_VAULT;1.1;AES256\n30"])
@@ -405,8 +407,8 @@ def test_a_list_of_disks_makes_a_configuration_on_each() -> None:
         {"name": "opal", "kind": "opal", "disk": ["sed"]},
     ]
     disks = {**GIVEN["disks"], "hdd": third}
-    found = resolve({**GIVEN, "disks": disks, "configurations": stacks})
-    assert [(c["name"], c["disk"]) for c in found["configurations"]] == [
+    resolved = resolve({**GIVEN, "disks": disks, "configurations": stacks})
+    assert [(c["name"], c["disk"]) for c in resolved["configurations"]] == [
         ("plain-on-hdd", "hdd"),
         ("plain-on-sed", "sed"),
         ("opal-on-sed", "sed"),

@@ -21,7 +21,7 @@ LEFT = "ls -d /run/fde-check* 2>/dev/null; ls /opt /etc/fde-testbed 2>/dev/null 
 
 
 def check(controller: Any) -> subprocess.CompletedProcess[str]:
-    """The page of the lab."""
+    """Return the page of the lab."""
     done: subprocess.CompletedProcess[str] = controller.python(
         "controller", "check", "--inventory", INVENTORY
     )
@@ -40,7 +40,7 @@ def as_found(controller: Any) -> tuple[list[str], str]:
 
 
 def target_with(controller: Any, folder: Path, **changes: Any) -> Path:
-    """The resolved target with some keys changed."""
+    """Return the resolved target with some keys changed."""
     path = folder / "target.json"
     document = json.loads(controller.target.read_text(encoding="utf-8")) | changes
     path.write_text(json.dumps(document), encoding="utf-8")
@@ -48,7 +48,7 @@ def target_with(controller: Any, folder: Path, **changes: Any) -> Path:
 
 
 def look(controller: Any, folder: Path, **link: object) -> str:
-    """What looking says of a target whose link is another one; it must refuse."""
+    """Return what looking says of a target whose link is another one; it must refuse."""
     ssh = controller.lab.state["ssh"] | link
     path = target_with(controller, folder, ssh=ssh)
     done = controller.python("controller.target.survey", "--target", str(path))
@@ -63,12 +63,12 @@ def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
     done = check(controller)
     assert as_found(controller) == before
     assert done.returncode == 0
-    said = words(done)
+    printed = words(done)
     for drive in controller.lab.state["drives"].values():
-        assert f"serial {drive['serial']}, 2,147,483,648 bytes" in said
-    assert "Debian GNU/Linux 13 (trixie)" in said and "with Opal" in said
-    assert "Nothing stands in the way" in said
-    assert "make run SUITE=one-disk answers first" in said
+        assert f"serial {drive['serial']}, 2,147,483,648 bytes" in printed
+    assert "Debian GNU/Linux 13 (trixie)" in printed and "with Opal" in printed
+    assert "Nothing stands in the way" in printed
+    assert "make run SUITE=one-disk answers first" in printed
     (place,) = (controller.build / "checks").iterdir()
     kept = json.loads(place.read_text(encoding="utf-8"))
     assert set(kept["fingerprints"]) == {"plain", "sed"}
@@ -85,7 +85,7 @@ def test_who_is_not_let_in_is_told_why(controller: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def without_python(controller: Any) -> Iterator[Any]:
-    """The guest's python3 is somewhere else for a while."""
+    """Provide the guest's python3 is somewhere else for a while."""
     controller.lab.ssh("mv /usr/bin/python3 /usr/bin/python3-away")
     yield controller
     controller.lab.ssh("mv /usr/bin/python3-away /usr/bin/python3")
@@ -97,7 +97,7 @@ def test_a_target_without_python_is_told(without_python: Any, tmp_path: Path) ->
 
 @pytest.fixture
 def without_agent(controller: Any) -> Iterator[Any]:
-    """The guest's agent is somewhere else for a while."""
+    """Provide the guest's agent is somewhere else for a while."""
     controller.lab.ssh("mkdir -p /opt/fde-testbed; mv /opt/fde-testbed /opt/away")
     yield controller
     controller.lab.ssh("rm -rf /opt/fde-testbed; mv /opt/away /opt/fde-testbed")
@@ -160,14 +160,14 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
         return str(done.stdout)
 
     def there() -> dict[str, str]:
-        found: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets.PLACE}").stdout)
-        return found
+        placed: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets.PLACE}").stdout)
+        return placed
 
-    whole = json.loads(plain.read_text(encoding="utf-8"))
+    all_secrets = json.loads(plain.read_text(encoding="utf-8"))
     assert store("place") == "", "the same as the play has put there"
     assert set(there()) == set(secrets.NEEDED)
     assert store("place", "--psid") == "changed\n"
-    assert there() == whole
+    assert there() == all_secrets
     mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets.PLACE}").stdout.split()
     assert mode == ["600", "root"]
     assert store("remove") == "changed\n"

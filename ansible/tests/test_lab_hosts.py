@@ -20,21 +20,21 @@ WORKLOADS = {"file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"}
 
 @pytest.fixture(scope="module")
 def folder(two_hosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The group's folder, after its suites have run and have been reported."""
+    """Provide the group's folder, after its suites have run and have been reported."""
     out = tmp_path_factory.mktemp("suites")
     sizes = ("--suite", "micro", "--blocks", "2", "--seed", "1", "--out", str(out))
     place = ("--inventory", two_hosts.inventory, "--configurations", ",".join(CONFIGURATIONS))
     done = two_hosts.python("controller", "run", *sizes, *place)
     assert done.returncode == 0, "the suite failed; see its output above"
-    (found,) = (path.parent for path in out.glob("*/group.json"))
-    done = two_hosts.python("controller", "report", str(found))
+    (group_folder,) = (path.parent for path in out.glob("*/group.json"))
+    done = two_hosts.python("controller", "report", str(group_folder))
     assert done.returncode == 0, "the report failed; see its output above"
-    return found
+    return group_folder
 
 
 def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def test_every_host_finished_its_runs_in_the_same_order(folder: Path) -> None:

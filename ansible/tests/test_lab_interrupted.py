@@ -47,11 +47,11 @@ class Trap:
     process: subprocess.Popen[str]
 
     def sprung(self) -> dict[str, Any]:
-        """The process that it caught, `agents` above it, and how it was `called`."""
+        """Return the process that it caught, `agents` above it, and how it was `called`."""
         out, _ = self.process.communicate(timeout=PATIENCE_S)
         assert self.process.returncode == 0
-        found: dict[str, Any] = json.loads(out)
-        return found
+        trap: dict[str, Any] = json.loads(out)
+        return trap
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Bench:
         return Trap(process)
 
     def behind(self, command: str) -> subprocess.Popen[str]:
-        """A command in the guest that runs beside the test."""
+        """Return a command in the guest that runs beside the test."""
         return subprocess.Popen(
             ssh.command(self.lab.state["ssh"], [command]),
             stdin=subprocess.PIPE,
@@ -99,7 +99,7 @@ class Bench:
         self.lab.ssh(f"while [ -e /proc/{caught['pid']} ]; do sleep 0.2; done")
 
     def power_cut(self) -> None:
-        """The target loses power and starts again; what it had in memory is gone."""
+        """Cut the target's power and start it again; what it had in memory is gone."""
         before = self.lab.ssh("cat /proc/sys/kernel/random/boot_id; sync").stdout
         self.lab.disconnect()
         power.reset(Layout(self.lab.directory))
@@ -118,16 +118,18 @@ class Bench:
 
     def assert_bare(self) -> None:
         """Nothing is mapped or mounted, as the kernel sees it."""
-        found = self.lab.ssh(f"dmsetup ls; findmnt --noheadings {MOUNT_POINT}", check=False).stdout
-        assert MAPPING not in found
-        assert MOUNT_POINT not in found
+        left = self.lab.ssh(f"dmsetup ls; findmnt --noheadings {MOUNT_POINT}", check=False).stdout
+        assert MAPPING not in left
+        assert MOUNT_POINT not in left
 
     def assert_locked(self) -> None:
         """As the drive sees it, and by a read."""
         status = self.drive("status")
         assert status["locking_active"]
         assert not status["session"]
-        (mine,) = [found for found in status["ranges"] if found["range"] == 1]
+        (mine,) = [
+            locking_range for locking_range in status["ranges"] if locking_range["range"] == 1
+        ]
         assert mine["read_locked"]
         assert mine["write_locked"]
 
@@ -151,8 +153,8 @@ class Bench:
 
     @property
     def secrets(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads(Path(self.lab.state["secrets"]).read_text())
-        return found
+        values: dict[str, str] = json.loads(Path(self.lab.state["secrets"]).read_text())
+        return values
 
     def opal(self, device: str, *steps: list[Any]) -> None:
         """Have the guest's kernel do Opal calls, each of which must be done."""
@@ -163,7 +165,7 @@ class Bench:
             assert answer.get("code") == 0, answer
 
     def disk(self, role: str) -> str:
-        """A disk's by-id path."""
+        """Return a disk's by-id path."""
         path: str = json.loads(self.controller.target.read_text())["disks"][role]["by_id"]
         return path
 
@@ -173,7 +175,7 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench(provisioned: Any) -> Iterator[Bench]:
-    """Ends provisioned, whatever the tests have done."""
+    """End provisioned, whatever the tests have done."""
     bench = Bench(provisioned)
     bench.lab.ssh("udevadm settle")
     yield bench
@@ -182,11 +184,11 @@ def bench(provisioned: Any) -> Iterator[Bench]:
     provisioned.prepare()
 
 
-def names_the_holder(said: str, what: str, caught: dict[str, Any]) -> bool:
-    """The sentence of agent/lock.py, which Ansible may have wrapped."""
+def names_the_holder(words: str, what: str, caught: dict[str, Any]) -> bool:
+    """Return the sentence of agent/system/lock.py, which Ansible may have wrapped."""
     (agent,) = caught["agents"]
-    said = " ".join(said.split())
-    return "The test disks are in use by" in said and f"{what} (process {agent})" in said
+    words = " ".join(words.split())
+    return "The test disks are in use by" in words and f"{what} (process {agent})" in words
 
 
 def test_a_link_lost_in_mid_provisioning(bench: Bench) -> None:
@@ -245,8 +247,8 @@ def test_a_link_lost_at_the_start_and_the_end_of_a_suite(bench: Bench, tmp_path:
     assert bench.controller.play("suite.yml", "--tags", "fetch", **variables).returncode == 0
     bench.resume(trap.sprung())
     seal.unpack(tmp_path / "fetched.tar", folder)
-    there = bench.lab.ssh(f"cat /var/lib/fde-testbed/suites/{folder.name}/journal.jsonl").stdout
-    assert (folder / "journal.jsonl").read_text() == there
+    journal = bench.lab.ssh(f"cat /var/lib/fde-testbed/suites/{folder.name}/journal.jsonl").stdout
+    assert (folder / "journal.jsonl").read_text() == journal
     bench.assert_whole()
 
 

@@ -25,8 +25,8 @@ def _refused(controller: Any) -> list[str]:
     """Why the workload does not run in the guest, as the agent there says it."""
     assert controller.lab is not None
     command = controller.AGENT.replace("python3 -m agent", f'python3 -c "{WHY}"')
-    found: list[str] = json.loads(controller.lab.ssh(command).stdout)
-    return found
+    lines: list[str] = json.loads(controller.lab.ssh(command).stdout)
+    return lines
 
 
 def _runs(folder: Path) -> dict[tuple[str, str], tuple[dict[str, Any], Path]]:
@@ -59,9 +59,9 @@ def test_both_servers_have_joules_in_one_report_while_apparmor_enforces(
         for server in ("mariadb", "mysql"):
             document, runs = _runs(folder)[configuration, f"sql-{server}"]
             assert document["status"] == "finished", document["void_reason"]
-            said = (runs / "kept" / "server.txt").read_text()
-            assert ("MariaDB" in said) == (server == "mariadb")
-            assert (f"AppArmor: {PROFILE} (enforce)" in said) == (server == "mysql")
+            log = (runs / "kept" / "server.txt").read_text()
+            assert ("MariaDB" in log) == (server == "mariadb")
+            assert (f"AppArmor: {PROFILE} (enforce)" in log) == (server == "mysql")
             joules = energy.filter(configuration=configuration, workload=f"sql-{server}")
             assert set(joules["component"]) >= {"system", "drive", "package-0", "dram"}
             assert joules["energy_j"].min() > 0

@@ -27,8 +27,7 @@ CONFIGURATIONS = [
 
 @pytest.fixture(scope="module")
 def installed(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The controller where both packages are installed and the meter is plugged in, and a target
-    provisioned by it."""
+    """Provide the controller with both packages and the meter, and a target."""
     folder = tmp_path_factory.mktemp("packages")
     port = folder / "meter"
     simulator = ("instrumentation.simulators", "--kind", "tally", "--watts", str(POWER_W))
@@ -41,8 +40,8 @@ def installed(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
         controller = dataclasses.replace(provisioned, build=folder / "build")
         played = subprocess.Popen([sys.executable, "-m", *simulator, "--link", str(port)])
         try:
-            given = {"fde_configurations": CONFIGURATIONS, "fde_meters": [meter]}
-            assert controller.play("site.yml", **given).returncode == 0
+            variables = {"fde_configurations": CONFIGURATIONS, "fde_meters": [meter]}
+            assert controller.play("site.yml", **variables).returncode == 0
             yield controller
         finally:
             played.terminate()

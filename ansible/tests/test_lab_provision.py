@@ -12,8 +12,8 @@ pytestmark = pytest.mark.lab
 
 
 def _disks(controller: Any) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = json.loads(controller.target.read_text())["disks"]
-    return found
+    disks: dict[str, dict[str, object]] = json.loads(controller.target.read_text())["disks"]
+    return disks
 
 
 def test_a_second_play_changes_nothing(provisioned: Any) -> None:
@@ -27,9 +27,9 @@ def test_a_second_play_changes_nothing(provisioned: Any) -> None:
 def test_a_source_that_differs_there_is_sent_again(provisioned: Any) -> None:
     send = ("controller.target.agent_bundle", "--target", str(provisioned.target))
     provisioned.lab.ssh("echo '#' >>/opt/fde-testbed/agent/cli.py")
-    for told in ("changed\n", ""):
+    for printed in ("changed\n", ""):
         done = provisioned.python(*send)
-        assert (done.returncode, done.stdout) == (0, told)
+        assert (done.returncode, done.stdout) == (0, printed)
 
 
 def test_check_mode_changes_nothing(provisioned: Any) -> None:
@@ -74,9 +74,9 @@ def test_disks_that_are_not_the_named_ones_are_refused(provisioned: Any) -> None
     try:
         done = provisioned.play("site.yml", fde_disks=disks)
         assert done.returncode != 0
-        said = " ".join((done.stdout + done.stderr).split())
-        assert "ANOTHER" in said and str(4 * 2**30) in said
-        assert "Traceback" not in said
+        printed = " ".join((done.stdout + done.stderr).split())
+        assert "ANOTHER" in printed and str(4 * 2**30) in printed
+        assert "Traceback" not in printed
         disks["plain"]["by_id"] = "/dev/disk/by-id/nvme-fde-lab-plain_ABSENT"
         done = provisioned.play("site.yml", fde_disks=disks)
         assert done.returncode != 0
@@ -97,7 +97,7 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
         lab.ssh("mount -o ro /dev/mapper/foreign /mnt/foreign")  # nothing else may write
         before = provisioned.media()
         done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))
-        refused = [why for found in json.loads(done.stdout)["disks"] for why in found["refusals"]]
+        refused = [why for disk in json.loads(done.stdout)["disks"] for why in disk["refusals"]]
         assert any("/mnt/foreign" in why["sentence"] for why in refused)
         done = provisioned.agent("prepare", check=False)
         assert done.returncode != 0
@@ -115,8 +115,8 @@ def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned:
     before = provisioned.media()
     done = provisioned.play("site.yml")
     assert done.returncode != 0
-    said = " ".join((done.stdout + done.stderr).split())
-    assert "ext4" in said and f'erase: "{disks["plain"]["serial"]} ' in said
+    printed = " ".join((done.stdout + done.stderr).split())
+    assert "ext4" in printed and f'erase: "{disks["plain"]["serial"]} ' in printed
     assert provisioned.media() == before
     disks["plain"]["erase"] = disks["plain"]["serial"]
     done = provisioned.play("site.yml", fde_disks=disks)
@@ -141,15 +141,15 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
     before = provisioned.media()
     try:
         done = provisioned.play("site.yml", **real, fde_confirm=["OTHER"])
-        said = " ".join((done.stdout + done.stderr).split())
+        printed = " ".join((done.stdout + done.stderr).split())
         assert done.returncode != 0
-        assert f"make provision CONFIRM={serial}" in said and "holds: blank" in said
+        assert f"make provision CONFIRM={serial}" in printed and "holds: blank" in printed
         assert provisioned.media() == before
         assert provisioned.play("site.yml", **real, fde_confirm=[serial]).returncode == 0
         done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))
-        found = json.loads(done.stdout)
-        assert found["unconfirmed"] == [], "it carries the testbed's mark now"
-        assert [disk["would"] for disk in found["disks"]] == [[]]
+        answer = json.loads(done.stdout)
+        assert answer["unconfirmed"] == [], "it carries the testbed's mark now"
+        assert [disk["would"] for disk in answer["disks"]] == [[]]
     finally:
         assert provisioned.play("site.yml").returncode == 0  # as the tests after it find it
 

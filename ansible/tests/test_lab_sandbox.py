@@ -35,7 +35,7 @@ HOLDER += "time.sleep(600)"
 
 
 def frozen(controller: Any) -> dict[str, Any]:
-    """A plan with one run on each of two configurations."""
+    """Return a plan with one run on each of two configurations."""
     target = json.loads(controller.target.read_text())
     names = ("plain", "opal")
     kept = {key: target[key] for key in ("disks", "extent_bytes", "filesystem")}
@@ -89,7 +89,7 @@ def until(lab: Any, condition: str) -> str:
 
 @pytest.fixture(scope="module")
 def held(provisioned: Any) -> Iterator[Any]:
-    """The guest, whose agent has its secrets and waits for its first run.
+    """Provide the guest, whose agent has its secrets and waits for its first run.
 
     It found a configuration that was mounted outside of its sandbox before it was started.
     """
@@ -113,22 +113,22 @@ def main_pid(lab: Any) -> str:
 
 
 def test_the_exposure_of_the_unit_grows_no_more(held: Any) -> None:
-    said = held.ssh(f"systemd-analyze security --no-pager --threshold={MOST_EXPOSED} {UNIT}")
-    print(said.stdout.splitlines()[-1])
+    analysis = held.ssh(f"systemd-analyze security --no-pager --threshold={MOST_EXPOSED} {UNIT}")
+    print(analysis.stdout.splitlines()[-1])
 
 
 def test_its_capabilities_and_system_calls_are_few(held: Any) -> None:
     """What systemd-analyze reads from the unit is what the kernel enforces."""
     pid = main_pid(held)
     status = held.ssh(f"cat /proc/{pid}/status").stdout
-    found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
     inside = f"nsenter -t {pid} -m"
     assert held.ssh(f"{inside} touch /etc/x /usr/x /opt/x", check=False).returncode == 1
     assert held.ssh(f"{inside} ls -A /root /home").stdout.split() == ["/home:", "/root:"]
     # linux/capability.h: SETPCAP, NET_ADMIN, SYS_MODULE, SYS_BOOT, SYS_TIME, MKNOD, MAC_ADMIN, BPF
     for able in (8, 12, 16, 22, 25, 27, 33, 39):
-        assert not int(found["CapBnd"], 16) >> able & 1
+        assert not int(fields["CapBnd"], 16) >> able & 1
 
 
 def test_what_was_mounted_outside_before_it_started_is_closed(held: Any) -> None:
@@ -149,9 +149,9 @@ def test_a_crash_of_the_agent_leaves_no_core(held: Any) -> None:
         for pattern, name in ((f"{CRASHES}/core.%p", "core"), (f"|{pipe} %p", "piped")):
             held.ssh(f"echo '{pattern}' >/proc/sys/kernel/core_pattern")
             careless = _crash(held, f'python3 -c "{HOLDER}"')
-            found = until(held, f'f=$({search}); [ -n "$f" ] && echo $f')
-            assert found == f"{CRASHES}/{name}.{careless}"
-            held.ssh(f"rm {found}")
+            core = until(held, f'f=$({search}); [ -n "$f" ] && echo $f')
+            assert core == f"{CRASHES}/{name}.{careless}"
+            held.ssh(f"rm {core}")
             for signal in ("SEGV", "ABRT"):
                 pid = main_pid(held)
                 held.ssh(f"kill -{signal} {pid}")
@@ -163,7 +163,7 @@ def test_a_crash_of_the_agent_leaves_no_core(held: Any) -> None:
             _crash(
                 held,
                 'cd /opt/fde-testbed && PYTHONPATH=/opt/fde-testbed python3 -c "import os; '
-                "from agent.command import keep_private; keep_private(); "
+                "from agent.system.command import keep_private; keep_private(); "
                 f"os.execvp('python3', ['python3', '-c', '''{HOLDER}'''])\"",
             )
             assert held.ssh(f"{search}").stdout == ""
@@ -234,17 +234,17 @@ def test_the_suite_goes_on_and_its_mount_is_seen_outside(held: Any) -> None:
 
 
 def sandboxed_unit() -> str:
-    """A unit with the agent's own lines of its sandbox, in which a workload is run."""
+    """Return a unit with the agent's own lines of its sandbox, in which a workload is run."""
     text = UNIT_FILE.read_text(encoding="utf-8")
     lines = text.partition("# The sandbox.")[2].partition("[Install]")[0].splitlines()[1:]
     start = [f"WorkingDirectory={CODE}", f"ExecStart=/bin/sh {CODE}/contract.sh %i"]
-    said = ["StandardOutput=truncate:/run/fde-contract", "StandardError=inherit"]
-    return "\n".join(["[Service]", "Type=oneshot", *start, *said, *lines, ""])
+    outputs = ["StandardOutput=truncate:/run/fde-contract", "StandardError=inherit"]
+    return "\n".join(["[Service]", "Type=oneshot", *start, *outputs, *lines, ""])
 
 
 @pytest.fixture(scope="module")
 def sandbox(lab: Any) -> Iterator[Any]:
-    """The guest with such a unit; no command line names the folder of a workload."""
+    """Provide the guest with such a unit; no command line names the folder of a workload."""
     for package in ("contract", "workloads"):
         lab.send(Path(contract.__file__).parents[2] / package, CODE)
     assets = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
@@ -261,6 +261,6 @@ def sandbox(lab: Any) -> Iterator[Any]:
 def test_every_workload_runs_in_the_sandbox(name: str, sandbox: Any) -> None:
     sandbox.ssh(f"cat >{CODE}/{name}.json", stdin=json.dumps(registry.load(name).small).encode())
     sandbox.ssh(f"systemctl start fde-contract@{name}", check=False)
-    said = sandbox.ssh("cat /run/fde-contract").stdout
-    assert '"broken": []' in said, said
-    print(said)
+    printed = sandbox.ssh("cat /run/fde-contract").stdout
+    assert '"broken": []' in printed, printed
+    print(printed)

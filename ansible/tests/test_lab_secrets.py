@@ -37,7 +37,10 @@ PIECE = 12  # characters: who shows as much of a secret has shown it
 
 
 def needles(secret: bytes) -> list[bytes]:
-    """What a secret looks like: as it stands, and in hexadecimal and base64 within anything."""
+    """Return what a secret looks like.
+
+    As it stands, and in hexadecimal and base64 within anything.
+    """
     encoded = [secret.hex().encode(), secret.hex().upper().encode()]
     encoded += [secret[:PIECE], secret[-PIECE:]] if secret.isascii() else []
     for shift in range(3):
@@ -75,9 +78,9 @@ class Scene:
     def places(self, wanted: Mapping[str, list[bytes]], tmp_path: Path) -> dict[str, set[str]]:
         """Where any of the bytes of each name is found."""
         texts = {name: text.encode() for name, text in self.said.items()}
-        for place, seen in self.witness.seen().items():
+        for place, sightings in self.witness.seen().items():
             for kind in ("argv", "environ"):
-                texts[f"{kind} on the {place}"] = "".join(seen[kind]).encode("latin-1")
+                texts[f"{kind} on the {place}"] = "".join(sightings[kind]).encode("latin-1")
         file = tmp_path / "needles"
         file.touch(mode=0o600)
         file.write_bytes(b"\n".join(needle for each in wanted.values() for needle in each))
@@ -92,24 +95,24 @@ class Scene:
         self, after: str, wanted: Mapping[str, list[bytes]], tmp_path: Path
     ) -> dict[str, set[str]]:
         """`places`, and how many were looked at, for the figures of what was found."""
-        found = self.places(wanted, tmp_path)
+        hits = self.places(wanted, tmp_path)
         here = sum(path.is_file() for folder in self.folders for path in folder.rglob("*"))
-        there = self.controller.lab.ssh(f"find {FOLDERS} -type f 2>/dev/null | wc -l").stdout
-        processes = sum(len(seen["argv"]) for seen in self.witness.seen().values())
+        file_count = self.controller.lab.ssh(f"find {FOLDERS} -type f 2>/dev/null | wc -l").stdout
+        processes = sum(len(sightings["argv"]) for sightings in self.witness.seen().values())
         self.figures[after] = {
             "files_on_the_controller": here,
-            "files_on_the_target": int(there),
+            "files_on_the_target": int(file_count),
             "command_lines_and_environments": processes,
             "outputs_of_programs": len(self.said),
             "logs": 2,  # the journal and the kernel's own
-            **{f"{name}_found": len(places) for name, places in found.items()},
+            **{f"{name}_found": len(places) for name, places in hits.items()},
         }
         FIGURES.parent.mkdir(parents=True, exist_ok=True)
         FIGURES.write_text(json.dumps(self.figures, indent=1) + "\n", encoding="utf-8")
-        return found
+        return hits
 
     def _on_the_controller(self, wanted: Path) -> list[tuple[str, bytes]]:
-        """The suite, its report, the build folder, and the lab: logs, console, all disks."""
+        """Return the suite, its report, the build folder, and the lab: logs, console, all disks."""
         left_out = [f"--exclude={name}" for name in HELD_SECRETS]
         # -z: what no NUL divides is a line, so that a medium is not one, and holes are passed over.
         argv = ["grep", "-raozFHZ", "-D", "skip", *left_out, "-f", str(wanted)]
@@ -141,7 +144,7 @@ def _shown(output: bytes) -> list[tuple[str, bytes]]:
 
 @pytest.fixture(scope="module")
 def quick_writeback(provisioned: Any) -> Iterator[None]:
-    """What the target writes to its system disk gets there, however soon it is removed."""
+    """Provide what the target writes to its system disk gets there, however soon it is removed."""
     names = ("dirty_expire_centisecs", "dirty_writeback_centisecs")
     files = " ".join(f"/proc/sys/vm/{name}" for name in names)
     before = provisioned.lab.ssh(f"cat {files}").stdout.split()
@@ -176,8 +179,8 @@ def scene(
 
 
 def _secrets(controller: Any) -> dict[str, str]:
-    found: dict[str, str] = json.loads(Path(controller.lab.state["secrets"]).read_text())
-    return found
+    values: dict[str, str] = json.loads(Path(controller.lab.state["secrets"]).read_text())
+    return values
 
 
 def _wanted(scene: Scene) -> dict[str, list[bytes]]:
@@ -187,13 +190,15 @@ def _wanted(scene: Scene) -> dict[str, list[bytes]]:
 
 def test_the_watch_was_awake(scene: Scene) -> None:
     """It saw the programs that are given secrets, and those that bring them there."""
-    seen = scene.witness.seen()
-    commands = {place: "".join(found["argv"]).split("\0") for place, found in seen.items()}
+    sightings = scene.witness.seen()
+    commands = {
+        place: "".join(sighting["argv"]).split("\0") for place, sighting in sightings.items()
+    }
     wanted = {"cryptsetup", "luksFormat", "--hw-opal-only", "sfdisk", "mkfs.ext4", "mount"}
     assert wanted <= set(commands["guest"])
     assert any("ansible-playbook" in word for word in commands["controller"])
     assert "ssh" in commands["controller"]
-    started, missed = seen["guest"]["started"], seen["guest"]["missed"]
+    started, missed = sightings["guest"]["started"], sightings["guest"]["missed"]
     print(f"of {started} programs started in the guest, {missed} had ended before a look")
     assert missed < started / 20
 
@@ -221,7 +226,7 @@ def found(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
 
 
 def _plant(lab: Any, decoy: str) -> None:
-    """A decoy, put once wherever one might be careless, in the ways that it might look."""
+    """Put a decoy once wherever one might be careless, in the ways that it might look."""
     packed = base64.b64encode(f'{{"pin": "{decoy}"}}'.encode()).decode()
     planted = (
         "cat > /run/fde-watch/decoy; "
@@ -271,8 +276,8 @@ def test_no_volume_key_shows_anywhere(found: dict[str, set[str]]) -> None:
 def test_the_secrets_lie_in_memory_only(scene: Scene) -> None:
     """The one file that holds them, and root alone can read it."""
     look = f"find / -xdev -name secrets.json; cd {Path(PLACE).parent}; stat -c '%a %U' secrets.json"
-    found = scene.controller.lab.ssh(f"{look}; stat -f -c %T .").stdout
-    assert found.split() == ["600", "root", "ramfs"]
+    listing = scene.controller.lab.ssh(f"{look}; stat -f -c %T .").stdout
+    assert listing.split() == ["600", "root", "ramfs"]
 
 
 # With the secrets in its memory it is ended as a crash or the service's watchdog would.

@@ -81,8 +81,8 @@ def test_every_run_has_joules_from_rapl_and_from_the_meter(suite: Path) -> None:
 
 def test_joules_close_with_what_the_meter_was_fed(suite: Path, lab: LabHandle) -> None:
     """On each machine alike; the limit is that of three samples in `make bench-metrology`."""
-    found = closure.phases(suite, Layout(lab.directory).truth)
-    errors = [abs(phase.error_percent) for phase in found if phase.duration_s >= LONG_S]
+    phases = closure.phases(suite, Layout(lab.directory).truth)
+    errors = [abs(phase.error_percent) for phase in phases if phase.duration_s >= LONG_S]
     assert len(errors) >= 10
     assert np.quantile(errors, 0.95) <= 2.0
 

@@ -39,10 +39,10 @@ def test_a_killed_agent_and_a_power_cut_lose_nothing(provisioned: Any, tmp_path:
         cuts.cut(trial, random.Random(1))
         cuts.resumed_s(trial, before.boot_id, start)
         trial.finish(600)
-        found = trial.judge([])
+        verdicts = trial.judge([])
     states = [line.entry.state for line in trial.observer.lines()]
     assert states.count("void") >= 2
     assert states.count("suite-started") >= 3
-    assert found["lost"] == found["false"] == found["problems"] == []
-    assert found["finished"] == found["runs"] == 4
-    assert found["verified"]
+    assert verdicts["lost"] == verdicts["false"] == verdicts["problems"] == []
+    assert verdicts["finished"] == verdicts["runs"] == 4
+    assert verdicts["verified"]

@@ -74,9 +74,9 @@ def _resolve(
 
 def _resolved(folder: Path) -> dict[str, Any]:
     text = (folder / "build" / "targets" / "target.json").read_text(encoding="utf-8")
-    found = json.loads(text)
-    assert isinstance(found, dict)
-    return found
+    resolved = json.loads(text)
+    assert isinstance(resolved, dict)
+    return resolved
 
 
 def test_syntax(tmp_path: Path) -> None:
@@ -105,36 +105,36 @@ def test_a_local_target_has_no_way_by_ssh(tmp_path: Path) -> None:
         fde_turbo=False,
     )
     assert done.returncode == 0, done.stdout
-    found = _resolved(tmp_path)
-    assert found["ssh"] is None
+    resolved = _resolved(tmp_path)
+    assert resolved["ssh"] is None
     quiet = {"stop": ["timers", "updates", "disks"], "governor": None, "turbo": False}
-    assert found["quiet"] == quiet
+    assert resolved["quiet"] == quiet
 
 
 def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
     done = _resolve(tmp_path)
     assert done.returncode == 0, done.stdout
-    found = _resolved(tmp_path)
-    assert found["format"] == "fde-target/1"
-    assert found["origin"] == "modelled"
-    assert found["ssh"]["port"] == 2222
-    assert found["ssh"]["options"] == LAB_STATE["ssh"]["options"]
-    assert found["extent_bytes"] == 2**30
-    assert found["disks"]["sed"] == {
+    resolved = _resolved(tmp_path)
+    assert resolved["format"] == "fde-target/1"
+    assert resolved["origin"] == "modelled"
+    assert resolved["ssh"]["port"] == 2222
+    assert resolved["ssh"]["options"] == LAB_STATE["ssh"]["options"]
+    assert resolved["extent_bytes"] == 2**30
+    assert resolved["disks"]["sed"] == {
         "by_id": "/dev/disk/by-id/nvme-fde-lab-sed_SED",
         "serial": "SED",
         "size_bytes": 2**31,
         "erase": "SED",
     }
-    assert found["disks"]["plain"]["erase"] is None
-    stacks = {stack["name"]: stack for stack in found["configurations"]}
+    assert resolved["disks"]["plain"]["erase"] is None
+    stacks = {stack["name"]: stack for stack in resolved["configurations"]}
     assert {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"} < set(stacks)
     kinds = {stack["kind"] for stack in stacks.values()}
-    assert kinds == {"plain", "opal", "dmcrypt", "tcrypt", "external", "filesystem"}
+    assert kinds == {"plain", "opal", "dmcrypt", "tcrypt", "external"}
     assert "cipher" not in stacks["plain"]
     assert stacks["dmcrypt-aes256"]["key_bits"] == 256
-    assert found["meters"][0]["channels"] == {"0": "system", "1": "drive"}
-    assert "secret" not in json.dumps({k: v for k, v in found.items() if k != "secrets_file"})
+    assert resolved["meters"][0]["channels"] == {"0": "system", "1": "drive"}
+    assert "secret" not in json.dumps({k: v for k, v in resolved.items() if k != "secrets_file"})
 
 
 def test_the_local_inventory_refuses_until_its_disks_are_named(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agent.storage import registry
 from contract.errors import AgentError, ControllerError
 
 _LEVEL = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
@@ -85,12 +84,6 @@ def _one(
         own["mount_options"] = _joined(own["mount_options"], change.get("mount_options", ""))
         own_settings |= {k: v for k, v in change.items() if k not in _FILESYSTEM_KEYS}
     name = ".".join([stack["name"], *further])
-    known = registry.load(stack["kind"]).filesystems
-    if known and own["type"] not in known:
-        raise ControllerError(
-            f"The kind {stack['kind']} is for {', '.join(known)} alone, so {name} cannot be: take "
-            f"{stack['name']} out of the suite, or the level."
-        )
     try:
         whole = described({**stack, **own_settings, "name": name})
     except AgentError as error:

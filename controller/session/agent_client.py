@@ -72,7 +72,7 @@ class AgentClient:
         return found
 
     def disturbers(self) -> dict[str, list[str]]:
-        """What may start work by itself there, by group (`agent.quiet`); empty where that is not
+        """What may start work by itself there, by group; empty where that is not
         known."""
         try:
             found = strict_json.loads(self.agent("quiet", "list").stdout)

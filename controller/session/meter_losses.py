@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent import tries
+from agent import attempts
 from contract import journal
 from contract.errors import ControllerError
 from contract.journal import Entry
@@ -57,7 +57,7 @@ class Review:
 def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
     """Judge what was fetched and decoded. Raises ControllerError where that is damaged."""
     entries = journal.read(suite_dir / "journal.jsonl")
-    accounts = tries.Accounts(entries)
+    accounts = attempts.Accounts(entries)
     last = {entry.run_id: entry for entry in entries if entry.run_id}
     repeat: list[Uncovered] = []
     uncovered: list[Uncovered] = []

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from statistics import fmean
 from typing import Any
 
-from agent.tries import Accounts
+from agent.attempts import Accounts
 from contract.journal import (
     BEGUN,
     INTERRUPTIONS,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent import lock
+from agent.system import lock
 from contract import schema, strict_json
 from contract.documents import RecorderStatus
 from contract.errors import ControllerError

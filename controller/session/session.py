@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent import quiet
-from agent.own_target import require_own
+from agent.permissions import require_own
+from agent.system import quiet
 from contract import plan as plans
 from contract import strict_json
 from contract.errors import ControllerError

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent import lock
+from agent.system import lock
 from contract import names, plan
 from contract.errors import ControllerError
 from contract.journal import Entry

@@ -23,8 +23,8 @@ from typing import Any
 import yaml
 
 from agent.provenance import PROGRAMS
-from agent.quiet import GROUPS
 from agent.storage import registry as storage_kinds
+from agent.system.quiet import GROUPS
 from contract.command_results import Identifying
 from contract.errors import AgentError
 from contract.extensions import ExtensionError

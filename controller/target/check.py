@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent import quiet
+from agent.system import quiet
 from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
@@ -76,7 +76,7 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         for new in first_writes.new_disks(target, seen.disks):
             way = step("provision", confirm=shlex.quote(new["serial"]))
             _lines("will ask", f"{way}, the first time", say)
-        refusals += [each["sentence"] for each in seen.refused]
+        refusals += [_in_words(refusal) for refusal in seen.refused]
         refusals += _doctor(target, seen, say)
         if seen.error is None:
             say(f"\nsaved for {step('provision')}: {_save(target, seen)}")
@@ -171,6 +171,10 @@ def _named(
     yield "", f"carries {', '.join(names) or 'no configuration'}"
 
 
+def _in_words(refusal: Mapping[str, Any]) -> str:
+    return f"{refusal['sentence']} {refusal['remedy']}".strip()
+
+
 def _machine(seen: Look, say: Say) -> None:
     facts = seen.facts
     opal = "with" if facts["hw_opal"] else "without"
@@ -180,7 +184,7 @@ def _machine(seen: Look, say: Say) -> None:
     missing = ", ".join(facts["missing"])
     _lines("packages", f"would install {missing}" if missing else "all there", say)
     for refusal in seen.refusals:
-        _lines("refused", refusal["sentence"], say)
+        _lines("refused", _in_words(refusal), say)
     if seen.error:
         way_out = " (provisioning installs them first)" if missing else ""
         _lines("refused", seen.error + way_out, say)
@@ -197,7 +201,7 @@ def _disk(disk: Mapping[str, Any], say: Say) -> None:
     if life := wear.lifetime(**(disk.get("lifetime") or {})):
         _lines("", life, say)
     for refusal in disk["refusals"]:
-        _lines("refused", refusal["sentence"], say)
+        _lines("refused", _in_words(refusal), say)
         if allowed := refusal["facts"].get("allowed"):
             say(f"{'':14}erase: {allowed}")  # on one line, to be pasted
     if not disk["refusals"]:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent import quiet
 from agent.storage import layout, registry
 from agent.storage.base import NOBODY
+from agent.system import quiet
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
 from contract.names import sentence

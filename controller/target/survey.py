@@ -50,10 +50,10 @@ case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
 class Look:
     """What a target said of itself.
 
-    `facts` and `refusals` (each `{cause, facts, sentence}`, as those of a disk) are of
+    `facts` and `refusals` (each the fields of a Problem, as those of a disk) are of
     `agent.preflight`; `disks` of `agent check`, empty where `error` says why the disks could not be
     looked at; `examined` of `agent.examine`, where that was asked for; `disturbers` what may start
-    work by itself, by group (`agent.quiet`).
+    work by itself, by group (`agent.system.quiet`).
     """
 
     facts: dict[str, Any]
@@ -74,7 +74,9 @@ class Look:
         """Everything that prevents the next step."""
         found = [*self.refusals, *(r for disk in self.disks for r in disk["refusals"])]
         if self.error:
-            found.append({"cause": "disks-unseen", "facts": {}, "sentence": self.error})
+            found.append(
+                {"code": "disks-unseen", "facts": {}, "sentence": self.error, "remedy": ""}
+            )
         return found
 
 

@@ -12,7 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from agent import lock, tries
+from agent import attempts
+from agent.system import lock
 from contract import journal, plan
 from contract.files import write_json
 from contract.journal import Journal
@@ -24,7 +25,7 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
     suite = plan.load(suite_dir / "plan.json")
     with lock.suite(suite_dir):
         writer = Journal(suite_dir / "journal.jsonl")
-        accounts = tries.Accounts(writer.entries)
+        accounts = attempts.Accounts(writer.entries)
 
         def tell(state: str, run_id: str = "", detail: str = "", cause: str = "") -> None:
             accounts.tell(writer.append(state, run_id, detail, cause))
@@ -36,7 +37,7 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
         signal.signal(signal.SIGTERM, stopped)
         for run_id in accounts.open():
             tell("void", run_id, "the agent was killed", journal.AGENT_KILLED)
-        for wanted in tries.pending(suite_dir, writer.entries):
+        for wanted in attempts.pending(suite_dir, writer.entries):
             tell("void", wanted.run_id, wanted.reason, journal.REPEAT)
         tell("suite-started")
         entered = None

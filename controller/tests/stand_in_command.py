@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from agent import cli, lock
+from agent import cli
+from agent.system import lock
 from contract import journal
 
 if __name__ == "__main__":

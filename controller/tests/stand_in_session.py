@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent import lock
+from agent.system import lock
 from contract.errors import AgentError
 from contract.places import ROOT
 from controller.session import session

@@ -32,7 +32,7 @@ class Answer:
 
 
 def envelope(label: str, body: bytes) -> bytes:
-    """An answer as it is kept; what is too long is cut, which no document survives."""
+    """Return an answer as it is kept; what is too long is cut, which no document survives."""
     text = re.sub(rb"[^ -~]", b"?", label.encode("ascii", "replace"))[:_MOST_LABEL]
     body = body[:MOST_BODY_BYTES]
     crc = zlib.crc32(text + b"\n" + body)
@@ -46,7 +46,7 @@ class Answers:
         self._inbox = Inbox(4 * MOST_BODY_BYTES)
 
     def add(self, data: bytes, t_ns: int) -> Iterator[Answer | Fault]:
-        """What these bytes, the first of which came at `t_ns`, completed."""
+        """Yield what these bytes, the first of which came at `t_ns`, completed."""
         self._inbox.add(data, t_ns)
         while header := _HEADER.search(self._inbox.data):
             if header.start():

@@ -64,10 +64,10 @@ class Meter(ABC):
     ) -> None:
         self._set(dict(settings or {}))
         own_names = self.available_channels()
-        for own, channel in channels.items():
-            if own not in own_names:
+        for key, channel in channels.items():
+            if key not in own_names:
                 raise MeterError(
-                    f"A {self.kind} has no channel {own}: it has {', '.join(own_names)}."
+                    f"A {self.kind} has no channel {key}: it has {', '.join(own_names)}."
                 )
             if not re.fullmatch(r"[a-z][a-z0-9_]*", channel):
                 raise MeterError(
@@ -107,11 +107,14 @@ class Meter(ABC):
         return float(getattr(self.settings, "answer_limit_s", 2.0))
 
     def available_channels(self) -> tuple[str, ...]:
-        """The meter's own names of its channels with these settings."""
+        """Return the meter's own names of its channels with these settings."""
         return self.own_channels
 
     def opened(self) -> None:
-        """The port was opened (again): what came before is not continued. Call before `feed`."""
+        """Begin anew where the port was opened (again): what came before is not continued.
+
+        Call before `feed`.
+        """
         self.epoch += 1
         self._begin()
 
@@ -120,7 +123,10 @@ class Meter(ABC):
         self._out = RowBuilder(len(self.channels), self.has_energy)  # for what `feed` gives next
 
     def request(self, t_ns: int) -> bytes:
-        """What to send to the meter at `t_ns`; empty if nothing is due. Changes nothing."""
+        """Return what to send to the meter at `t_ns`; empty if nothing is due.
+
+        Changes nothing.
+        """
         return self._opening.request(t_ns)
 
     @property
@@ -129,19 +135,19 @@ class Meter(ABC):
         return self._opening.due_ns
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:  # noqa: ARG002 - for drivers that ask for several things
-        """`data`, as `request` gave it, was sent at `t_ns`."""
+        """Take note that `data`, as `request` gave it, was sent at `t_ns`."""
         self._opening.on_request_sent(t_ns)
 
     def stop_command(self) -> bytes:
-        """What to send before the port is closed, so that the meter is left as it was found."""
+        """Return what to send before the port is closed, to leave the meter as it was found."""
         return b""
 
     @abstractmethod
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """Records and faults completed by these bytes, the first of which came at `t_ns`."""
+        """Return records and faults completed by these bytes, the first of which came at `t_ns`."""
 
     def feed_all(self, pieces: Pieces) -> ParseResult:
-        """What `feed` makes of several pieces, at least one.
+        """Return what `feed` makes of several pieces, at least one.
 
         For recordings: drivers of fast meters do better than piece by piece.
         """
@@ -152,34 +158,35 @@ class Meter(ABC):
         self._out.fault(t_ns, kind, detail)
 
     def _taken(self) -> ParseResult:
-        """The records and faults since the last time."""
+        """Return the records and faults since the last time."""
         taken, self._out = self._out.take(), RowBuilder(len(self.channels), self.has_energy)
         return taken
 
     @abstractmethod
     def _forget(self) -> None:
-        """Drop the unfinished record and everything that does not outlive a closed port; called
-        once `settings` and `channels` are set, and at each opening.
+        """Drop the unfinished record and everything that does not outlive a closed port.
+
+        Called once `settings` and `channels` are set, and at each opening.
         """
 
-    def _set(self, given: dict[str, Any]) -> None:
+    def _set(self, settings: dict[str, Any]) -> None:
         """Take the settings, with their defaults, and the calibration. Raises MeterError."""
-        stated = given.pop("calibration", None)
+        stated = settings.pop("calibration", None)
         known = {field.name: field for field in fields(self.Settings)}
         try:
             self.calibrated = () if stated is None else calibration(stated)
-            for name, value in given.items():
+            for name, value in settings.items():
                 if name not in known:
                     has = f"it has {', '.join(known)}" if known else "it has none"
                     raise MeterError(f"A {self.kind} has no setting {name}: {has}.")
                 if isinstance(value, bool) != (known[name].type == "bool"):
                     raise MeterError(f"{value!r} is no {known[name].type} for {self.kind}.{name}.")
-            self.settings = self.Settings(**given)
+            self.settings = self.Settings(**settings)
         except (TypeError, ValueError) as error:
             raise MeterError(f"The settings of the {self.kind} cannot be used: {error}") from None
 
     def described(self) -> dict[str, Any]:
-        """What meter.json says of the driver."""
+        """Return what meter.json says of the driver."""
         return {
             "settings": asdict(self.settings),
             "timing": self.timing,

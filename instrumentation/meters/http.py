@@ -33,9 +33,10 @@ _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
 
 @dataclass(frozen=True)
 class Profile:
-    """What one sort of device is asked and where its figures stand. `login` is how it wants the
-    secret, `password` as it asks for it, by Digest or Basic; what `valid` points to must not be
-    false, what `unit` points to is the power's unit.
+    """What one sort of device is asked and where its figures stand.
+
+    `login` is how it wants the secret, `password` as it asks for it, by Digest or Basic; what
+    `valid` points to must not be false, what `unit` points to is the power's unit.
     """
 
     path: str
@@ -86,8 +87,10 @@ PROFILES = {
 
 @dataclass(frozen=True)
 class Settings(JsonSettings):
-    """See `JsonSettings`. `id` is the number of a Shelly's switch or meter, `entity` the sensor of
-    Home Assistant, `path` what stands behind the address of the generic one.
+    """See `JsonSettings`.
+
+    `id` is the number of a Shelly's switch or meter, `entity` the sensor of Home Assistant, `path`
+    what stands behind the address of the generic one.
     """
 
     id: int = 0
@@ -118,8 +121,9 @@ class Settings(JsonSettings):
 
 
 class HttpMeter(Networked):
-    """Driver; see `Networked`. Channels: `0` to `3`, `a`, `b`, `c` and `total` of a three-phase
-    Shelly, or as described.
+    """Driver; see `Networked`.
+
+    Channels: `0` to `3`, `a`, `b`, `c` and `total` of a three-phase Shelly, or as described.
     """
 
     kind: ClassVar[str] = "http"
@@ -142,21 +146,21 @@ class HttpMeter(Networked):
     def _reading(self, answer: Answer) -> Reading:
         if not answer.label.startswith("200 "):
             raise refused(answer.label, self.settings.secret_file, self._device.path)
-        found, device = document(answer.body), self._device
-        for own in self.channels:
-            if value_at(found, device.valid.get(own, "/")) is False:
-                raise AnswerError("no-data", f"the meter calls its reading of {own} not valid")
+        content, device = document(answer.body), self._device
+        for key in self.channels:
+            if value_at(content, device.valid.get(key, "/")) is False:
+                raise AnswerError("no-data", f"the meter calls its reading of {key} not valid")
         places = device.places
         if device.unit:
-            unit = value_at(found, device.unit)
+            unit = value_at(content, device.unit)
             if not isinstance(unit, str) or unit not in _UNITS_W:
                 raise AnswerError("configuration", f"the entity is in {unit!r}, which is no power")
             places = replace(places, power_unit_w=_UNITS_W[unit])
-        return places.reading(found, self.channels, counter=self.has_energy)
+        return places.reading(content, self.channels, counter=self.has_energy)
 
 
 def refused(label: str, secret_file: str, path: str) -> AnswerError:
-    """What an answer without a document means; `label` is its HTTP status."""
+    """Return what an answer without a document means; `label` is its HTTP status."""
     if label[:3] in ("401", "403"):
         way = f"check {secret_file}" if secret_file else "name a file with its login as secret_file"
         return AnswerError("configuration", f"the meter wants a login ({label}): {way}")

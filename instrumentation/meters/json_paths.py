@@ -28,10 +28,12 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class JsonSettings(NetworkSettings):
-    """`profile` is the sort of device. Of the generic one: `power`, `energy` and `stamp` as JSON
-    Pointers, for several channels `{channel: pointer}`; `""` is the whole document. With `counter:
-    false` the meter's own counter is not read. `ca_file` has the certificates of the authorities
-    to trust with TLS, or the device's own.
+    """`profile` is the sort of device.
+
+    Of the generic one: `power`, `energy` and `stamp` as JSON Pointers, for several channels
+    `{channel: pointer}`; `""` is the whole document. With `counter: false` the meter's own counter
+    is not read. `ca_file` has the certificates of the authorities to trust with TLS, or the
+    device's own.
     """
 
     profile: str = ""
@@ -41,9 +43,10 @@ class JsonSettings(NetworkSettings):
     counter: bool = True
     ca_file: str = ""
 
-    def check_described(self, needed: tuple[str, ...], *own: str) -> None:
-        """Raises ValueError where the settings do not fit the profile: those in `needed` have no
-        usual period, and `own` are settings of the generic one.
+    def check_described(self, needed: tuple[str, ...], *keys: str) -> None:
+        """Raise ValueError where the settings do not fit the profile.
+
+        Those in `needed` have no usual period, and `keys` are settings of the generic one.
         """
         if self.profile in needed and (self.period_s is None or self.resolution_w is None):
             raise ValueError(
@@ -57,7 +60,7 @@ class JsonSettings(NetworkSettings):
             if self.stamp is not None:
                 check_pointer("stamp", self.stamp)
             return
-        names = (*own, "power", "energy", "stamp")
+        names = (*keys, "power", "energy", "stamp")
         if any(getattr(self, name) for name in names):
             raise ValueError(f"{', '.join(names)} belong to the profile generic.")
 
@@ -82,72 +85,76 @@ class Places:
     login: str = ""
 
     @classmethod
-    def described(cls, given: JsonSettings) -> Places:
+    def described(cls, settings: JsonSettings) -> Places:
         """Those of the generic profile."""
         return cls(
-            pointers("power", given.power),
-            {} if given.energy is None else pointers("energy", given.energy),
-            given.power_unit_w,
-            given.energy_unit_j,
-            () if given.stamp is None else (given.stamp,),
+            pointers("power", settings.power),
+            {} if settings.energy is None else pointers("energy", settings.energy),
+            settings.power_unit_w,
+            settings.energy_unit_j,
+            () if settings.stamp is None else (settings.stamp,),
         )
 
-    def reading(self, found: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
-        """What a document says of these channels. Raises AnswerError."""
-        if self.login and isinstance(wanted := value_at(found, self.login), str):
+    def reading(self, document: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
+        """Read what a document says of these channels.
+
+        Raises AnswerError.
+        """
+        if self.login and isinstance(wanted := value_at(document, self.login), str):
             way = "name a file with its login as secret_file, or check it"
             raise AnswerError("configuration", f"the device wants a login ({wanted[:60]}): {way}")
-        errors = {error for own in channels for error in self._errors(found, own)}
+        errors = {error for key in channels for error in self._errors(document, key)}
         if failed := sorted(error for error in errors if _METER_FAILED.search(error)):
-            told = f"the device reports {', '.join(failed)[:80]}"
-            raise AnswerError("device-error", told, DEVICE_ERROR)
-        power_w = tuple(self._power_w(found, own) for own in channels)
-        energy_j = [self._counter_j(found, own) for own in channels if counter]
-        stamps = (value_at(found, place) for place in self.stamps)
+            refusal = f"the device reports {', '.join(failed)[:80]}"
+            raise AnswerError("device-error", refusal, DEVICE_ERROR)
+        power_w = tuple(self._power_w(document, key) for key in channels)
+        energy_j = [self._counter_j(document, key) for key in channels if counter]
+        stamps = (value_at(document, place) for place in self.stamps)
         stamp = next((stamp for stamp in stamps if stamp is not None), None)
         if self.stamps and stamp is None:
             where = self.stamps[0]
             raise AnswerError("no-data", f"the answer does not say which reading it is ({where})")
         out_of_range = {error for error in errors if error.startswith("out_of_range")}
         is_off = any(
-            watts > 0 and self._is_off(found, own)
-            for own, watts in zip(channels, power_w, strict=True)
+            watts > 0 and self._is_off(document, key)
+            for key, watts in zip(channels, power_w, strict=True)
         )
         flags = OVER_RANGE * bool(out_of_range) | DEVICE_ERROR * bool(errors - out_of_range)
         return Reading(
             power_w, tuple(energy_j), "" if stamp is None else str(stamp), flags | OFF * is_off
         )
 
-    def _power_w(self, found: Any, own: str) -> float:
-        value = value_at(found, self.power[own])
+    def _power_w(self, document: Any, key: str) -> float:
+        value = value_at(document, self.power[key])
         if value is None:
-            told = json.dumps(found)[:_SHOWN]
-            raise AnswerError("no-data", f"the answer has no power of channel {own}: {told}")
-        return self.power_unit_w * number(value, f"power of channel {own}")
+            shown = json.dumps(document)[:_SHOWN]
+            raise AnswerError("no-data", f"the answer has no power of channel {key}: {shown}")
+        return self.power_unit_w * number(value, f"power of channel {key}")
 
-    def _counter_j(self, found: Any, own: str) -> float:
-        """The counter of a channel, NaN where there is none of it alone: one total beside the
-        powers of several sockets is that of all of them.
+    def _counter_j(self, document: Any, key: str) -> float:
+        """Return the counter of a channel, NaN where there is none of it alone.
+
+        One total beside the powers of several sockets is that of all of them.
         """
-        if lists_above(found, self.power[own]) > lists_above(found, self.energy[own]):
+        if lists_above(document, self.power[key]) > lists_above(document, self.energy[key]):
             return math.nan
         try:
-            return self.energy_unit_j * number(value_at(found, self.energy[own]), "energy")
+            return self.energy_unit_j * number(value_at(document, self.energy[key]), "energy")
         except AnswerError:
             return math.nan
 
-    def _errors(self, found: Any, own: str) -> Iterator[str]:
-        """The names of errors that the device reports."""
-        for place in self.errors.get(own, (f"{_parent(self.power[own])}/errors",)):
-            value = value_at(found, place)
+    def _errors(self, document: Any, key: str) -> Iterator[str]:
+        """Yield the names of errors that the device reports."""
+        for place in self.errors.get(key, (f"{_parent(self.power[key])}/errors",)):
+            value = value_at(document, place)
             if value is True:
                 yield place.rpartition("/")[2]
             elif value:
                 yield from map(str, value if isinstance(value, list) else [value])
 
-    def _is_off(self, found: Any, own: str) -> bool:
-        place = self.outputs.get(own, f"{_parent(self.power[own])}/output")
-        value = value_at(found, place)
+    def _is_off(self, document: Any, key: str) -> bool:
+        place = self.outputs.get(key, f"{_parent(self.power[key])}/output")
+        value = value_at(document, place)
         return value is False or (isinstance(value, str) and value.upper() == "OFF")
 
 
@@ -162,9 +169,12 @@ def lists_above(document: Any, pointer: str) -> int:
     return sum(isinstance(value, list) and len(value) > 1 for value in above)
 
 
-def pointers(name: str, given: object) -> dict[str, str]:
-    """A setting that is one pointer or `{channel: pointer}`. Raises ValueError."""
-    by_channel = {ONLY_CHANNEL: given} if isinstance(given, str) else given
+def pointers(name: str, document: object) -> dict[str, str]:
+    """Return a setting that is one pointer or `{channel: pointer}`.
+
+    Raises ValueError.
+    """
+    by_channel = {ONLY_CHANNEL: document} if isinstance(document, str) else document
     if not isinstance(by_channel, Mapping) or not by_channel:
         raise ValueError(
             f"{name} is a JSON Pointer such as /sensor/power, or one for each channel."
@@ -177,23 +187,25 @@ def pointers(name: str, given: object) -> dict[str, str]:
 
 
 def check_pointer(name: str, pointer: object) -> None:
-    """Raises ValueError where it is none."""
+    """Raise ValueError where it is no pointer."""
     if not isinstance(pointer, str) or not _POINTER.fullmatch(pointer):
         raise ValueError(f"{name} is {pointer!r}: write a JSON Pointer such as /sensor/power.")
 
 
 def value_at(document: Any, pointer: str) -> Any:
-    """What stands there, None where nothing does. The empty pointer is the whole document.
+    """Return what stands there, None where nothing does.
+
+    The empty pointer is the whole document.
 
     Index 0 of what is no list is that itself: Tasmota gives a list for several sockets only.
     """
-    found = document
+    value = document
     for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping):
-            found = found.get(key)
-        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
-        elif isinstance(found, list) or key != "0":
+        if isinstance(value, Mapping):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        elif isinstance(value, list) or key != "0":
             return None
-    return found
+    return value

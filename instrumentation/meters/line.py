@@ -18,8 +18,9 @@ _MOST_LINE_BYTES = 1024
 
 @dataclass(frozen=True)
 class Settings:
-    r"""What the inventory must say: all but `start`, `stop`, `max_line_bytes`, `range_w` and
-    `arrival_delay_limit_s`.
+    r"""What the inventory must say.
+
+    All but `start`, `stop`, `max_line_bytes`, `range_w` and `arrival_delay_limit_s`.
 
     `pattern` matches one whole line without its end; `period_s` is the time between two lines and
     the window that their power is the mean of; the maker's limits of error are `relative_limit` of
@@ -96,8 +97,10 @@ class _Line:
 
 
 class LineMeter(Meter):
-    """Driver. Channels are what stands behind the units in the pattern (`power_mw_cpu`: `cpu`),
-    `0` where nothing does.
+    """Driver.
+
+    Channels are what stands behind the units in the pattern (`power_mw_cpu`: `cpu`), `0` where
+    nothing does.
 
     Power is that of the line, else its voltage times its current; where the meter averages the two
     by themselves, that product is not the mean power of a load that changes within the period. With
@@ -137,7 +140,7 @@ class LineMeter(Meter):
 
     def _forget(self) -> None:
         self._shape = self._layout
-        self._columns = [self._shape.channels[own] for own in self.channels]
+        self._columns = [self._shape.channels[key] for key in self.channels]
         self.arrival_delay_limit_s = self.settings.arrival_delay_limit_s or self.period_s
         self.has_energy = any("energy" in column for column in self._columns)
         self.timing = "device" if self._shape.time else "index"
@@ -274,7 +277,7 @@ class LineMeter(Meter):
 
 
 def _number(match: re.Match[bytes], value: Value) -> float:
-    """Raises ValueError where the group is empty, no number, or only the beginning of one."""
+    """Read a group's number; raises ValueError where it is empty, none, or cut off."""
     text = match[value.group] or b""
     goes_on = _GOES_ON.match(match.string, max(match.end(value.group), 0))
     if not _NUMBER.fullmatch(text) or (goes_on and goes_on[1].decode() not in value.separators):

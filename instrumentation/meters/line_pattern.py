@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Quantity and factor to W, V, A, J or µs.
@@ -21,13 +21,11 @@ UNITS = {
 }
 ONLY_CHANNEL = "0"
 _MOST_LETTERS = 1000
-_MOST_OPEN = 2
 
 _GROUP = re.compile(r"(t_ms|t_us)|(?!t_)([a-z]+_[a-z]+)(?:_([A-Za-z0-9]+))?")
 _TOKEN = re.compile(
-    r"(?P<open>\((?:\?:|\?P<\w+>|(?!\?)))|(?P<close>\))|(?P<either>\|)"
-    r"|(?P<repeat>\*|\+|\{\d*,\d*\})|(?P<optional>\?)|(?P<exactly>\{\d+\})"
-    r"|(?P<edge>[\^$]|\\[AbBZ])|(?P<wild>\.)|(?P<special>\(\?)"
+    r"(?P<open>\((?:\?(?:P<\w+>|:|<?[=!]))?)|(?P<close>\))"
+    r"|(?P<repeat>[*+?]|\{\d*,?\d*\})|(?P<edge>[\^$|.]|\\[AbBZ])"
     r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<one>\\.|.)",
     re.DOTALL,
 )
@@ -60,14 +58,18 @@ class Layout:
 
 
 def layout(pattern: str) -> Layout:
-    """What a pattern says. Raises PatternError."""
+    """Return what a pattern says.
+
+    Raises PatternError.
+    """
     try:
         regex = re.compile(pattern.encode())
     except (re.error, OverflowError, RecursionError) as error:
         raise PatternError(
             f"the pattern {pattern!r} is not a valid regular expression: {error}."
         ) from None
-    refuse_what_may_never_end(pattern)
+    if len(pattern) > _MOST_LETTERS:
+        raise PatternError(f"the pattern is longer than {_MOST_LETTERS} letters.")
     time: Value | None = None
     channels: dict[str, dict[str, Value]] = {}
     for group in regex.groupindex:
@@ -108,9 +110,9 @@ def _unit(group: str) -> tuple[str, str]:
 
 
 def _separators(pattern: str, group: str) -> str:
-    """The points and commas among the next few tokens behind a group."""
+    """Return the points and commas among the next few tokens behind a group."""
     opened: list[str] = []
-    tokens = [(kind, text) for kind, text, _ in _tokens(pattern)]
+    tokens = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(pattern)]
     for n, (kind, text) in enumerate(tokens):
         if kind == "open":
             opened.append(text)
@@ -118,94 +120,3 @@ def _separators(pattern: str, group: str) -> str:
             behind = [text.lstrip("\\") for kind, text in tokens[n + 1 : n + 4] if kind == "one"]
             return "".join(text for text in behind if text in ".,")
     return ""
-
-
-@dataclass
-class _Part:
-    """What stands between two parentheses, as far as it was read.
-
-    `loose` are the bytes that the repeats at the end of the text read so far match: one more repeat
-    of any of them makes many ways to share the same characters. `varies`: it can match in more than
-    one way.
-    """
-
-    loose_before: frozenset[int]
-    loose: frozenset[int]
-    ends: frozenset[int] = frozenset()
-    varies: bool = False
-
-
-def refuse_what_may_never_end(pattern: str) -> None:
-    """Raises PatternError for what makes matching take longer than a line's length can bound.
-
-    Repeats of groups whose content varies, and repeats of the same characters side by side, can be
-    matched in very many ways; so can a line with many repeats that go on over what follows them, as
-    `.*,` does: with n of them the time grows as the n-th power of the line's length.
-    """
-    parts = [_Part(frozenset(), frozenset())]
-    if len(pattern) > _MOST_LETTERS:
-        raise PatternError(f"the pattern is longer than {_MOST_LETTERS} letters.")
-    open_repeats = 0
-    for kind, text, after in _tokens(pattern):
-        part = parts[-1]
-        if kind == "special":
-            raise PatternError("the pattern may have groups (…), (?:…) and (?P<name>…) only.")
-        if kind == "open":
-            parts.append(_Part(part.loose, part.loose))
-        elif kind == "either":
-            part.varies = True
-            part.ends |= part.loose
-            part.loose = part.loose_before
-        elif kind == "close" and len(parts) > 1:
-            parts.pop()
-            _close(parts[-1], part, after)
-        elif kind in ("wild", "set", "one"):
-            open_repeats += _atom(part, text, after)
-    if open_repeats > _MOST_OPEN:
-        raise PatternError(
-            f"the pattern has more than {_MOST_OPEN} repeats, as .* or [a-z ]+, that also match "
-            "what follows them: say what they skip, as in [^,]*, before a comma."
-        )
-
-
-def _close(outer: _Part, inner: _Part, after: str) -> None:
-    if after in ("repeat", "exactly") and inner.varies:
-        raise PatternError(
-            "the pattern repeats a group whose content varies, which can take for ever: write the "
-            "group out as often as it comes."
-        )
-    may_be_absent = after in ("optional", "repeat")
-    outer.loose = inner.loose | inner.ends | (outer.loose if may_be_absent else frozenset())
-    outer.varies |= inner.varies or may_be_absent
-
-
-def _atom(part: _Part, text: str, after: str) -> bool:
-    """Take an atom; return whether a repeat before it could go on over it."""
-    matched = _bytes_matched(text)
-    goes_on = bool(part.loose & matched)
-    if after == "repeat":
-        if goes_on:
-            raise PatternError(
-                "the pattern has two repeats of the same characters side by side, which can take "
-                r"for ever: put something fixed between them, as in \d+(?:\.\d+)? for a number."
-            )
-        part.loose |= matched
-        part.varies = True
-    elif after == "optional":
-        part.varies = True
-    else:
-        part.loose = frozenset()
-    return goes_on
-
-
-def _bytes_matched(text: str) -> frozenset[int]:
-    atom = re.compile(text.encode())
-    return frozenset(byte for byte in range(256) if atom.fullmatch(bytes([byte])))
-
-
-def _tokens(pattern: str) -> Iterator[tuple[str, str, str]]:
-    """Kind and text of each token, and the kind of the one behind it, which may repeat it."""
-    found = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(pattern)]
-    kinds = [kind for kind, _ in found]
-    for (kind, text), after in zip(found, [*kinds[1:], ""], strict=True):
-        yield kind, text, after

@@ -46,7 +46,7 @@ RANGE_2 = 0x00BE
 
 
 def checksum(data: bytes) -> int:
-    """The 8-bit sum that ends every frame."""
+    """Return the 8-bit sum that ends every frame."""
     return sum(data) & 0xFF
 
 
@@ -61,7 +61,7 @@ def read_request(address: int, count: int) -> bytes:
 
 
 def write_request(address: int, data: bytes) -> bytes:
-    """Puts `data` into the registers from `address` on."""
+    """Return the request that puts `data` into the registers from `address` on."""
     start = bytes([_SET_ADDRESS, *address.to_bytes(2, "big"), _WRITE, len(data)])
     return _framed(start + data)
 
@@ -74,7 +74,11 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, frame: bytes) -> Request:
-        """Of a frame of `read_request` or `write_request`; a shorter one is a write of nothing."""
+        """Read at least 28 bytes of outputs.
+
+        Status, version, voltage, frequency (2 each), power factors (2 of 2), currents and active
+        powers (2 of 4 each).
+        """
         if len(frame) < _FRAME_BYTES:
             return cls(0, 0)
         reads = frame[5] == _READ
@@ -94,7 +98,7 @@ class Answer(NamedTuple):
 
 
 def find_answer(received: bytes, request: Request) -> Answer | None:
-    """The first whole and sound answer to this very request; None if there is none (yet)."""
+    """Return the first whole and sound answer to this very request; None if there is none (yet)."""
     if not request.size:
         return Answer(0, 1, b"") if received[:1] == bytes([_ACK]) else None
     length = request.answer_bytes
@@ -114,8 +118,10 @@ def is_damaged(received: bytes, request: Request) -> bool:
 
 
 def power_w(raw: int, range_register: int) -> float:
-    """Active power in W. Bits 16 to 23 of the range say by how many bits it was shifted: a step
-    is 10 mW at 19 and 1.25 mW at 16.
+    """Active power in W.
+
+    Bits 16 to 23 of the range say by how many bits it was shifted: a step is 10 mW at 19 and 1.25
+    mW at 16.
     """
     return raw * 0.01 * 2.0 ** ((range_register >> 16 & 0xFF) - 19)
 
@@ -135,8 +141,10 @@ class Outputs:
 
     @classmethod
     def of(cls, data: bytes) -> Outputs:
-        """Of at least 28 bytes: status, version, voltage, frequency (2 each), power factors (2 of
-        2), currents and active powers (2 of 4 each).
+        """Read at least 28 bytes of outputs.
+
+        Status, version, voltage, frequency (2 each), power factors (2 of 2), currents and active
+        powers (2 of 4 each).
         """
         return cls(
             measured=data[4:6] + data[8:28],
@@ -174,6 +182,7 @@ _SETUP = ((WINDOW_EXPONENT, 2), (RANGE_1, 4), (RANGE_2, 8))
 @dataclass(frozen=True)
 class Settings:
     """`window_cycles` is set at the meter where it differs: 2^N line cycles with N up to 8.
+
     `line_hz` is the nominal line frequency; windows are as long as the measured one says.
     """
 
@@ -258,7 +267,7 @@ class Mcp39f511n(Meter):
         return read_request(OUTPUTS, _READ_BYTES[self._asked_count % len(_READ_BYTES)])
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """An answer that has not come by now is given up."""
+        """Give up an answer that has not come by now."""
         if self._pending is not None:
             self._timeouts += 1
             ms = (t_ns - self._pending[1]) / 1e6
@@ -311,16 +320,16 @@ class Mcp39f511n(Meter):
         self._pending = None
         self._due_ns = asked_ns + _STEP_NS
 
-    def _take(self, request: Request, data: bytes, seen: tuple[int, int]) -> None:
+    def _take(self, request: Request, data: bytes, interval: tuple[int, int]) -> None:
         if request.address == OUTPUTS and len(self._setup) == 2 * len(_SETUP):
-            self._look(Look(Outputs.of(data), *seen))
+            self._look(Look(Outputs.of(data), *interval))
         elif not request.size:
             self._written, self._setup, self._due_ns = True, [], 0
             self._exponent_now = self._wanted_exponent
         elif len(self._setup) < 2 * len(_SETUP):
             expected = _SETUP[len(self._setup) % len(_SETUP)]
             if request == expected:
-                self._take_setup(int.from_bytes(data[:4], "little"), seen[1])
+                self._take_setup(int.from_bytes(data[:4], "little"), interval[1])
 
     def _take_setup(self, value: int, t_ns: int) -> None:
         self._setup.append(value)
@@ -354,7 +363,7 @@ class Mcp39f511n(Meter):
             self._candidate = look
 
     def _confirm(self, first: Look, second: Look) -> None:
-        """A new window was seen twice. The first one of all has ended nobody knows when."""
+        """Take a new window that was seen twice; when the first of all ended is not known."""
         window_s = self._window_s(first.outputs, second.outputs)
         if self._last is not None:
             flags = self._flags(first, window_s)
@@ -395,5 +404,5 @@ class Mcp39f511n(Meter):
     def _powers_w(self, outputs: Outputs) -> list[float]:
         ranges = self._setup[1:3]
         return [
-            power_w(outputs.power_raw[int(own) - 1], ranges[int(own) - 1]) for own in self.channels
+            power_w(outputs.power_raw[int(key) - 1], ranges[int(key) - 1]) for key in self.channels
         ]

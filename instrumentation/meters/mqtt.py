@@ -34,8 +34,9 @@ _ZIGBEE = Places(
 
 @dataclass(frozen=True)
 class Settings(JsonSettings):
-    """See `JsonSettings`. `device` is the plug's name in its topics, `topic` where the generic one
-    publishes.
+    """See `JsonSettings`.
+
+    `device` is the plug's name in its topics, `topic` where the generic one publishes.
     """
 
     device: str = ""
@@ -86,5 +87,5 @@ class MqttMeter(Networked):
             raise AnswerError("retained", "a message from before we listened is no reading")
         if not answer.label.startswith(FRESH):
             raise AnswerError("no-data", f"the broker says {answer.label}")
-        found = document(answer.body)
-        return self._places.reading(found, self.channels, counter=self.has_energy)
+        content = document(answer.body)
+        return self._places.reading(content, self.channels, counter=self.has_energy)

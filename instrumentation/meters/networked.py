@@ -43,8 +43,9 @@ _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*")
 
 
 class AnswerError(Exception):
-    """An answer without a reading: `kind` is that of the fault, the text says why. `flags` are
-    those of the next reading: what is filled in before it is in doubt.
+    """An answer without a reading: `kind` is that of the fault, the text says why.
+
+    `flags` are those of the next reading: what is filled in before it is in doubt.
     """
 
     def __init__(self, kind: str, detail: str, flags: int = 0) -> None:
@@ -54,8 +55,7 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """Power and, where it was told, the meter's own counter of each channel, in W and J, NaN where
-    a channel has none.
+    """Power (W) and, where it was told, the meter's own counter (J, or NaN) of each channel.
 
     `stamp` names the reading where the meter names it: the same again is the same reading. `flags`
     are what the meter says of it.
@@ -69,7 +69,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """`period_s` is the time between two readings, `refresh_s` that between two refreshes in the
+    """What the settings of all networked meters have in common.
+
+    `period_s` is the time between two readings, `refresh_s` that between two refreshes in the
     meter, one period unless it is known better; `resolution_w` the step of what it shows. The
     maker's limits of error are `relative_limit` of the reading and `absolute_limit_w`, as
     `accuracy_source` states them; without them the uncertainty budget is incomplete. `range_w` is
@@ -119,20 +121,23 @@ class NetworkSettings:
 
 
 def check_number(name: str, value: object, *, above: bool = False) -> None:
-    """Raises ValueError for what is no number of 0 or more, or not `above` it."""
+    """Raise ValueError for what is no number of 0 or more, or not `above` it."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
     if not known or not 0 <= value < math.inf or (above and not value):  # type: ignore[operator]
         raise ValueError(f"{name} is a number {'above 0' if above else 'of 0 or more'}.")
 
 
 def check_text(name: str, value: object, pattern: str, what: str) -> None:
-    """Raises ValueError for what does not fit: it becomes part of a request."""
+    """Raise ValueError for what does not fit: it becomes part of a request."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise ValueError(f"{name} is {what}.")
 
 
 def number(value: object, what: str) -> float:
-    """A finite number, also where it stands in a text. Raises AnswerError."""
+    """Return a finite number, also where it stands in a text.
+
+    Raises AnswerError.
+    """
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
@@ -142,7 +147,10 @@ def number(value: object, what: str) -> float:
 
 
 def document(body: bytes) -> Any:
-    """The JSON document of an answer. Raises AnswerError."""
+    """Return the JSON document of an answer.
+
+    Raises AnswerError.
+    """
     try:
         return strict_json.loads(body)
     except ValueError:  # UnicodeDecodeError is one
@@ -181,16 +189,16 @@ class Networked(Meter):
     @property
     def accuracy(self) -> Accuracy:
         """The step of the display, and what the inventory states; makers state nothing here."""
-        given = self.settings
-        step_w = given.resolution_w or self._usual_resolution_w
-        source = given.accuracy_source or NOT_STATED
+        settings = self.settings
+        step_w = settings.resolution_w or self._usual_resolution_w
+        source = settings.accuracy_source or NOT_STATED
         more = [LINEARITY, POWER_FACTOR]
-        if given.relative_limit is None:
+        if settings.relative_limit is None:
             more.append(ErrorTerm("gain", None, source))
-        if given.absolute_limit_w is not None:
-            more.append(ErrorTerm("range", given.absolute_limit_w, source))
+        if settings.absolute_limit_w is not None:
+            more.append(ErrorTerm("range", settings.absolute_limit_w, source))
         return Accuracy(
-            given.relative_limit or 0.0,
+            settings.relative_limit or 0.0,
             step_w / 2,
             f"half a step of {step_w:g} W; limits of error: {source}",
             absolute="resolution",
@@ -199,7 +207,10 @@ class Networked(Meter):
 
     @abstractmethod
     def _reading(self, answer: Answer) -> Reading | None:
-        """What an answer says; None where that is nothing to be told. Raises AnswerError."""
+        """Return what an answer says; None where that is nothing to be told.
+
+        Raises AnswerError.
+        """
 
     def _forget(self) -> None:
         self.arrival_delay_limit_s = (self.settings.refresh_s or self.period_s) + PROMPT_S
@@ -230,7 +241,7 @@ class Networked(Meter):
         return self._poll if self._started else self._start + self._poll
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """An answer that has not come by now is given up."""
+        """Give up an answer that has not come by now."""
         if not data:
             return
         self._started = True

@@ -1,15 +1,6 @@
-"""PowerSensor3 on DC rails: four pairs of a current and a voltage sensor, read 20,000 times a
-second (nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883).
+"""PowerSensor3 on DC rails: pairs of a current and a voltage sensor, 20,000 times a second.
 
-Each pair is a rail, `0` to `3`. A level of 10 bits stands for (3.3 V × level / 1023 − vref) /
-sensitivity, in A or V, with vref and sensitivity from the meter's EEPROM; power is their product in
-each frame, and a record the mean over the frames of a window. What a frame's bits mean, how it is
-asked and how its time continues stand in `powersensor3_frames` and `powersensor3_talk`.
-
-A board with an STM32F411 sends 20,000 frames a second; one with an F401 runs its converter more
-slowly (about 17,500, computed from the firmware's clock settings, not measured). The time of a
-frame is taken when its average of six conversions is complete; there may be firmware that takes it
-in the middle, 25 µs before.
+nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883.
 """
 
 from __future__ import annotations
@@ -56,9 +47,10 @@ _RAILS = ("0", "1", "2", "3")
 
 @dataclass(frozen=True)
 class Settings:
-    """`window_ms` is the time of one record, 0 for every frame; `frames_hz` how often the board
-    sends. The limits of error are the user's own, from a calibration or the paper's table of
-    modules; see `PowerSensor3.accuracy`.
+    """`window_ms` is the time of one record, 0 for every frame.
+
+    `frames_hz` how often the board sends. The limits of error are the user's own, from a
+    calibration or the paper's table of modules; see `PowerSensor3.accuracy`.
     """
 
     window_ms: int = 1
@@ -81,7 +73,7 @@ class Settings:
 
 
 def value_of(level: Floats | float, sensor: Sensor) -> Any:
-    """A or V for a sensor's level."""
+    """Return A or V for a sensor's level."""
     return (SUPPLY_V * level / MAX_LEVEL - sensor.vref_v) / sensor.sensitivity
 
 
@@ -108,8 +100,8 @@ class PowerSensor3(Meter):
 
     @property
     def accuracy(self) -> Accuracy:
-        given = self.settings
-        if (given.relative_limit, given.absolute_limit_w) == (0.03, 0.33):
+        settings = self.settings
+        if (settings.relative_limit, settings.absolute_limit_w) == (0.03, 0.33):
             source = (
                 "0.33 W: one step of 3.3 V / 1023 through a 12 V module of 120 mV/A; 3 % assumed "
                 "for a module that was not calibrated; both to be replaced by the settings "
@@ -118,8 +110,8 @@ class PowerSensor3(Meter):
         else:
             source = "the settings relative_limit and absolute_limit_w of this meter"
         return Accuracy(
-            given.relative_limit,
-            given.absolute_limit_w,
+            settings.relative_limit,
+            settings.absolute_limit_w,
             source,
             absolute="resolution",
             more=(LINEARITY,),  # direct current has no power factor
@@ -130,7 +122,7 @@ class PowerSensor3(Meter):
         return float(self.settings.frames / self.settings.frames_hz)
 
     def _forget(self) -> None:
-        self._rails = tuple(_RAILS.index(own) for own in self.channels)
+        self._rails = tuple(_RAILS.index(key) for key in self.channels)
         self._talk = Talk(self._rails)
         self._start_stream()
 
@@ -160,7 +152,7 @@ class PowerSensor3(Meter):
         return b"X"
 
     def _table(self, rail: int) -> tuple[Floats, Floats]:
-        """A and V of a rail for each level."""
+        """Return A and V of a rail for each level."""
         every = np.arange(MAX_LEVEL + 1, dtype=np.float64)
         sensors = self._talk.sensors
         return value_of(every, sensors[2 * rail]), value_of(every, sensors[2 * rail + 1])
@@ -187,9 +179,9 @@ class PowerSensor3(Meter):
         offsets = np.concatenate([self._rest_ns[0], begins])
         times = np.concatenate([self._rest_ns[1], pieces_ns])
         data = self._rest + pieces.data
-        found = find(data)
-        arrived = times[np.searchsorted(offsets, found.at, "right") - 1]
-        words = np.concatenate([self._held[0], found.words])
+        frames = find(data)
+        arrived = times[np.searchsorted(offsets, frames.at, "right") - 1]
+        words = np.concatenate([self._held[0], frames.words])
         t_ns = np.concatenate([self._held[1], arrived])
         level = levels(words)
         stamps = level[:, 0].astype(np.int64)
@@ -199,15 +191,15 @@ class PowerSensor3(Meter):
             if alone:
                 timed = self._time.take(stamps[:-1], off_us, int(stamps[-1]), t_ns)
             else:
-                whole = np.searchsorted(found.at, begins - FRAME_BYTES, "right")
-                first = np.maximum(whole + len(self._held[0]) - 1, 0)
+                complete = np.searchsorted(frames.at, begins - FRAME_BYTES, "right")
+                first = np.maximum(complete + len(self._held[0]) - 1, 0)
                 timed = self._time.take_even(stamps[:-1], off_us, t_ns, pieces_ns, first)
         if timed is None and not alone:
             return joined([self.feed(piece.data, piece.t_mono_ns) for piece in pieces])
-        faults = self._junk_faults(found, arrived)
-        self._keep_rest(data, found.rest, offsets, times)
+        faults = self._junk_faults(frames, arrived)
+        self._keep_rest(data, frames.rest, offsets, times)
         self._held = words[-1:], t_ns[-1:]
-        if len(found.words):
+        if len(frames.words):
             self._talk.alive(pieces.t_mono_ns[-1])
         if timed is None:
             return ParseResult(self._rows(Samples.none(len(self.channels))), tuple(faults))
@@ -235,10 +227,10 @@ class PowerSensor3(Meter):
         else:
             self._rest_ns = _NOTHING, _NOTHING
 
-    def _junk_faults(self, found: Found, arrived: Ints) -> list[Fault]:
+    def _junk_faults(self, frames: Found, arrived: Ints) -> list[Fault]:
         faults = []
-        if len(found.junk):
-            junk = found.junk.copy()
+        if len(frames.junk):
+            junk = frames.junk.copy()
             junk[0] += self._junk
             self._junk = 0
             for at in np.flatnonzero(junk).tolist():
@@ -246,7 +238,7 @@ class PowerSensor3(Meter):
                     detail = f"{junk[at]} bytes before this are no PowerSensor3 frame"
                     faults.append(Fault(int(arrived[at]), "framing", detail))
             self._in_step = True
-        self._junk += found.junk_after
+        self._junk += frames.junk_after
         return faults
 
     def _power_w(self, level: Any) -> Floats:

@@ -27,8 +27,10 @@ _FIRST_LOOK = 64  # frames; as many again, doubled, while all are whole
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """n frames: `words` [n, 9]; `at` [n] where each begins; `junk` [n] bytes before each that are
-    no frame. `junk_after` bytes behind the last are none either; from `rest` on one may begin.
+    """n frames: `words` [n, 9]; `at` [n] where each begins.
+
+    `junk` [n] bytes before each that are no frame. `junk_after` bytes behind the last are none
+    either; from `rest` on one may begin.
     """
 
     words: Words
@@ -39,7 +41,7 @@ class Found:
 
 
 def find(data: bytes) -> Found:
-    """The frames in some bytes: the leftmost, then the leftmost behind it, and so on."""
+    """Return the frames in some bytes: the leftmost, then the leftmost behind it, and so on."""
     stretches: list[Words] = []
     starts: list[tuple[int, int, int]] = []  # where a stretch begins, its frames, junk before it
     at = junk = 0
@@ -68,15 +70,15 @@ def find(data: bytes) -> Found:
 
 
 def _stretch(data: bytes, at: int) -> Words:
-    """The whole frames that follow one another from a place on."""
+    """Return the whole frames that follow one another from a place on."""
     parts: list[Words] = []
     look = _FIRST_LOOK
     while True:
         count = min(look, (len(data) - at) // FRAME_BYTES)
         raw = np.frombuffer(data, ">u2", count * WORDS, at).reshape(count, WORDS)
         words = raw.astype(np.uint16)
-        whole = ((words & _MASK) == _PATTERN).all(axis=1)
-        good = count if whole.all() else int(np.argmin(whole))
+        complete = ((words & _MASK) == _PATTERN).all(axis=1)
+        good = count if complete.all() else int(np.argmin(complete))
         parts.append(words[:good])
         if good < look:
             break
@@ -101,9 +103,10 @@ _TOLERANCE_US = 10  # between frames; at 1 kHz a lost frame shows as 24
 
 @dataclass(frozen=True, eq=False)
 class Timed:
-    """n frames: `t_us` [n] unwrapped; `step_us` [n] the time that each stands for; `missing_us` [n]
-    what is missing before it, below 0 where the time was set back; `sound` [n] is false where the
-    frame's own time cannot be.
+    """n frames: `t_us` [n] unwrapped; `step_us` [n] the time that each stands for.
+
+    `missing_us` [n] what is missing before it, below 0 where the time was set back; `sound` [n] is
+    false where the frame's own time cannot be.
     """
 
     t_us: Ints
@@ -134,7 +137,7 @@ class DeviceTime:
         self._before_us: int | None = None  # and in the one before
 
     def begin(self, t_ns: int) -> None:
-        """A piece came at `t_ns`: see whether a block has ended, and what it tells."""
+        """Begin a piece that came at `t_ns`: see whether a block has ended, and what it tells."""
         if self._block_ns is None:
             self._block_ns = t_ns
         if t_ns < self._block_ns + _BLOCK_NS:
@@ -158,7 +161,9 @@ class DeviceTime:
     def take_even(
         self, stamps: Ints, off_us: Ints, t_ns: Ints, pieces_ns: Ints, first: Ints
     ) -> Timed | None:
-        """Times of n ≥ 1 frames of several pieces, if nothing is missing; else nothing changes.
+        """Return times of n ≥ 1 frames of several pieces, if nothing is missing.
+
+        Else nothing changes.
 
         `pieces_ns` [p] is when the pieces came, `first` [p] the frame that each begins with; `t_ns`
         as for `take`. Gives what `begin` and `take` would give for one piece after the other.
@@ -188,7 +193,7 @@ class DeviceTime:
         return Timed(t_us, step_us, np.zeros(count, np.int64), np.ones(count, bool))
 
     def take(self, stamps: Ints, off_us: Ints, ahead_us: int, t_ns: Ints) -> Timed:
-        """Times of n ≥ 1 frames that follow one another, with `off_us` by `steps`.
+        """Return times of n ≥ 1 frames that follow one another, with `off_us` by `steps`.
 
         `ahead_us` is the stamp of the frame behind the last, `t_ns` [n + 1] when each arrived, that
         one included.
@@ -249,8 +254,9 @@ class DeviceTime:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """n frames: when each arrived, its own time (µs), the time it stands for (µs), the power of c
-    channels [n, c] and flags.
+    """The frames of n samples: times of arrival, own and corrected times, powers and flags.
+
+    Times are in µs but for the arrival (ns); powers are of c channels, [n, c].
     """
 
     t_ns: Ints
@@ -266,7 +272,7 @@ class Samples:
         return cls(empty, empty, empty, np.zeros((0, channels)), np.zeros(0, np.uint16))
 
     def at(self, frames: slice | NDArray[np.bool_]) -> Samples:
-        """Some of the frames."""
+        """Return some of the frames."""
         return Samples(
             self.t_ns[frames],
             self.t_us[frames],
@@ -276,7 +282,7 @@ class Samples:
         )
 
     def then(self, more: Samples) -> Samples:
-        """These and others behind them."""
+        """Return these and others behind them."""
         if not len(self.t_ns):
             return more
         return Samples(
@@ -298,16 +304,16 @@ def _starts(flags: Flags, size: int) -> Ints:
 
 
 def gathered(samples: Samples, size: int) -> tuple[Rows, Samples]:
-    """Records of `size` frames each, fewer where a gap follows, and the frames of an open window.
+    """Return records of `size` frames each, and the frames of an open window.
 
-    A record's arrival is that of its last frame; its flags are those of all its frames.
+    A record has fewer frames where a gap follows.
     """
     count = len(samples.t_ns)
     starts = _starts(samples.flags, size)
-    whole = int(starts[-1]) if count and count - int(starts[-1]) < size else count
-    if whole < count:
+    complete = int(starts[-1]) if count and count - int(starts[-1]) < size else count
+    if complete < count:
         starts = starts[:-1]
-    return _means(samples.at(slice(whole)), starts), samples.at(slice(whole, None))
+    return _means(samples.at(slice(complete)), starts), samples.at(slice(complete, None))
 
 
 def _means(done: Samples, starts: Ints) -> Rows:

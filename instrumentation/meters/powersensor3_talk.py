@@ -45,7 +45,7 @@ class Sensor:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Sensor:
-        """Raises ValueError where the bytes are no sensor's."""
+        """Read a sensor; raises ValueError where the bytes are none of one."""
         if data[-1] > 1:
             raise ValueError("neither used nor unused")
         kind, pair, vref_v, sensitivity, used = _SENSOR.unpack(data)
@@ -79,7 +79,7 @@ class Talk:
         return self._next if t_ns >= self.due_ns else b""
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """It was sent; unless something else follows, everything starts again after a while."""
+        """Start again after a while, unless something else follows."""
         self._waits_for = data
         self.streaming = data == START and bool(self.sensors)
         if data in (STOP, _READ):
@@ -90,7 +90,7 @@ class Talk:
         self._then(STOP, t_ns + limits_ns.get(data, _ANSWER_LIMIT_NS))
 
     def alive(self, t_ns: int) -> None:
-        """A frame of the stream came."""
+        """Take note that a frame of the stream came."""
         self.due_ns = t_ns + _SILENCE_LIMIT_NS
 
     def hear(self, data: bytes, t_ns: int) -> str:
@@ -138,7 +138,11 @@ class Talk:
             before, self._before = self._before, read
             self._then(_READ, t_ns)
             return "two readings of the configuration differ; asking again" if before else ""
-        off = [rail for rail in self._rails if not _in_use(read[2 * rail : 2 * rail + 2])]
+        off = [
+            rail
+            for rail in self._rails
+            if not all(sensor.used and sensor.sensitivity for sensor in read[2 * rail :][:2])
+        ]
         if off:
             self._then(STOP, t_ns + _OFF_PAUSE_NS)
             return (
@@ -148,7 +152,3 @@ class Talk:
         self.sensors = read
         self._then(START, t_ns)
         return ""
-
-
-def _in_use(pair: tuple[Sensor, ...]) -> bool:
-    return all(sensor.used and sensor.sensitivity for sensor in pair)

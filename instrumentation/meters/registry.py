@@ -14,5 +14,8 @@ def kinds() -> tuple[str, ...]:
 
 
 def load(kind: str) -> type[Meter]:
-    """The driver of a kind of meter. Raises ExtensionError."""
+    """Return the driver of a kind of meter.
+
+    Raises ExtensionError.
+    """
     return _GROUP.load(kind)

@@ -142,7 +142,7 @@ def concatenated(parts: Sequence[Rows]) -> Rows:
 
 
 def joined(parts: Sequence[ParseResult]) -> ParseResult:
-    """What several calls of `feed` completed as one; at least one part."""
+    """Return what several calls of `feed` completed as one; at least one part."""
     if len(parts) == 1:
         return parts[0]
     faults = tuple(fault for part in parts for fault in part.faults)
@@ -199,7 +199,7 @@ class Opening:
         self.due_ns: int | None = 0 if requests else None
 
     def request(self, t_ns: int) -> bytes:
-        """What is due at `t_ns`; empty if nothing is."""
+        """Return what is due at `t_ns`; empty if nothing is."""
         if self.due_ns is None or t_ns < self.due_ns:
             return b""
         return self._requests[self._next]
@@ -210,12 +210,12 @@ class Opening:
             self.due_ns = t_ns + (self._pause_ns if self._next else self._silence_ns)
 
     def on_record(self, t_ns: int) -> None:
-        """A record came: nothing needs to be sent until there is a silence again."""
+        """Take note of a record: nothing needs to be sent until there is a silence again."""
         if self._requests:
             self._next = 0
             self.due_ns = t_ns + self._silence_ns
 
     def again(self) -> None:
-        """The meter has forgotten that it was started."""
+        """Start the meter again, which has forgotten that it was started."""
         if self._requests:
             self._next = self.due_ns = 0

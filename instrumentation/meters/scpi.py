@@ -30,9 +30,11 @@ _COMMAND = r"[ -~]{1,200}"
 
 @dataclass(frozen=True)
 class Settings(NetworkSettings):
-    """`query` is sent each period; `fields` says which of the answer's numbers, separated by commas
-    and counted from 1, is the power of a channel, `energy_fields` the same of a counter. `start`
-    and `stop` are commands without an answer, one a line, for when the port is opened and closed.
+    """`query` is sent each period.
+
+    `fields` says which of the answer's numbers, separated by commas and counted from 1, is the
+    power of a channel, `energy_fields` the same of a counter. `start` and `stop` are commands
+    without an answer, one a line, for when the port is opened and closed.
     """
 
     query: str = ""
@@ -90,24 +92,24 @@ class ScpiMeter(Networked):
     def _reading(self, answer: Answer) -> Reading:
         fields = answer.body.decode("ascii", "replace").strip().split(",")
 
-        def figure(places: Mapping[str, int], own: str, what: str) -> float:
-            if places[own] > len(fields):
-                raise AnswerError("framing", f"{answer.body[:40]!r} has no field {places[own]}")
-            value = number(fields[places[own] - 1].strip(), f"{what} of channel {own}")
+        def figure(places: Mapping[str, int], key: str, what: str) -> float:
+            if places[key] > len(fields):
+                raise AnswerError("framing", f"{answer.body[:40]!r} has no field {places[key]}")
+            value = number(fields[places[key] - 1].strip(), f"{what} of channel {key}")
             if abs(value) >= _NOT_A_NUMBER:
-                raise AnswerError("no-data", f"the meter has no {what} of channel {own} now")
+                raise AnswerError("no-data", f"the meter has no {what} of channel {key} now")
             if abs(value) >= _INFINITE:
-                detail = f"the {what} of channel {own} is beyond the meter's range"
+                detail = f"the {what} of channel {key} is beyond the meter's range"
                 raise AnswerError("over-range", detail, OVER_RANGE)
             return value
 
         settings = self.settings
         power_w = [
-            settings.power_unit_w * figure(settings.fields, own, "power") for own in self.channels
+            settings.power_unit_w * figure(settings.fields, key, "power") for key in self.channels
         ]
         energy_j = [
-            settings.energy_unit_j * figure(settings.energy_fields, own, "energy")
-            for own in self.channels
+            settings.energy_unit_j * figure(settings.energy_fields, key, "energy")
+            for key in self.channels
             if self.has_energy
         ]
         return Reading(tuple(power_w), tuple(energy_j))

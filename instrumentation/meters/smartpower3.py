@@ -91,8 +91,9 @@ def fits(millivolt: Any, milliampere: Any, milliwatt: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """n lines: the meter's ms [n]; for each group mV, mA, mW and the state [n]; for each output
-    whether it has an interrupt [n].
+    """n lines: the meter's ms [n]; for each group mV, mA, mW and the state [n].
+
+    For each output whether it has an interrupt [n].
     """
 
     t_ms: Signed
@@ -101,7 +102,7 @@ class Lines:
 
 
 def clean_lines(data: bytes, at: int, limit: int) -> Lines:
-    """The sound lines with their ends that follow one another from a place on, `limit` at most."""
+    """Return sound lines that follow one another, with their ends, `limit` at most."""
     count = min(limit, (len(data) - at) // LINE_BYTES)
     raw = np.frombuffer(data, np.uint8, count * LINE_BYTES, at).reshape(count, LINE_BYTES)
     columns = np.ascontiguousarray(raw.T)
@@ -210,8 +211,9 @@ class DeviceTime:
         return delta_ms, t_ms
 
     def _interval(self, delta_ms: int) -> int:
-        """The meter's interval as far as it is known: the longest possible, then what three
-        agree on.
+        """Return the meter's interval as far as it is known.
+
+        The longest possible, then what three agree on.
         """
         fitting = [ms for ms in INTERVALS_MS if ms <= _GAP_INTERVALS * delta_ms]
         seen_ms = fitting[-1] if fitting else INTERVALS_MS[0]
@@ -329,9 +331,9 @@ class SmartPower3(Meter):
         return at - len(LINE_END) if at > start else None
 
     def _rows(self, lines: Lines, delta_ms: Ints, t_ms: Ints, t_ns: Ints) -> Rows:
-        """Records of the first lines, of as many as there are times."""
+        """Return records of the first lines, of as many as there are times."""
         count = len(t_ms)
-        power_w = [lines.groups[own][2][:count] / 1000 for own in self.channels]
+        power_w = [lines.groups[key][2][:count] / 1000 for key in self.channels]
         return Rows(
             t_mono_ns=t_ns,
             t_device_us=t_ms * 1000,
@@ -394,18 +396,18 @@ class SmartPower3(Meter):
         if step.window_ms is None:
             return  # without a time before it, nobody knows what this is the mean of
         groups = {group: [int(match[n]) for n in FIELDS[group]] for group in GROUPS}
-        tripped = {own: match[FIELDS[own][3] + 1] != b"00" for own in _TRIPPED}
+        tripped = {key: match[FIELDS[key][3] + 1] != b"00" for key in _TRIPPED}
         flags = GAP * bool(step.missing_ms) | RESTART * step.restarted
         self._out.add(
             t_ns,
             step.t_device_ms * 1000,
             step.window_ms / 1000,
-            [groups[own][2] / 1000 for own in self.channels],
+            [groups[key][2] / 1000 for key in self.channels],
             flags=flags | int(self._flags(groups, tripped)),
         )
 
     def _flags(self, groups: Mapping[str, Sequence[Any]], tripped: Mapping[str, Any]) -> Any:
-        """Flags of one line or of n, by their figures: see `Lines`."""
+        """Return flags of one line or of n, by their figures: see `Lines`."""
         flags: Any = 0
         for group, (millivolt, milliampere, milliwatt, state) in groups.items():
             flags |= _DOUBTFUL * np.logical_not(fits(millivolt, milliampere, milliwatt))

@@ -34,8 +34,9 @@ _APC_POWER = {
 
 @dataclass(frozen=True)
 class Settings(NetworkSettings):
-    """`profile` is the sort of device. Of the generic one: `power` and perhaps `energy` as
-    `{channel: OID}`.
+    """`profile` is the sort of device.
+
+    Of the generic one: `power` and perhaps `energy` as `{channel: OID}`.
     """
 
     profile: str = ""
@@ -74,12 +75,12 @@ class SnmpMeter(Networked):
         self._power = dict(_APC_POWER)
         if settings.profile == "generic":
             unit_w = float(settings.power_unit_w)
-            self._power = {str(own): (oid, unit_w) for own, oid in settings.power.items()}
-        self._usual_resolution_w = max(self._power[own][1] for own in self.channels)
+            self._power = {str(key): (oid, unit_w) for key, oid in settings.power.items()}
+        self._usual_resolution_w = max(self._power[key][1] for key in self.channels)
         self.has_energy = self.channels.keys() <= settings.energy.keys()
-        self._oids = [self._power[own][0] for own in self.channels]
+        self._oids = [self._power[key][0] for key in self.channels]
         if self.has_energy:
-            self._oids += [settings.energy[own] for own in self.channels]
+            self._oids += [settings.energy[key] for key in self.channels]
         self._poll = f"GET {' '.join(self._oids)}\n".encode("ascii")
 
     def available_channels(self) -> tuple[str, ...]:
@@ -88,12 +89,12 @@ class SnmpMeter(Networked):
         return tuple(_APC_POWER)
 
     def _reading(self, answer: Answer) -> Reading:
-        """The answer is a list of `[OID, type, number or text]`."""
+        """Read an answer, a list of `[OID, type, number or text]`."""
         if answer.label != "ok":
             raise AnswerError("no-data", f"the unit answers {answer.label}")
-        found = document(answer.body)
+        content = document(answer.body)
         values = {}
-        for entry in found if isinstance(found, list) else []:
+        for entry in content if isinstance(content, list) else []:
             if isinstance(entry, list) and len(entry) == 3:
                 values[str(entry[0])] = entry[2]
                 if str(entry[1]).startswith("NoSuch"):
@@ -103,16 +104,16 @@ class SnmpMeter(Networked):
         if missing:
             raise AnswerError("no-data", f"the answer has no {missing[0]}")
         powers = []
-        for own in self.channels:
-            oid, unit_w = self._power[own]
-            raw = number(values[oid], f"power of channel {own}")
+        for key in self.channels:
+            oid, unit_w = self._power[key]
+            raw = number(values[oid], f"power of channel {key}")
             if self.settings.profile == "apc-rpdu2" and raw < 0:
-                raise AnswerError("configuration", f"the unit does not measure channel {own}")
+                raise AnswerError("configuration", f"the unit does not measure channel {key}")
             powers.append(unit_w * raw)
         energy_j = [
             self.settings.energy_unit_j
-            * number(values[self.settings.energy[own]], f"energy of channel {own}")
-            for own in self.channels
+            * number(values[self.settings.energy[key]], f"energy of channel {key}")
+            for key in self.channels
             if self.has_energy
         ]
         return Reading(tuple(powers), tuple(energy_j))

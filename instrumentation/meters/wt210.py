@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from instrumentation.meters.yokogawa import FIELDS, Limits, RangeSettings, Yokogawa
+from instrumentation.meters.yokogawa import FIELDS, Yokogawa
+from instrumentation.meters.yokogawa_ranges import Limits, RangeSettings
 
 _WANTED = ("V", "A", "W")
 _ITEMS = (

@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from instrumentation.meters.yokogawa import FIELDS, Limits, RangeSettings, Yokogawa
+from instrumentation.meters.yokogawa import FIELDS, Yokogawa
+from instrumentation.meters.yokogawa_ranges import Limits, RangeSettings
 
 _OLD = Limits(0.001, 0.002, "Yokogawa IM WT310-02EN, 7.3.2")
 _E = Limits(0.0005, 0.001, "Yokogawa IM WT310E-02EN, 7.3.2")

@@ -1,14 +1,14 @@
-"""Settings and measured data of Yokogawa's power meters."""
+"""Driver of Yokogawa's power meters: their commands, and lines of measured data."""
 
 from __future__ import annotations
 
 import math
 import re
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
-from instrumentation.accuracy import NOT_STATED, Accuracy, ErrorTerm
+from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import (
     COMMON_WORDS,
@@ -17,9 +17,13 @@ from instrumentation.meters.rows import (
     Inbox,
     ParseResult,
 )
+from instrumentation.meters.yokogawa_ranges import (
+    VOLTAGE_RANGES_V,
+    Extremes,
+    Limits,
+    power_factor_term,
+)
 
-RATES_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-VOLTAGE_RANGES_V = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
 # A number of a line; NAN where there is none, INF or 9.9E37 beyond the range.
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:E[+-]\d\d)?|NAN|INF"
 _NUMBERS = ("P", "U", "I", "URANGE", "IRANGE")
@@ -27,88 +31,6 @@ _NUMBERS = ("P", "U", "I", "URANGE", "IRANGE")
 FIELDS = {name: f"(?P<{name}>{_NUMBER})" for name in _NUMBERS} | {"C": r"(?P<C>\d{1,5})"}
 
 _NOTHING = 9.9e37
-
-
-@dataclass(frozen=True)
-class RangeSettings:
-    """`rate_s` is the update interval, `voltage_range_v` and `current_range_a` the fixed ranges;
-    null lets the meter choose them, at the cost of an accuracy that nobody knows beforehand.
-    `power_factor` is the machine's lowest, as the meter shows it; null where nobody looked.
-    """
-
-    rate_s: float = 0.25
-    voltage_range_v: float | None = None
-    current_range_a: float | None = None
-    power_factor: float | None = None
-
-    def __post_init__(self) -> None:
-        _one_of("rate_s", self.rate_s, RATES_S)
-        if self.voltage_range_v is not None:
-            _one_of("voltage_range_v", self.voltage_range_v, VOLTAGE_RANGES_V)
-        if self.current_range_a is not None:
-            _one_of("current_range_a", self.current_range_a, self.current_ranges_a)
-        if self.power_factor is not None and not 0 < self.power_factor <= 1:
-            raise ValueError("power_factor is above 0 and at most 1.")
-
-    @property
-    def current_ranges_a(self) -> tuple[float, ...]:
-        """What the meter has."""
-        return (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-
-
-def _one_of(name: str, value: float, possible: tuple[float, ...]) -> None:
-    if value not in possible:
-        raise ValueError(f"{name} is one of {', '.join(f'{each:g}' for each in possible)}.")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of error beside 0.1 % of the reading: in parts of the power range, and at a power
-    factor of 0 in parts of the apparent power, None where that is not stated; and the source."""
-
-    range_part: float
-    apparent_part: float | None
-    source: str
-
-
-def _power_factor(power_factor: float | None, limits: Limits) -> ErrorTerm:
-    if limits.apparent_part is None:
-        return ErrorTerm("power_factor", None, NOT_STATED)
-    influence = f"{limits.source}; {limits.apparent_part * 100:g} % × tan φ of reading"
-    if power_factor is None:
-        return ErrorTerm("power_factor", None, f"{influence}; the power factor is {NOT_STATED}")
-    tangent = math.sqrt(1 - power_factor**2) / power_factor
-    source = f"{influence}, at a power factor of {power_factor:g}"
-    return ErrorTerm("power_factor", limits.apparent_part * tangent, source)
-
-
-@dataclass(frozen=True)
-class Extremes:
-    """The highest that was read so far (rms in V and A, mean power in W), the highest ranges that
-    were in use, and how many readings were beyond them.
-    """
-
-    readings: int = 0
-    voltage_v: float = 0.0
-    current_a: float = 0.0
-    power_w: float = 0.0
-    voltage_range_v: float = 0.0
-    current_range_a: float = 0.0
-    over_range: int = 0
-
-    def including(
-        self, voltage_v: float, current_a: float, power_w: float, ranges: tuple[float, float]
-    ) -> Extremes:
-        """With one more reading, taken in these ranges (V, A)."""
-        return replace(
-            self,
-            readings=self.readings + 1,
-            voltage_v=max(self.voltage_v, abs(voltage_v)),
-            current_a=max(self.current_a, abs(current_a)),
-            power_w=max(self.power_w, abs(power_w)),
-            voltage_range_v=max(self.voltage_range_v, ranges[0]),
-            current_range_a=max(self.current_range_a, ranges[1]),
-        )
 
 
 class Reading(NamedTuple):
@@ -122,14 +44,16 @@ class Reading(NamedTuple):
 
 
 def number(text: str) -> float:
-    """A number of a line: NaN where there is none, infinite beyond the range."""
+    """Return a number of a line: NaN where there is none, infinite beyond the range."""
     value = float(text)
     return math.copysign(math.inf, value) if abs(value) >= _NOTHING else value
 
 
 def plausible(power_w: float, voltage_v: float, current_a: float, range_w: float) -> bool:
-    """Whether a power can belong to these rms values: it is at most their product (Cauchy and
-    Schwarz), but for the errors of three readings. Readings that are no numbers are plausible.
+    """Whether a power can belong to these rms values.
+
+    It is at most their product (Cauchy and Schwarz), but for the errors of three readings. Readings
+    that are no numbers are plausible.
     """
     limit_w = 1.02 * abs(voltage_v * current_a) + 0.01 * range_w
     return not abs(power_w) > limit_w or not math.isfinite(power_w)
@@ -182,10 +106,10 @@ class Yokogawa(Meter):
 
     @abstractmethod
     def _commands(self) -> list[str]:
-        """Sets the meter up."""
+        """Return the commands that set the meter up."""
 
     def _reading(self, line: str) -> Reading | None:
-        """What a line of measured data says; None where it is not sound."""
+        """Return what a line of measured data says; None where it is not sound."""
         match = self._line_pattern.fullmatch(line)
         if match is None:
             return None
@@ -196,7 +120,7 @@ class Yokogawa(Meter):
         return Reading(power_w, volts, amperes, (range_v, range_a), int(match["C"]))
 
     def _range_commands(self, prefix: str) -> list[str]:
-        """Fixes the ranges, or leaves them to the meter."""
+        """Return the commands that fix the ranges, or leave them to the meter."""
         fixed = {"VOLT": self.settings.voltage_range_v, "CURR": self.settings.current_range_a}
         return [
             f"{prefix}:{name}:AUTO ON" if value is None else f"{prefix}:{name}:RANG {value:g}"
@@ -225,7 +149,7 @@ class Yokogawa(Meter):
             absolute_limit_w=limits.range_part * range_w,
             source=f"{limits.source}; ±(0.1 % of reading + {limits.range_part * 100:g} % of range),"
             f" range {range_w:g} W ({how}); at power factor 1 and crest factor 3",
-            more=(_power_factor(settings.power_factor, limits),),
+            more=(power_factor_term(settings.power_factor, limits),),
         )
 
     @property
@@ -280,7 +204,7 @@ class Yokogawa(Meter):
         return min(self._step, self._loop_step)
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """An answer that has not come by now is given up."""
+        """Give up an answer that has not come by now."""
         if self._inbox:
             part = self._inbox.data[:_SHOWN_BYTES]
             self._fault(t_ns, "framing", f"{part!r} is not a whole line")
@@ -361,7 +285,7 @@ class Yokogawa(Meter):
         self._timeouts = 0
 
     def _record(self, reading: Reading, t_ns: int) -> None:
-        """The first update after setting up began before it, and is not used."""
+        """Make a record; the first update after setting up began before it, and is not used."""
         if not self._settled:
             self._settled = True
             return

@@ -15,7 +15,7 @@ Wire = Callable[[bytes], bytes]
 
 
 def whole(piece: bytes) -> bytes:
-    """A wire on which nothing happens."""
+    """Return a wire on which nothing happens."""
     return piece
 
 
@@ -28,7 +28,7 @@ def conversation(
     start_ns: int = 0,
     together: int = 1,
 ) -> Iterator[Frame]:
-    """What a recorder would keep of it: an opening, then frames of both directions.
+    """Yield what a recorder would keep of it: an opening, then frames of both directions.
 
     `energy_j` [n, channels] as for `Simulator.advance`, `together` periods at a time. `wire` is
     what becomes of each piece that the meter sends. The driver is fed on the way, so that it asks

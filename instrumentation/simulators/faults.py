@@ -56,7 +56,7 @@ class FaultyWire:
         self._random = random.Random(self.seed)
 
     def carry(self, piece: bytes) -> bytes:
-        """What arrives of one piece."""
+        """Return what arrives of one piece."""
         arrived = self._bent(piece)
         if self._random.random() < self.lose:
             arrived = b""
@@ -192,23 +192,23 @@ class Faults:
     def parse(cls, words: Sequence[str]) -> Faults:
         """From words such as `drop=0.01`. Raises ValueError with a sentence."""
         known = [entry.name for entry in fields(cls)]
-        given: dict[str, float] = {}
+        rates: dict[str, float] = {}
         for word in words:
             name, _, value = word.partition("=")
             if name not in known:
                 raise ValueError(f"There is no fault {name}: there are {', '.join(known)}.")
             try:
-                given[name] = float(value)
+                rates[name] = float(value)
             except ValueError:
                 raise ValueError(f"{word} has no number: write {name}=0.01.") from None
-            if not (name == "skew" or 0 <= given[name] <= 1):
+            if not (name == "skew" or 0 <= rates[name] <= 1):
                 raise ValueError(f"{word} is not a probability: give a number from 0 to 1.")
-        return cls(**given)
+        return cls(**rates)
 
     def wire(self, seed: int) -> FaultyWire:
-        """The wire with these faults."""
+        """Return the wire with these faults."""
         return FaultyWire(seed, **{name: getattr(self, name) for name in WIRE_FAULTS})
 
     def meter(self, make: Callable[[], Simulator], seed: int) -> FaultyMeter:
-        """The meter with these faults."""
+        """Return the meter with these faults."""
         return FaultyMeter(make, seed, step=self.step, restart=self.restart)

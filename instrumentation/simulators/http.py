@@ -77,10 +77,10 @@ class HttpSimulator(NetworkSimulator):
         verb, _, path = request.strip().partition(" ")
         if self.broken:
             return "503 Service Unavailable", b"busy"
-        found = self._document(unquote(path)) if verb == "GET" else None
-        if found is None:
+        document = self._document(unquote(path)) if verb == "GET" else None
+        if document is None:
             return "404 Not Found", b"<html>no such page</html>"
-        return "200 OK", json.dumps(found).encode()
+        return "200 OK", json.dumps(document).encode()
 
     def _document(self, path: str) -> dict[str, Any] | None:  # noqa: PLR0911 - one a profile
         watts, joules = self.power_w, self.energy_j
@@ -204,31 +204,31 @@ class HttpServer:
 def _admitted(
     simulator: HttpSimulator, request: BaseHTTPRequestHandler, secret: str
 ) -> tuple[str, str]:
-    """The path without a login, and the challenge where the login is not the right one."""
-    given = request.headers.get("Authorization", "")
+    """Return the path without a login, and the challenge where the login is not the right one."""
+    authorization = request.headers.get("Authorization", "")
     if simulator.profile == "tasmota":
         path, _, login = request.path.partition("&user=")
         user, _, password = login.partition("&password=")
         right = f"{unquote(user)}:{unquote(password)}" == secret
         return path, "" if right else 'Basic realm="tasmota"'
     if simulator.profile == "home-assistant":
-        return request.path, "" if given == f"Bearer {secret}" else "Bearer"
+        return request.path, "" if authorization == f"Bearer {secret}" else "Bearer"
     if simulator.challenge == "Basic":
-        right = given == "Basic " + base64.b64encode(secret.encode()).decode()
+        right = authorization == "Basic " + base64.b64encode(secret.encode()).decode()
         return request.path, "" if right else 'Basic realm="shelly"'
     challenge = f'Digest qop="auth", realm="shelly", nonce="{_NONCE}"'
     challenge += f", algorithm={simulator.challenge}"
     challenge += "" if simulator.opaque is None else f', opaque="{simulator.opaque}"'
-    right = _digest_fits(given, request.path, secret, simulator)
+    right = _digest_fits(authorization, request.path, secret, simulator)
     return request.path, "" if right else challenge
 
 
 _NONCE = "60dc59c6"
 
 
-def _digest_fits(given: str, path: str, secret: str, simulator: HttpSimulator) -> bool:
+def _digest_fits(authorization: str, path: str, secret: str, simulator: HttpSimulator) -> bool:
     """RFC 7616, 3.4.1, from the side that checks it; as strict as the strictest firmware."""
-    fields = dict(re.findall(r'(\w+)="?([^",]*)"?', given))
+    fields = dict(re.findall(r'(\w+)="?([^",]*)"?', authorization))
     user, password = secret.split(":")
 
     def hashed(*parts: str) -> str:

@@ -1,5 +1,6 @@
-"""The Microchip MCP39F511N's side of the wire: registers behind a request/answer protocol, which is
-described in `meters.mcp39f511n`.
+"""The Microchip MCP39F511N's side of the wire.
+
+Registers behind a request/answer protocol, which is described in `meters.mcp39f511n`.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Mcp39f511nSimulator:
         return b""
 
     def _store(self, watts: tuple[float, float] | list[float]) -> None:
-        """The outputs of one window."""
+        """Store the outputs of one window."""
         self._windows += 1
         decivolts = self._line_dv + _WOBBLE[self._windows % len(_WOBBLE)]
         struct.pack_into("<HH", self._memory, 0x06, decivolts, round(self._line_hz * 1000))

@@ -45,11 +45,11 @@ class MqttSimulator(NetworkSimulator):
     @property
     def topic(self) -> str:
         """Where it publishes."""
-        own = {"tasmota": "stat/plug/STATUS8", "generic": "home/plug/power"}
-        return own.get(self.profile, "zigbee2mqtt/plug")
+        topics = {"tasmota": "stat/plug/STATUS8", "generic": "home/plug/power"}
+        return topics.get(self.profile, "zigbee2mqtt/plug")
 
     def payload(self) -> bytes:
-        """What it publishes now."""
+        """Return what it publishes now."""
         watts, joules = self.power_w[0], self.energy_j[0]
         if self.profile == "tasmota":
             return json.dumps(tasmota_status(watts, joules)).encode()
@@ -80,7 +80,7 @@ class MqttSimulator(NetworkSimulator):
         return sent
 
     def serve(self, host: str, port: int, secret: str = "") -> MqttServer:
-        """Connects to a broker there, which must run."""
+        """Connect to a broker there, which must run."""
         self.sink = MqttServer(self, host, port, secret)
         return self.sink
 
@@ -97,7 +97,7 @@ class MqttServer:
         self._client = client = Client(CallbackAPIVersion.VERSION2)
         if secret:
             client.username_pw_set(*secret.split(":"))
-        there = threading.Event()
+        connected = threading.Event()
 
         def on_connect(*_: object) -> None:
             client.subscribe("cmnd/plug/Status")
@@ -107,17 +107,20 @@ class MqttServer:
                 self.publish()
 
         def on_subscribe(*_: object) -> None:
-            there.set()
+            connected.set()
 
         client.on_connect, client.on_message = on_connect, on_message
         client.on_subscribe = on_subscribe
         client.connect(host, port)
         client.loop_start()
-        if not there.wait(10):
+        if not connected.wait(10):
             raise OSError(f"no broker takes a plug at {self.address}")
 
     def publish(self, *, retain: bool = False) -> None:
-        """The state now. The broker has a retained one, for whoever subscribes later, on return."""
+        """Publish the state now.
+
+        The broker has a retained one, for whoever subscribes later, on return.
+        """
         message = self._plug.payload()
         sent = self._client.publish(self._plug.topic, message, qos=int(retain), retain=retain)
         if retain:

@@ -1,5 +1,7 @@
-"""What simulated meters on a network share: a display that is refreshed by its own clock, and the
-ways in which such devices fail. Each kind serves its protocol for real (`serve`).
+"""What simulated meters on a network share.
+
+A display that is refreshed by its own clock, and the ways in which such devices fail. Each kind
+serves its protocol for real (`serve`).
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ class NetworkSimulator(ABC):
         return b"".join(envelope(*answer) for answer in answers if answer is not None)
 
     def asked(self, line: str) -> tuple[str, bytes] | None:
-        """What it answers now."""
+        """Return what it answers now."""
         with self._lock:
             return None if self.silent else self.answer(line)
 

@@ -77,7 +77,7 @@ class SimulatedPort:
         self._unlink(old)
 
     def receive(self) -> bytes:
-        """What the host has sent since; empty where it sent nothing or nobody listens."""
+        """Return what the host has sent since; empty where it sent nothing or nobody listens."""
         try:
             return os.read(self._master, _READ_BYTES)
         except OSError:  # EIO: nobody has the other end open

@@ -1,5 +1,6 @@
-"""The PowerSensor3's side of the wire; its bytes are described in `meters.powersensor3_frames` and
-`powersensor3_talk`.
+"""The PowerSensor3's side of the wire.
+
+Its bytes are described in `meters.powersensor3_frames` and `powersensor3_talk`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _float32(value: float) -> float:
 
 
 def eeprom(used: Sequence[bool] = (True,) * 4) -> list[bytes]:
-    """The 8 records of 41 bytes, with pairs in use or not."""
+    """Return the 8 records of 41 bytes, with pairs in use or not."""
     records = []
     for (name, _, gain), on in zip(_RAILS, used, strict=True):
         records.append(_RECORD.pack(b"MLX10", name, _VREF_V, _V_PER_A, on))

@@ -36,7 +36,7 @@ class Simulator(Protocol):
         """Time between two of its readings."""
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """What it sends unasked while n periods pass.
+        """Return what it sends unasked while n periods pass.
 
         `energy_j` [n, channels] is the true energy that has gone through each channel since it was
         switched on, at the end of each period, in J.
@@ -55,5 +55,8 @@ def kinds() -> tuple[str, ...]:
 
 
 def load(kind: str) -> type[Simulator]:
-    """The simulator of a kind of meter. Raises ExtensionError."""
+    """Return the simulator of a kind of meter.
+
+    Raises ExtensionError.
+    """
     return _GROUP.load(kind)

@@ -32,7 +32,7 @@ def encode_line(
     input_mv: int = _INPUT_MV,
     on: Sequence[bool] = (True, True),
 ) -> bytes:
-    """The 81 bytes that the meter sends for the power of its two outputs, in mW.
+    """Return the 81 bytes that the meter sends for the power of its two outputs, in mW.
 
     `input_mw` is their sum where it is not given. Power is cut off at what five digits hold. The
     voltage is moved a little where it must be, so that the power is its product with the current.
@@ -103,7 +103,7 @@ class SmartPower3Simulator:
         return b"".join(self._line(joules) for joules in energy_j.tolist())
 
     def receive(self, data: bytes) -> bytes:  # noqa: ARG002 - it listens to nobody
-        """It has no commands on the line that it logs to."""
+        """Return nothing: there are no commands on the line that it logs to."""
         return b""
 
     def _line(self, energy_j: Sequence[float]) -> bytes:

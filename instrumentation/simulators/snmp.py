@@ -51,11 +51,11 @@ class SnmpSimulator(NetworkSimulator):
         if self.broken:
             return "genErr", b""
         values = self.values()
-        found = [
+        bindings = [
             [oid, "Integer", values[oid]] if oid in values else [oid, "NoSuchObject", None]
             for oid in request.split()[1:]
         ]
-        return "ok", json.dumps(found).encode()
+        return "ok", json.dumps(bindings).encode()
 
     def serve(self, host: str, port: int, secret: str = "") -> SnmpServer:
         return SnmpServer(self, host, port, secret or "public")

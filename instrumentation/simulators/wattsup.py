@@ -28,7 +28,7 @@ def encode_packet(command: str, values: Sequence[object]) -> bytes:
 
 
 def banner() -> bytes:
-    """What the meter says when it is switched on, and when it is asked for its version."""
+    """Return what the meter says when it is switched on, and when it is asked for its version."""
     return encode_packet("v", _VERSION)
 
 
@@ -61,7 +61,7 @@ class WattsUpSimulator:
         self._smallest = [1 << 30] * 3
 
     def switch_off_and_on(self) -> bytes:
-        """It forgets what it was told and what it has counted, and says who it is."""
+        """Forget what was set and counted; return what it says of itself."""
         self.logging = False
         self._command = b""
         self._clear()

@@ -30,7 +30,7 @@ def nr3(value: float, full_scale: float) -> str:
 
 
 def step(full_scale: float) -> float:
-    """The last of the five digits."""
+    """Return the last of the five digits."""
     return float(10.0 ** (math.floor(math.log10(full_scale) + 1e-9) - 4))
 
 
@@ -194,7 +194,7 @@ class YokogawaSimulator(ABC):
         return ";".join(answers).encode("ascii") + self._line_end if answers else b""
 
     def _unit(self, header: str, value: str) -> str | None:
-        """The answer to one unit; empty for a command, None for what it does not know."""
+        """Return the answer to one unit; empty for a command, None for what it does not know."""
         match header.upper():
             case "*CLS":
                 self._errors.clear()
@@ -229,12 +229,12 @@ class YokogawaSimulator(ABC):
         """Headers of this meter, and what answers them."""
 
     def _inputs(self, group: str) -> Actions:
-        """The headers below a group that say how voltage and current are measured."""
-        found: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
+        """Return the headers below a group that say how voltage and current are measured."""
+        actions: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
         for name, ranged in (("VOLTage", self.volts), ("CURRent", self.amperes)):
-            found[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)
-            found[f"{group}:{name}:RANGe"] = partial(self._set_range, ranged)
-        return found
+            actions[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)
+            actions[f"{group}:{name}:RANGe"] = partial(self._set_range, ranged)
+        return actions
 
     def _set_headers(self, value: str) -> None:
         self._headers = is_on(value)
@@ -287,19 +287,19 @@ class YokogawaSimulator(ABC):
 
 
 def nothing(_: str) -> None:
-    """What a setting does that changes no figure."""
+    """Do nothing: the setting changes no figure."""
 
 
 def is_on(value: str) -> bool:
-    """A truth value as the meter takes it."""
+    """Return a truth value as the meter takes it."""
     return value.upper() in ("ON", "1")
 
 
 @lru_cache(maxsize=4096)
 def is_header(pattern: str, header: str) -> bool:
     """Whether a header is this one, in its long or short form."""
-    wanted, given = pattern.split(":"), header.upper().split(":")
-    return len(wanted) == len(given) and all(
+    wanted, asked = pattern.split(":"), header.upper().split(":")
+    return len(wanted) == len(asked) and all(
         word in (mnemonic.upper(), "".join(c for c in mnemonic if not c.islower()))
-        for mnemonic, word in zip(wanted, given, strict=True)
+        for mnemonic, word in zip(wanted, asked, strict=True)
     )

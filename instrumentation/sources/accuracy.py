@@ -20,6 +20,6 @@ _UNKNOWN = ErrorTerm("gain", None, f"{NOT_STATED} by the processor's maker")
 
 
 def rapl_terms(component: str) -> tuple[ErrorTerm, ...]:
-    """The terms of a component of RAPL: `dram` or `package-0/dram` is memory."""
+    """Return the terms of a component of RAPL: `dram` or `package-0/dram` is memory."""
     gain = _DRAM if component.rsplit("/", 1)[-1] == "dram" else _UNKNOWN
     return gain, LINEARITY, _COUNT, _UPDATE

@@ -74,13 +74,13 @@ class _Battery:
             raise OSError(f"{self.folder.name}/{file}: {not_a_number(text)}") from None
 
     def power_uw(self) -> int:
-        """What it gives; some drivers show a discharge below 0."""
+        """Return what it gives; some drivers show a discharge below 0."""
         if self.has("power_now"):
             return abs(self.number("power_now"))
         return abs(self.number("current_now")) * self.number("voltage_now") // 10**6
 
     def count(self) -> tuple[int, int]:
-        """What is left by its gauge, in counts, and a count's energy in nJ at this voltage."""
+        """Return the charge left by the gauge, in counts, and a count's energy in nJ."""
         if self.has("energy_now"):
             return self.number("energy_now"), NJ_PER_UWH
         return self.number("charge_now"), self.number("voltage_now") * NJ_PER_UWH // 10**6
@@ -118,15 +118,15 @@ class BatterySource(PolledSource):
         `believe_online`: a supply that shows `online` feeds the machine. Some laptops show it when
         they are unplugged.
         """
-        found = _batteries(root)
-        if not found:
+        batteries = _batteries(root)
+        if not batteries:
             raise BatteryError(f"There is no battery of this machine under {root}.")
         supplies = _supplies(root) if believe_online else ()
         try:
-            present = tuple(battery for battery in found if battery.shows())
+            present = tuple(battery for battery in batteries if battery.shows())
             if not any(map(_Battery.powered, present)) and not any(map(_Battery.gauged, present)):
                 raise BatteryError(
-                    f"{', '.join(b.folder.name for b in found)} shows neither power nor energy "
+                    f"{', '.join(b.folder.name for b in batteries)} shows neither power nor energy "
                     "(power_now, current_now, energy_now, charge_now): name another energy source."
                 )
             _require_discharging(present, supplies)
@@ -150,20 +150,20 @@ class BatterySource(PolledSource):
 
     def limits(self) -> Sequence[str]:
         """How coarse the gauge is, in sentences."""
-        found = []
+        sentences = []
         if power := self._polled.sums.get(POWER):
-            seen = (
+            periods = (
                 "has shown fewer than three values so far"
                 if power.update_s is None
                 else f"showed a new value about every {power.update_s:.1f} s"
             )
-            found.append(
-                f"The battery's power {seen}: a command must last many times as long to be told "
+            sentences.append(
+                f"The battery's power {periods}: a command must last many times as long to be told "
                 "from what ran before it."
             )
         if self._step_nj:
-            found.append(f"The battery's gauge counts in steps of {self._step_nj / 1e9:.3g} J.")
-        return found
+            sentences.append(f"The battery's gauge counts in steps of {self._step_nj / 1e9:.3g} J.")
+        return sentences
 
     @property
     def totals_j(self) -> tuple[float, float, float] | None:
@@ -181,10 +181,10 @@ class BatterySource(PolledSource):
         if all(map(_Battery.gauged, self._batteries)):
             with self._turn:  # often enough to see the gauge's single steps
                 self._used_uj()
-        found = sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
-        if not found:
+        power_uw = sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
+        if not power_uw:
             raise OSError("it is being discharged and shows 0 W: its firmware tells no rate")
-        return found
+        return power_uw
 
     def _gauge(self) -> Reading | ReadFailure:
         with self._turn:
@@ -200,15 +200,18 @@ class BatterySource(PolledSource):
             raise
 
     def _used_uj(self) -> int:
-        """What the gauge has counted down since the first look. Raises OSError."""
+        """Return what the gauge has counted down since the first look.
+
+        Raises OSError.
+        """
         self._require_discharging()
-        found = [battery.count() for battery in self._batteries]
-        for last, (count, nj) in zip(self._counts, found, strict=False):
+        counts = [battery.count() for battery in self._batteries]
+        for last, (count, nj) in zip(self._counts, counts, strict=False):
             step_nj = (last - count) * nj
             self._used_nj += step_nj
             if step_nj:
                 self._step_nj = min(abs(step_nj), self._step_nj or abs(step_nj))
-        self._counts = [count for count, _ in found]
+        self._counts = [count for count, _ in counts]
         return self._used_nj // 1000
 
 
@@ -231,7 +234,7 @@ def _of_machine(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _supplies(root: Path) -> tuple[Path, ...]:
-    """What can feed the machine beside its batteries."""
+    """Return what can feed the machine beside its batteries."""
     return tuple(
         folder
         for folder, kind in _of_machine(root)
@@ -240,26 +243,29 @@ def _supplies(root: Path) -> tuple[Path, ...]:
 
 
 def _online(supplies: Sequence[Path]) -> list[str]:
-    """The names of those that feed the machine: 1 is a fixed supply, 2 one that can be set."""
-    found = []
+    """Return the names of those that feed the machine.
+
+    1 is a fixed supply, 2 one that can be set.
+    """
+    names = []
     for folder in supplies:
         try:
             online = system_text.read(folder / "online").strip()
         except OSError:
             continue  # it does not tell
         if online not in ("", "0"):
-            found.append(folder.name)
-    return found
+            names.append(folder.name)
+    return names
 
 
 def _require_discharging(batteries: Sequence[_Battery], supplies: Sequence[Path]) -> None:
-    """Raises OSError where the machine does not live on its batteries alone."""
+    """Raise OSError where the machine does not live on its batteries alone."""
     states = {battery.folder.name: battery.status() for battery in batteries}
-    told = [f"{name} is {state!r}" for name, state in states.items() if state != "Discharging"]
-    if len(told) == len(states) or any(
+    others = [f"{name} is {state!r}" for name, state in states.items() if state != "Discharging"]
+    if len(others) == len(states) or any(
         state not in _IDLE | {"Discharging"} for state in states.values()
     ):
-        raise OSError(f"{' and '.join(told)}, so the machine is on mains")
+        raise OSError(f"{' and '.join(others)}, so the machine is on mains")
     if online := _online(supplies):
         raise OSError(
             f"{', '.join(online)} is online while {', '.join(states)} is discharged, so the "

@@ -76,7 +76,10 @@ Readings = Mapping[str, Reading | ReadFailure]
 
 
 def stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadFailure:
-    """What a counter shows now, or why it cannot be read: `energy_uj` raises OSError then."""
+    """Return what a counter shows now, or why it cannot be read.
+
+    `energy_uj` raises OSError then.
+    """
     t_before_ns = monotonic_ns()
     try:
         found_uj = energy_uj()
@@ -86,17 +89,17 @@ def stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadF
 
 
 def not_a_number(text: bytes) -> str:
-    """What is wrong with a counter file of this content."""
+    """Return what is wrong with a counter file of this content."""
     return f"the file holds {system_text.decode(text)!r} in place of a number"
 
 
 def reason(error: OSError) -> str:
-    """The system's reason without numbers and paths."""
+    """Return the system's reason without numbers and paths."""
     return error.strerror or str(error)
 
 
 def reading_document(reading: Reading | ReadFailure | None) -> dict[str, int] | None:
-    """A reading for run.json; null where the read failed."""
+    """Return a reading for run.json; null where the read failed."""
     if not isinstance(reading, Reading):
         return None
     return {name: getattr(reading, name) for name in ("t_before_ns", "t_after_ns", "energy_uj")}
@@ -117,14 +120,20 @@ class EnergyDifference:
 
 
 def unit_nj(max_range_uj: int) -> int | None:
-    """The kernel's unit in nJ behind a range; None where the range is not of a 32-bit counter."""
+    """Return the kernel's unit in nJ behind a range.
+
+    None where the range is not of a 32-bit counter.
+    """
     unit = -(-max_range_uj * 1000 // _RAW_MAX)
     return unit if unit and unit * _RAW_MAX // 1000 == max_range_uj else None
 
 
 @lru_cache(maxsize=64)
 def modulus_uj(max_range_uj: int) -> int:
-    """What one wrap takes away, in µJ: 2^32 units, to the nearest µJ; range + 1 for any other."""
+    """Return what one wrap takes away, in µJ: 2^32 units, to the nearest µJ.
+
+    Range + 1 for any other.
+    """
     unit = unit_nj(max_range_uj)
     return max_range_uj + 1 if unit is None else (unit * 2**32 + 500) // 1000
 

@@ -19,8 +19,10 @@ _NUMBERED_CHIP = re.compile(r"hwmon\d+-")  # leads the name of a second chip of 
 
 @dataclass(frozen=True)
 class Category:
-    """How much of a machine a quantity covers. `rank` 1 covers most; None is never a headline.
-    `holds` are the categories within it."""
+    """How much of a machine a quantity covers.
+
+    `rank` 1 covers most; None is never a headline. `holds` are the categories within it.
+    """
 
     name: str
     rank: int | None = None
@@ -31,8 +33,10 @@ class Category:
 
 @dataclass(frozen=True)
 class Quantity:
-    """An entry of the table: names that match `name` cover `covers`, with `alone` only where no
-    other name of the machine matches it."""
+    """An entry of the table: names that match `name` cover `covers`.
+
+    With `alone` they do so only where no other name of the machine matches it.
+    """
 
     name: re.Pattern[str]
     covers: Category
@@ -58,7 +62,10 @@ class Table:
     totals: tuple[Total, ...]
 
     def category(self, name: str, names: Iterable[str] = ()) -> Category | None:
-        """What `name` covers on a machine that has all of `names`; None where that is unknown."""
+        """Return what `name` covers on a machine that has all of `names`.
+
+        None where that is unknown.
+        """
         plain = _plain(name)
         for total in self.totals:
             chip, _, label = plain.rpartition("/")
@@ -73,14 +80,14 @@ class Table:
     def sums(self, names: Iterable[str]) -> dict[str, list[str]]:
         """By the name of each total that this machine's quantities make, those quantities."""
         every = list(names)
-        found: dict[str, list[str]] = {}
+        parts: dict[str, list[str]] = {}
         for total in self.totals:
             by_part = [[n for n in every if _matches(total, part, n)] for part in total.parts]
             members = [name for part in by_part for name in part]
             if all(by_part) and len(members) > 1:
                 chip = _plain(members[0]).rpartition("/")[0]
-                found[f"{chip}/{total.name}"] = members
-        return found
+                parts[f"{chip}/{total.name}"] = members
+        return parts
 
 
 def _matches(total: Total, part: re.Pattern[str], name: str) -> bool:

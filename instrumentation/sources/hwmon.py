@@ -37,8 +37,7 @@ class HwmonError(SourceError):
 
 @dataclass(frozen=True)
 class Sensor:
-    """A file that shows energy (µJ) or power (µW), or current (mA) where `voltage` (mV) is beside
-    it."""
+    """A file that shows energy (µJ), power (µW), or current (mA) beside `voltage` (mV)."""
 
     name: str
     path: Path
@@ -47,8 +46,8 @@ class Sensor:
 
     def read(self) -> int:
         """Energy in µJ, or power in µW. Raises OSError."""
-        found = _number(self.path)
-        return found if self.voltage is None else found * _number(self.voltage)
+        number = _number(self.path)
+        return number if self.voltage is None else number * _number(self.voltage)
 
 
 class HwmonSource(PolledSource):
@@ -111,22 +110,22 @@ def discover(root: Path) -> list[Sensor]:
 
 def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
     """By name, the files that show one quantity, the best first."""
-    found: dict[str, list[Sensor]] = {}
+    sensors: dict[str, list[Sensor]] = {}
     for chip in sorted(root.glob("hwmon*"), key=_number_of):
         if _text(chip / "device/type") == "Battery":
             continue  # the battery source has it
-        own: dict[str, list[Sensor]] = {}
+        gpu_sensors: dict[str, list[Sensor]] = {}
         driver = _text(chip / "name") or _text(chip / "device/name") or chip.name
         products = _products(chip) if _INA.fullmatch(driver) else ()
         for sensor in (*(list(_files(chip)) or _files(chip / "device")), *products):
-            ways = own.setdefault(sensor.name, [])
+            ways = gpu_sensors.setdefault(sensor.name, [])
             if not ways or not ways[0].energy:
                 ways.append(sensor)
-        for label, ways in own.items():
+        for label, ways in gpu_sensors.items():
             name = f"{driver}/{label}"
-            name = f"{chip.name}-{name}" if name in found else name  # another chip of that kind
-            found[name] = [replace(way, name=name) for way in ways]
-    return found
+            name = f"{chip.name}-{name}" if name in sensors else name  # another chip of that kind
+            sensors[name] = [replace(way, name=name) for way in ways]
+    return sensors
 
 
 def _files(chip: Path) -> Iterator[Sensor]:
@@ -152,18 +151,21 @@ def _products(chip: Path) -> Iterator[Sensor]:
 
 
 def _power_uw(sensor: Sensor, never_zero: bool) -> int:
-    """Its power in µW. Raises OSError for what the power of this quantity cannot be, as where the
-    firmware answers with all bits set or, of a machine that runs, with 0."""
-    found = sensor.read()
-    if never_zero and not found:
+    """Its power in µW.
+
+    Raises OSError for what the power of this quantity cannot be, as where the firmware answers with
+    all bits set or, of a machine that runs, with 0.
+    """
+    power_uw = sensor.read()
+    if never_zero and not power_uw:
         raise OSError("it shows 0 W, and the machine runs")
-    if abs(found) > PLATFORM_MAX_POWER_W * 1e6:
+    if abs(power_uw) > PLATFORM_MAX_POWER_W * 1e6:
         raise OSError(f"it shows more than {PLATFORM_MAX_POWER_W / 1e3:g} kW")
-    return found
+    return power_uw
 
 
 def _averaged_ns(path: Path) -> int:
-    """The time that a power is the mean of, where the driver states it (ms); else 0."""
+    """Return the time that a power is the mean of, where the driver states it (ms); else 0."""
     try:
         return _number(path.with_name(f"{path.name}_interval")) * 10**6
     except OSError:

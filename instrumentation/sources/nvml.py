@@ -60,8 +60,11 @@ class _Library:
 
 
 class NvmlSource(PolledSource):
-    """`gpu-0`, `gpu-1` … in NVML's order. A card that cannot be read is left out, and `omitted`
-    says why; it does not take the others with it."""
+    """`gpu-0`, `gpu-1` … in NVML's order.
+
+    A card that cannot be read is left out, and `omitted` says why; it does not take the others with
+    it.
+    """
 
     name: ClassVar[str] = "nvml"
 

@@ -56,7 +56,7 @@ class Event:
     uj_per_count: Fraction
 
     def energy_uj(self, count: int) -> int:
-        """A count in µJ, rounded down."""
+        """Return a count in µJ, rounded down."""
         return count * self.uj_per_count.numerator // self.uj_per_count.denominator
 
 
@@ -127,7 +127,7 @@ def _events(root: Path, unit: Path) -> Iterator[Event]:
     cpus = _cpu_list(_text(unit / "cpumask"))
     names = _package_names(root, cpus)
     several = len(cpus) > 1
-    seen: set[str] = set()
+    taken: set[str] = set()
     for file in sorted((unit / "events").glob("energy-*")):
         what = _KINDS.get(file.name.removeprefix("energy-"))
         if what is None or _text(Path(f"{file}.unit")) != "Joules":
@@ -135,9 +135,9 @@ def _events(root: Path, unit: Path) -> Iterator[Event]:
         scale = Fraction(_text(Path(f"{file}.scale"))) * 10**6
         for cpu in cpus:
             name, parent = _zone_name(what, names[cpu], several)
-            if name in seen:  # the platform is one, however many dies it is read on
+            if name in taken:  # the platform is one, however many dies it is read on
                 continue
-            seen.add(name)
+            taken.add(name)
             most_uj = (2**64 - 1) * scale.numerator // scale.denominator
             zone = Zone(name, file, most_uj, parent, None, default_max_power_w(name))
             yield Event(zone, kind, _config(_text(file)), cpu, scale)
@@ -169,10 +169,10 @@ def _topology(root: Path, cpu: int, what: str) -> int:
 
 
 def _config(text: str) -> int:
-    found = re.fullmatch(r"event=(0x[0-9a-fA-F]+|\d+)", text)
-    if found is None:
+    match = re.fullmatch(r"event=(0x[0-9a-fA-F]+|\d+)", text)
+    if match is None:
         raise ValueError(f"the event {text!r} is of an unknown form")
-    return int(found[1], 0)
+    return int(match[1], 0)
 
 
 def _cpu_list(text: str) -> list[int]:

@@ -55,7 +55,7 @@ class PowerSum:
         self._last_uw: int | None = None
 
     def add(self, t_before_ns: int, t_after_ns: int, power_uw: int) -> Reading:
-        """A power that was read between two stamps; the energy up to then."""
+        """Return a power that was read between two stamps; the energy up to then."""
         if self._last_ns is not None and t_after_ns - self._last_ns > self._longest_ns:
             self.gaps.append(Gap(self._last_ns, t_after_ns, "no reading"))
         elif self._last_ns is not None:
@@ -70,7 +70,7 @@ class PowerSum:
         return Reading(t_before_ns, t_after_ns, energy_uj, epoch, self.window_ns)
 
     def fail(self, t_ns: int, error: str) -> ReadFailure:
-        """A read that failed: the window that it would have ended is a gap."""
+        """Return a read that failed: the window that it would have ended is a gap."""
         if self._last_ns is None and self.gaps:
             self.gaps[-1] = replace(self.gaps[-1], until_ns=t_ns)
         else:
@@ -85,7 +85,8 @@ class PowerSum:
 
     @property
     def window_ns(self) -> int:
-        """Time that a power is the mean of as stated, or between its updates where that is longer;
+        """Time that a power is the mean of as stated, or between its updates where that is longer.
+
         0 where neither is known. Updates come at a steady rate, changes of a coarse digit do not.
         """
         held = sorted(self._held_ns)
@@ -109,8 +110,10 @@ class PowerSum:
 
 
 class PolledPower:
-    """Quantities polled by a thread until `close`; `read` polls once more, so that a window ends at
-    the caller's edge. Powers are in µW; a quantity that cannot be read raises OSError.
+    """Quantities polled by a thread until `close`.
+
+    `read` polls once more, so that a window ends at the caller's edge. Powers are in µW; a quantity
+    that cannot be read raises OSError.
     """
 
     def __init__(
@@ -131,7 +134,7 @@ class PolledPower:
             self._thread.start()
 
     def read(self) -> dict[str, Reading | ReadFailure]:
-        """The energy of each quantity since the first poll, or why its power cannot be read."""
+        """Return the energy of each quantity since the first poll, or why it cannot be read."""
         with self._turn:
             return {name: self._read(name) for name in self._quantities}
 
@@ -185,7 +188,7 @@ class PolledSource:
 
     @property
     def gaps(self) -> Mapping[str, Sequence[Gap]]:
-        return {name: found.gaps for name, found in self._polled.sums.items()}
+        return {name: polled_sum.gaps for name, polled_sum in self._polled.sums.items()}
 
     def polls(self, name: str) -> bool:
         """Whether this quantity is a power that is polled, no counter."""
@@ -194,24 +197,24 @@ class PolledSource:
     @property
     def only_w(self) -> Mapping[str, float]:
         """By polled quantity that has shown one power alone, that power."""
-        shown = ((name, found.only_w) for name, found in self._polled.sums.items())
+        shown = ((name, polled_sum.only_w) for name, polled_sum in self._polled.sums.items())
         return {name: power_w for name, power_w in shown if power_w is not None}
 
     def read(self) -> dict[str, Reading | ReadFailure]:
-        """Counters as they stand, polled powers as their energy since `open`, in µJ."""
-        found = self._polled.read() | {name: self._counted(name) for name in self._counters}
-        return {name: found[name] for name in self.names}
+        """Return the energy of each quantity since the first poll, or why it cannot be read."""
+        readings = self._polled.read() | {name: self._counted(name) for name in self._counters}
+        return {name: readings[name] for name in self.names}
 
     def _counted(self, name: str) -> Reading | ReadFailure:
-        found = self._counters[name]()
-        if isinstance(found, ReadFailure):
-            return found
-        return replace(found, window_ns=self._watched[name].interval_ns or 0)
+        count = self._counters[name]()
+        if isinstance(count, ReadFailure):
+            return count
+        return replace(count, window_ns=self._watched[name].interval_ns or 0)
 
     def _watch_counters(self) -> None:
         def count(read: Callable[[], Reading | ReadFailure]) -> int | None:
-            found = read()
-            return found.energy_uj if isinstance(found, Reading) else None
+            counts = read()
+            return counts.energy_uj if isinstance(counts, Reading) else None
 
         longest_intervals_ns(
             [partial(count, read) for read in self._counters.values()],

@@ -54,9 +54,11 @@ class PowercapSource(HeldZones):
         watch_s: float = WATCH_S,
         enough: int = ENOUGH,
     ) -> PowercapSource:
-        """Find the counters and open them; `max_power_w`: see zones.discover. Dies of one package
-        are watched for at most `mirror_wait_s`, to see whether they show one counter; all counters
-        for at most `watch_s`, or until each had `enough` updates, to see how often these come.
+        """Find the counters and open them; `max_power_w`: see zones.discover.
+
+        Dies of one package are watched for at most `mirror_wait_s`, to see whether they show one
+        counter; all counters for at most `watch_s`, or until each had `enough` updates, to see how
+        often these come.
 
         Raises PowercapError.
         """
@@ -107,13 +109,13 @@ class PowercapSource(HeldZones):
         return {zone.name: self._read(index) for index, zone in enumerate(self.zones)}
 
     def series(self) -> Series:
-        """A place for many readings."""
+        """Return a place for many readings."""
         return Series(self)
 
     def value_uj(self, index: int) -> int | None:
         """One counter's number alone; None where it cannot be read."""
-        found = self._read(index)
-        return found.energy_uj if isinstance(found, Reading) else None
+        value = self._read(index)
+        return value.energy_uj if isinstance(value, Reading) else None
 
     def _read(self, index: int) -> Reading | ReadFailure:
         t_before_ns = monotonic_ns()
@@ -143,8 +145,10 @@ class PowercapSource(HeldZones):
 
 @dataclass
 class _Column:
-    """One counter's samples: two stamps each, and the texts read, separated by commas. Arrays,
-    because a million small objects would cost memory and the collector's time during a run."""
+    """One counter's samples: two stamps each, and the texts read, separated by commas.
+
+    Arrays, because a million small objects would cost memory and the collector's time during a run.
+    """
 
     stamps_ns: array[int] = field(default_factory=lambda: array("q"))
     text: bytearray = field(default_factory=bytearray)
@@ -207,7 +211,7 @@ class Series:
 def _reading(
     t_before_ns: int, t_after_ns: int, text: bytes, epoch: int, window_ns: int = 0
 ) -> Reading | ReadFailure:
-    """The reading that a counter file's text stands for."""
+    """Return the reading that a counter file's text stands for."""
     try:
         return Reading(t_before_ns, t_after_ns, int(text), epoch, window_ns)
     except ValueError:

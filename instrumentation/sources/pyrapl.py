@@ -23,8 +23,9 @@ UNCHECKED = "pyrapl-unchecked"
 
 
 def _zones(package_uj: Sequence[float] | None, dram_uj: Sequence[float] | None) -> dict[str, float]:
-    """pyRAPL's lists (index = socket, -1 = no such counter) by the zone names of the powercap
-    source.
+    """Name the figures of pyRAPL's lists as the powercap source names its zones.
+
+    An index is a socket, -1 no such counter.
     """
     packages = {n: uj for n, uj in enumerate(package_uj or ()) if uj >= 0}
     drams = {n: uj for n, uj in enumerate(dram_uj or ()) if uj >= 0}
@@ -35,7 +36,7 @@ def _zones(package_uj: Sequence[float] | None, dram_uj: Sequence[float] | None) 
 
 @contextmanager
 def _quiet_logging() -> Iterator[None]:
-    """pyRAPL warns of output formats that it could offer with pandas or MongoDB; we use neither."""
+    """PyRAPL warns of output formats that it could offer with pandas or MongoDB; we use neither."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -19,7 +19,10 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> type[Any]:
-    """The class of a source. Raises ExtensionError."""
+    """Return the class of a source.
+
+    Raises ExtensionError.
+    """
     return _GROUP.load(name)
 
 

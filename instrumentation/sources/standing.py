@@ -51,8 +51,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Objection:
-    """Why the joules of a source, called `label`, are no figure: `code`, and clauses for people
-    that say what was seen and what to do. `facts` are what was seen."""
+    """Why the joules of a source, called `label`, are no figure.
+
+    `code`, and clauses for people that say what was seen and what to do. `facts` are what was seen.
+    """
 
     code: str
     label: str
@@ -67,8 +69,8 @@ def sentences(objections: Iterable[Objection]) -> list[str]:
     for one in objections:
         same.setdefault((one.seen, one.way), []).append(one.label)
     return [
-        f"{', '.join(labels)} {'has' if len(labels) == 1 else 'have'} no joules: {seen}. {way}"
-        for (seen, way), labels in same.items()
+        f"{', '.join(labels)} {'has' if len(labels) == 1 else 'have'} no joules: {shown}. {way}"
+        for (shown, way), labels in same.items()
     ]
 
 
@@ -104,14 +106,18 @@ def stood_still(stretches: Sequence[Stretch], patience: float) -> str:
 
 
 def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
-    """The longest row of rests and runs through which a sensor showed one power, if it lasts for
-    `patience` and more than `SHARE` of the whole; rests and runs take turns."""
+    """Return the longest row of rests and runs through which a sensor showed one power.
+
+    It must last for `patience` and more than `SHARE` of the whole; rests and runs take turns.
+    """
     rows: list[list[Stretch]] = []
     for one in stretches:
         if one.energy_j is None or not one.seconds:
             continue
         before = rows[-1][-1] if rows else None
-        if before is None or not _alike(before, one):
+        # Of one mean power, as far as the times of polls show.
+        powers = [(each.energy_j or 0.0) / each.seconds for each in (before or one, one)]
+        if before is None or not math.isclose(*powers, rel_tol=ALIKE):
             rows.append([])
         rows[-1].append(one)
     sums = [
@@ -126,18 +132,14 @@ def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
     return longest
 
 
-def _alike(one: Stretch, other: Stretch) -> bool:
-    """Whether two stretches have one mean power, as far as the times of polls tell."""
-    powers = [(a.energy_j or 0.0) / a.seconds for a in (one, other)]
-    return math.isclose(*powers, rel_tol=ALIKE)
-
-
 def below(
     total: Sequence[Stretch], part: Sequence[Stretch], update_s: float
 ) -> tuple[float, float] | None:
-    """Joules of a total and of its part over the stretches that both have, where the total is
-    less by more than late counts explain (each within `update_s`), or less in each of some
-    stretches, at rest as under load; else None."""
+    """Return the joules of a total and of its part, where the total is less; else None.
+
+    They are over the stretches that both have. Less is what late counts (each within `update_s`) do
+    not explain, or less in each of some stretches, at rest as under load.
+    """
     both = [
         (one, other)
         for one, other in zip(total, part, strict=True)
@@ -158,14 +160,16 @@ def below(
 
 
 def update_of(stretches: Sequence[Stretch]) -> float:
-    """Within how long a counter is brought up to date, in s: `UPDATE_S`, less where it moved in
-    shorter stretches."""
+    """Within how long a counter is brought up to date, in s.
+
+    `UPDATE_S`, less where it moved in shorter stretches.
+    """
     moved = sum(bool(one.energy_j) for one in stretches)
     return min(UPDATE_S, math.fsum(one.seconds for one in stretches) / max(1, moved))
 
 
 def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Objection | None:
-    """What speaks against a counter, which may show one count for `patience` s."""
+    """Return what speaks against a counter, which may show one count for `patience` s."""
     code = stood_still(stretches, patience)
     if not code:
         return None
@@ -174,23 +178,27 @@ def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Obj
     facts = {"seconds": seconds, "stretches": len(stretches), "still": still}
     way = Objection.way
     if code == DID_NOT_MOVE:
-        seen = f"no count changed in {seconds:.3g} s, which is too short for it"
+        observation = f"no count changed in {seconds:.3g} s, which is too short for it"
         way = "Let the command repeat its work."
     elif any(one.energy_j for one in stretches):
-        seen = f"the count stood still in {still} of {len(stretches)} stretches of rest and load"
+        observation = (
+            f"the count stood still in {still} of {len(stretches)} stretches of rest and load"
+        )
     else:
-        seen = (
+        observation = (
             f"no count changed over {seconds:.3g} s of rest and load, as in a virtual machine or "
             "where firmware feeds no counter"
         )
-    return Objection(code, label, seen, way, facts)
+    return Objection(code, label, observation, way, facts)
 
 
 def of_sensor(
     label: str, power_w: float, seconds: float, busy_s: float, patience: float
 ) -> Objection | None:
-    """What speaks against a sensor that showed one power in `seconds`, of which commands kept the
-    processor busy for `busy_s`. Without work for a processor one power may be true, unless it is 0.
+    """Return what speaks against a sensor that showed one power in `seconds`.
+
+    Commands kept the processor busy for `busy_s`. Without work for a processor one power may be
+    true, unless it is 0.
     """
     if power_w and (seconds < patience or busy_s < BUSY * seconds):
         return None
@@ -211,11 +219,11 @@ def of_total(
     part: Sequence[Stretch],
     update_s: float,
 ) -> Objection | None:
-    """What speaks against a total that is less than what lies within it."""
-    found = below(total, part, update_s)
-    if found is None:
+    """Return what speaks against a total that is less than what lies within it."""
+    shortfall = below(total, part, update_s)
+    if shortfall is None:
         return None
-    total_j, part_j = found
+    total_j, part_j = shortfall
     return Objection(
         BELOW_PART,
         label,
@@ -235,9 +243,9 @@ def of_gauge(
     off_j = 2 * step_j
     if gauge_j - off_j <= MOST_APART * power_j and power_j <= MOST_APART * (gauge_j + off_j):
         return None
-    seen = (
+    observation = (
         f"{labels[0]} shows {power_j:.3g} J and {labels[1]} {gauge_j:.3g} J of the same time, so "
         "that one of them counts in another unit"
     )
     facts = {"power_j": power_j, "gauge_j": gauge_j}
-    return Objection(CONTRADICTED, labels[0], seen, "Name a meter with --meter.", facts)
+    return Objection(CONTRADICTED, labels[0], observation, "Name a meter with --meter.", facts)

@@ -28,8 +28,10 @@ _LIMITS = "constraint_*_max_power_uw", "constraint_*_power_limit_uw"
 
 @dataclass(frozen=True)
 class Zone:
-    """One counter. `name` is the kernel's: package-0, package-0-die-1, psys, and below a package
-    core, uncore or dram, led by the package's (`package-1/dram`) where there are several packages.
+    """One counter.
+
+    `name` is the kernel's: package-0, package-0-die-1, psys, and below a package core, uncore or
+    dram, led by the package's (`package-1/dram`) where there are several packages.
 
     `max_range_uj` is None where the kernel does not tell it. `parent` names the zone above. A zone
     with `mirror_of` shows the counter of that other zone once more. `max_power_w` is more than the
@@ -53,8 +55,8 @@ class Zone:
     @property
     def package(self) -> str | None:
         """The package that it belongs to, without the die: package-0."""
-        found = _PACKAGE.match(self.parent or self.name)
-        return found[1] if found else None
+        match = _PACKAGE.match(self.parent or self.name)
+        return match[1] if match else None
 
 
 class HeldZones:
@@ -83,35 +85,36 @@ class HeldZones:
 
 
 def kind_of(name: str) -> str:
-    """The kind of a zone of this name, without package, die and number: see Zone.kind."""
+    """Return the kind of a zone of this name, without package, die and number: see Zone.kind."""
     return re.split(r"-\d", name.rsplit("/", 1)[-1], maxsplit=1)[0]
 
 
 def default_max_power_w(name: str) -> float:
-    """The power bound of a zone of this name where nothing more is known."""
+    """Return the power bound of a zone of this name where nothing more is known."""
     return PLATFORM_MAX_POWER_W if kind_of(name) == "psys" else MAX_POWER_W
 
 
 def summands(names: Iterable[str]) -> dict[str, list[str]]:
-    """The zones whose sum is the whole machine's, by `package` (or their dies) and `dram`; empty
-    where there is none, as of AMD's memory.
+    """Return the zones whose sum is the whole machine's, by `package` (or their dies) and `dram`.
+
+    Empty where there is none, as of AMD's memory.
 
     Core and uncore lie within the package, psys around everything. `names` are without mirrors,
     which show another's counter.
     """
-    found: dict[str, list[str]] = {"package": [], "dram": []}
+    groups: dict[str, list[str]] = {"package": [], "dram": []}
     for name in names:
-        if (kind := kind_of(name)) in found:
-            found[kind].append(name)
-    return found
+        if (kind := kind_of(name)) in groups:
+            groups[kind].append(name)
+    return groups
 
 
 def not_counted(names: Iterable[str]) -> str:
-    """What zones of these names leave out of the machine's energy, in two sentences."""
+    """Return what zones of these names leave out of the machine's energy, in two sentences."""
     memory = any(kind_of(name) == "dram" for name in names)
-    seen, unseen = ("processor and memory", "") if memory else ("the processor", "memory, ")
+    covered, unseen = ("processor and memory", "") if memory else ("the processor", "memory, ")
     return (
-        f"RAPL counts {seen} alone: none of its joules holds {unseen}disks, network, display, "
+        f"RAPL counts {covered} alone: none of its joules holds {unseen}disks, network, display, "
         "board, fans, other cards or the losses of the power supply. Work that moves from the "
         "processor into one of these looks like a saving here."
     )
@@ -128,15 +131,17 @@ def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tupl
     tops = {t: {top: _name(top) for top in _top_zones(root, t)} for t in _CONTROL_TYPES}
     packages = {name for names in tops.values() for name in names.values()}
     several = sum(name.startswith("package") for name in packages) > 1
-    given = max_power_w or {}
-    found: dict[str, Zone] = {}
+    limits = max_power_w or {}
+    zones: dict[str, Zone] = {}
     for control_type in _CONTROL_TYPES:
         for name, path, parent in _named_zones(tops[control_type], control_type, several):
-            if name not in found and (path / "energy_uj").exists():
+            if name not in zones and (path / "energy_uj").exists():
                 zone = Zone(name, path, _number(path / "max_energy_range_uj") or None, parent)
-                bound_w = given.get(name) or _power_bound_w(zone)
-                found[name] = Zone(name, path, zone.max_range_uj, parent, None, bound_w)
-    return tuple(found.values())
+                files = [file for pattern in _LIMITS for file in path.glob(pattern)]
+                highest_w = max((_number(file) or 0 for file in files), default=0) / 1e6
+                bound_w = limits.get(name) or max(default_max_power_w(name), highest_w)
+                zones[name] = Zone(name, path, zone.max_range_uj, parent, None, bound_w)
+    return tuple(zones.values())
 
 
 def _name(zone: Path) -> str:
@@ -148,11 +153,6 @@ def _number(file: Path) -> int | None:
         return int(system_text.read(file))
     except (OSError, ValueError):
         return None
-
-
-def _power_bound_w(zone: Zone) -> float:
-    limits_uw = [_number(file) or 0 for pattern in _LIMITS for file in zone.path.glob(pattern)]
-    return max(default_max_power_w(zone.name), max(limits_uw, default=0) / 1e6)
 
 
 def _numbered(folder: Path, pattern: str) -> list[Path]:
@@ -194,7 +194,7 @@ def mirrors(
     Ends at `until_s` (time.monotonic): a pair that has not moved often enough by then is held for
     two counters.
     """
-    found: dict[str, str] = {}
+    originals: dict[str, str] = {}
     # Values at which a pair agreed. All pairs in turn: one that stands still holds up no other.
     open_pairs: dict[tuple[int, int], set[int]] = {pair: set() for pair in _pairs(zones)}
     while open_pairs and time.monotonic() < until_s:
@@ -204,9 +204,9 @@ def mirrors(
                 del open_pairs[first, second]
             if same:
                 name = zones[first].name
-                found.setdefault(zones[second].name, found.get(name, name))
+                originals.setdefault(zones[second].name, originals.get(name, name))
         time.sleep(0.0002)
-    return found
+    return originals
 
 
 def _pairs(zones: Sequence[Zone]) -> Iterator[tuple[int, int]]:

@@ -80,7 +80,7 @@ int nvmlDeviceGetPowerUsage(void *device, unsigned *mw) {
 
 
 def compile_nvml(folder: Path, patch: pytest.MonkeyPatch, cards: str) -> Path:
-    """The library, built, and its state; skips where there is no C compiler."""
+    """Return the library, built, and its state; skips where there is no C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler (cc) builds the stand-in of NVIDIA's library")

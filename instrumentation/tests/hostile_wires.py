@@ -55,7 +55,7 @@ def _dripping(text: bytes) -> Pieces:
 
 
 def http_answer(chance: random.Random) -> Pieces:
-    """An answer as a device behind HTTP may send it."""
+    """Return an answer as a device behind HTTP may send it."""
     ok, body = b"HTTP/1.1 200 OK\r\n", chance.choice(DOCUMENTS)
     length = b"Content-Length: %d\r\n\r\n" % len(body)
     chunked = ok + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -89,7 +89,7 @@ def http_answer(chance: random.Random) -> Pieces:
 
 
 def scpi_answer(chance: random.Random) -> Pieces:
-    """An answer as an instrument at a socket may send it."""
+    """Return an answer as an instrument at a socket may send it."""
     kinds: tuple[Callable[[], Pieces], ...] = (
         lambda: iter((b"1.5E+1\n",)),
         lambda: _endless(b"1" * 65_536),
@@ -113,7 +113,7 @@ def _packet(command: int, content: bytes, length: int | None = None) -> bytes:
 
 
 def mqtt_answer(chance: random.Random) -> Pieces:
-    """What a broker may send; most begin as they should."""
+    """Return what a broker may send; most begin as they should."""
     topic = b"\x00\x01t"
     message = _packet(0x30, topic + chance.choice(DOCUMENTS))
     greeting = (_packet(0x20, b"\0\0"), _packet(0x90, b"\0\1\0"))
@@ -136,13 +136,15 @@ def mqtt_answer(chance: random.Random) -> Pieces:
 
 
 def snmp_answer(chance: random.Random, asked: bytes) -> bytes:
-    """A datagram for one that came: its own, changed, or none at all."""
-    own = bytearray(asked.replace(b"\xa0", b"\xa2", 1))
+    """Return a datagram for one that came: its own, changed, or none at all."""
+    reply = bytearray(asked.replace(b"\xa0", b"\xa2", 1))
     for _ in range(chance.choice((0, 1, 1, 3, 10))):
-        own[chance.randrange(len(own))] = chance.randrange(256)
+        reply[chance.randrange(len(reply))] = chance.randrange(256)
     deep = b"".join(b"\x30\x83" + n.to_bytes(3) for n in range(60_000, 0, -5))
-    integer = bytes(own[:-2]) + b"\x02\x82\xe0\x00" + b"\x7f" * 0xE000
-    return chance.choice((bytes(own), bytes(own), deep[:65_000], integer, chance.randbytes(200)))
+    integer = bytes(reply[:-2]) + b"\x02\x82\xe0\x00" + b"\x7f" * 0xE000
+    return chance.choice(
+        (bytes(reply), bytes(reply), deep[:65_000], integer, chance.randbytes(200))
+    )
 
 
 class TcpServer:
@@ -286,13 +288,13 @@ def run(count: int, seed: int = 0) -> dict[str, Any]:
         server.close()
     for kind, settings in SERIAL.items():
         channel = registry.load(kind).own_channels[:1] or ("0",)
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for _ in range(count):
             meter = registry.load(kind)({channel[0]: "system"}, settings)
             decoded = decode_frames(meter, recording(chance))
             what = "faults" if decoded.faults else "none"
-            found["records" if len(decoded.samples) else what] += 1
-        outcomes[kind] = found
+            counts["records" if len(decoded.samples) else what] += 1
+        outcomes[kind] = counts
     # Not ru_maxrss, which begins with that of the process that started this one.
     status = Path("/proc/self/status").read_text(encoding="ascii")
     memory_mb = int(re.findall(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)[0]) >> 10

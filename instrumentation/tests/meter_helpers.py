@@ -23,13 +23,13 @@ def energies(watts: list[float], simulator: Simulator) -> np.ndarray:
 def talk(
     make: Callable[[], Meter], simulator: Simulator, watts: list[float], wire: Wire = whole
 ) -> tuple[Decoded, list[Frame]]:
-    """What a recording of these powers, one each period, is decoded to; and its frames."""
+    """Return what a recording of these powers, one each period, is decoded to; and its frames."""
     frames = list(conversation(make(), simulator, energies(watts, simulator), wire=wire))
     return decode_frames(make(), frames), frames
 
 
 def on_the_nth(nth: int, change: Callable[[bytes], bytes]) -> Wire:
-    """A wire on which one piece arrives changed; pieces count from 0."""
+    """Return a wire on which one piece arrives changed; pieces count from 0."""
     count = -1
 
     def wire(piece: bytes) -> bytes:
@@ -47,14 +47,14 @@ def exchange(meter: Meter, simulator: Simulator, t_ns: int) -> ParseResult:
     return meter.feed(simulator.receive(request), t_ns)
 
 
-def kinds(found: Decoded | ParseResult) -> list[str]:
-    """The kinds of the faults."""
-    return [fault.kind for fault in found.faults]
+def kinds(output: Decoded | ParseResult) -> list[str]:
+    """Return the kinds of the faults."""
+    return [fault.kind for fault in output.faults]
 
 
-def flag_words(meter: type[Meter], found: ParseResult) -> list[str]:
-    """The flags of each record."""
+def flag_words(meter: type[Meter], output: ParseResult) -> list[str]:
+    """Return the flags of each record."""
     return [
         " ".join(word for bit, word in enumerate(meter.flag_words) if flags >> bit & 1)
-        for flags in found.rows.flags.tolist()
+        for flags in output.rows.flags.tolist()
     ]

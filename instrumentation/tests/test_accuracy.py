@@ -23,24 +23,24 @@ def terms(meter: Any) -> dict[str, ErrorTerm]:
 
 
 def test_a_calibration_stands_in_for_the_makers_figures() -> None:
-    found = terms(SmartPower3({"0": "system"}, {"calibration": CERTIFICATE}))
-    assert (found["gain"].limit, found["linearity"].limit) == (0.002, 0.001)
-    assert found["gain"].source == "certificate 7 of 2026"
-    assert found["resolution"].limit == 0.0005
+    stated = terms(SmartPower3({"0": "system"}, {"calibration": CERTIFICATE}))
+    assert (stated["gain"].limit, stated["linearity"].limit) == (0.002, 0.001)
+    assert stated["gain"].source == "certificate 7 of 2026"
+    assert stated["resolution"].limit == 0.0005
     maker = terms(SmartPower3({"0": "system"}))
     assert (maker["gain"].limit, maker["linearity"].limit) == (0.03, None)
     assert maker["linearity"].within == "gain"
 
 
 def test_a_calibration_may_state_how_two_readings_share_an_error() -> None:
-    given = {"source": "-", "terms": {"linearity": {"limit": 0.001, "correlation": 0.5}}}
-    found = terms(SmartPower3({"0": "system"}, {"calibration": given}))
-    assert found["linearity"].shared == 0.5
-    assert (found["gain"].shared, found["resolution"].shared) == (1, 0)
+    calibration = {"source": "-", "terms": {"linearity": {"limit": 0.001, "correlation": 0.5}}}
+    stated = terms(SmartPower3({"0": "system"}, {"calibration": calibration}))
+    assert stated["linearity"].shared == 0.5
+    assert (stated["gain"].shared, stated["resolution"].shared) == (1, 0)
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("calibration", "why"),
     [
         ({"terms": {"gain": 0.1}}, "two keys"),
         ({"source": " ", "terms": {"gain": 0.1}}, "where its figures are from"),
@@ -51,16 +51,16 @@ def test_a_calibration_may_state_how_two_readings_share_an_error() -> None:
         ({"source": "-", "terms": {"gain": {"limit": 0.1, "correlation": 2}}}, "from 0 to 1"),
     ],
 )
-def test_a_calibration_that_cannot_be_meant_is_refused(given: Any, why: str) -> None:
+def test_a_calibration_that_cannot_be_meant_is_refused(calibration: Any, why: str) -> None:
     with pytest.raises(MeterError, match=why):
-        SmartPower3({"0": "system"}, {"calibration": given})
+        SmartPower3({"0": "system"}, {"calibration": calibration})
 
 
 def test_the_power_factor_counts_by_the_tangent_of_its_angle() -> None:
     """At 0.6 the tangent is 4/3: of 0.2 % of the apparent power, or 0.1 % with E."""
     for model, part in (("WT310", 0.002), ("WT310E", 0.001)):
-        found = terms(WT310({"1": "system"}, {"model": model, "power_factor": 0.6}))
-        assert found["power_factor"].limit == pytest.approx(part * 4 / 3)
+        stated = terms(WT310({"1": "system"}, {"model": model, "power_factor": 0.6}))
+        assert stated["power_factor"].limit == pytest.approx(part * 4 / 3)
     assert terms(WT310({"1": "system"}))["power_factor"].limit is None
     with pytest.raises(MeterError, match="at most 1"):
         WT310({"1": "system"}, {"power_factor": 1.2})
@@ -69,11 +69,11 @@ def test_the_power_factor_counts_by_the_tangent_of_its_angle() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in kinds() if kind != "tally"])
 def test_every_meter_states_its_terms_or_that_nobody_does(kind: str) -> None:
     simulator = simulators.load(kind)()
-    found = load(kind)({simulator.channels[0]: "system"}, simulator.settings).accuracy.terms
-    assert {term.name for term in found} <= {*UNITS}
-    assert found[0].name == "gain"
-    assert all(term.source for term in found)
-    assert len({term.name for term in found}) == len(found)
+    accuracy = load(kind)({simulator.channels[0]: "system"}, simulator.settings).accuracy.terms
+    assert {term.name for term in accuracy} <= {*UNITS}
+    assert accuracy[0].name == "gain"
+    assert all(term.source for term in accuracy)
+    assert len({term.name for term in accuracy}) == len(accuracy)
 
 
 def test_files_without_terms_and_damaged_ones_have_their_two_limits() -> None:
@@ -85,8 +85,8 @@ def test_files_without_terms_and_damaged_ones_have_their_two_limits() -> None:
         {"terms": [7]},
         {"terms": [NO_TEXT]},
     ):
-        found = {term.name: term.limit for term in read_terms({**old, **damaged})}
-        assert found == {"gain": 0.01, "range": 0.1, "linearity": None, "power_factor": None}
+        limits = {term.name: term.limit for term in read_terms({**old, **damaged})}
+        assert limits == {"gain": 0.01, "range": 0.1, "linearity": None, "power_factor": None}
     assert {t.limit for t in read_terms({"relative_limit": math.nan})} == {None}
 
 

@@ -50,10 +50,10 @@ def made_up(
     for burst_s in range(0, span_s + 1, every_s):
         t_ns = burst_s * SECOND
         for _ in range(8):
-            there, back = (int(chance.expovariate(1 / 500_000)) + 150_000 for _ in range(2))
-            t_target = true_target(t_ns + there, skew_ppm, offset)
-            readings.append(ClockReading(t_ns, t_target, t_ns + there + back, "boot"))
-            t_ns += there + back
+            outward, back = (int(chance.expovariate(1 / 500_000)) + 150_000 for _ in range(2))
+            t_target = true_target(t_ns + outward, skew_ppm, offset)
+            readings.append(ClockReading(t_ns, t_target, t_ns + outward + back, "boot"))
+            t_ns += outward + back
     return readings
 
 
@@ -144,7 +144,7 @@ def test_link_to_ourselves_finds_no_offset(tmp_path: Path) -> None:
 
 
 def dying(answers: int) -> list[str]:
-    """A responder whose link breaks after some answers."""
+    """Return a responder whose link breaks after some answers."""
     code = (
         "import sys, time\n"
         f"for _ in range({answers}):\n"
@@ -238,10 +238,10 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", code, str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout == "refused\n", done.stderr
-    whole = load_readings(path)
-    assert len(whole) > 5
+    readings = load_readings(path)
+    assert len(readings) > 5
     append_reading(path, ClockReading(4, 5, 6, "t", "c"))
-    assert len(load_readings(path)) == len(whole) + 1
+    assert len(load_readings(path)) == len(readings) + 1
 
 
 def test_readings_say_which_boot_of_the_controller_they_are_of(tmp_path: Path) -> None:

@@ -32,12 +32,15 @@ LONG_NS = 10**12  # 1000 s, in which MAX_POWER_W is 10^12 µJ
 
 
 def shown_uj(raw: int, unit: int) -> int:
-    """The kernel's `energy_uj` of a hardware count (rapl_unit_xlate); the count keeps 32 bits."""
+    """Return the kernel's `energy_uj` of a hardware count (rapl_unit_xlate).
+
+    The count keeps 32 bits.
+    """
     return (raw & 0xFFFFFFFF) * unit // 1000
 
 
 def plain(t_ns: int, true_uj: int, max_range_uj: int) -> Reading:
-    """A counter of whole µJ that starts again after its range."""
+    """Return a counter of whole µJ that starts again after its range."""
     return Reading(t_ns, t_ns + 1000, true_uj % (max_range_uj + 1))
 
 

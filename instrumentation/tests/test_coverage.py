@@ -38,8 +38,8 @@ CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
     ],
 )
 def test_what_a_quantity_covers(name: str, names: list[str], covers: str | None) -> None:
-    found = TABLE.category(name, names)
-    assert (found.name if found else None) == covers
+    category = TABLE.category(name, names)
+    assert (category.name if category else None) == covers
 
 
 def test_what_may_be_added_up() -> None:

@@ -69,12 +69,12 @@ def test_flags_are_words(tmp_path: Path) -> None:
 
 def test_pieces_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = recorded(tmp_path / "meter0", [lines(100), lines(50, 5000)])
-    whole = decode(folder).samples
+    samples = decode(folder).samples
     monkeypatch.setattr(decoding, "_CHUNK_RECORDS", 7)
     monkeypatch.setattr(trace, "_READ_BYTES", 300)
     write_samples(folder)
     samples = pl.read_parquet(folder / "samples.parquet")
-    assert samples.cast({"flags": pl.String}).equals(whole)
+    assert samples.cast({"flags": pl.String}).equals(samples)
     assert len(list(decoding.tables(folder))) > 15
 
 

@@ -178,9 +178,9 @@ def test_an_average_that_cannot_be_read_leaves_the_input(tmp_path: Path) -> None
     source.read()
     assert source.only_w == {}  # of two polls nothing is told
     for _ in range(4):
-        found = source.read()["power_meter/power1"]
+        reading = source.read()["power_meter/power1"]
     source.close()
-    assert isinstance(found, Reading)
+    assert isinstance(reading, Reading)
     assert source.only_w == {"power_meter/power1": 119.0}
 
 
@@ -198,9 +198,9 @@ def test_a_power_that_cannot_be_is_a_failed_read(
 ) -> None:
     lay_out(tmp_path / "hwmon0", {"name": chip, "power1_input": shown})
     source = HwmonSource.open(tmp_path, NEVER_S)
-    (found,) = source.read().values()
+    (reading,) = source.read().values()
     source.close()
-    assert isinstance(found, ReadFailure) is fails
+    assert isinstance(reading, ReadFailure) is fails
 
 
 def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
     lay_out(tmp_path / "hwmon2", AMD)
     lay_out(tmp_path / "hwmon3", {"name": "BAT0", "power1_input": "1", "device/type": "Battery"})
     lay_out(tmp_path / "hwmon4", {**AMD, "power1_input": "5", "power1_label": "Esocket0"})
-    found = {sensor.name: sensor.path.name for sensor in discover(tmp_path)}
-    assert found == {
+    files = {sensor.name: sensor.path.name for sensor in discover(tmp_path)}
+    assert files == {
         "power_meter/power1": "power1_average",
         "amd_energy/Esocket0": "energy1_input",
         "amd_energy/Ecore000": "energy2_input",
@@ -244,10 +244,10 @@ def test_a_sensor_that_goes_away_is_an_error_with_its_time(tmp_path: Path) -> No
     source = HwmonSource.open(tmp_path, NEVER_S)
     (folder / "energy1_input").unlink()
     (tmp_path / "hwmon0/power1_average").write_text("")
-    found = source.read()
+    readings = source.read()
     source.close()
-    assert isinstance(found["amd_energy/Ecore000"], Reading)
-    gone, empty = found["amd_energy/Esocket0"], found["power_meter/power1"]
+    assert isinstance(readings["amd_energy/Ecore000"], Reading)
+    gone, empty = readings["amd_energy/Esocket0"], readings["power_meter/power1"]
     assert isinstance(gone, ReadFailure) and "No such file" in gone.error
     assert isinstance(empty, ReadFailure) and "in place of a number" in empty.error
 

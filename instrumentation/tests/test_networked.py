@@ -47,18 +47,21 @@ def a_meter(driver: type[Meter], channel: str = "0", **settings: Any) -> Meter:
 def told(
     meter: Meter, *bodies: Any, label: str = "200 OK", step_s: float = 1.0
 ) -> list[ParseResult]:
-    """What each of these answers, one after the other, is made of; texts and bytes as they are."""
-    found: list[ParseResult] = []
+    """Return what each of these answers, one after the other, is made of.
+
+    Texts and bytes as they are.
+    """
+    outputs: list[ParseResult] = []
     for n, body in enumerate(bodies):
         t_ns = round(n * step_s * SECOND_NS)
         meter.on_request_sent(meter.request(t_ns) or b"GET", t_ns)
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        found.append(meter.feed(envelope(label, data), t_ns))
-    return found
+        outputs.append(meter.feed(envelope(label, data), t_ns))
+    return outputs
 
 
-def watts(found: list[ParseResult]) -> list[float]:
-    return [value for one in found for value in one.rows.power_w[:, 0].tolist()]
+def watts(outputs: list[ParseResult]) -> list[float]:
+    return [value for one in outputs for value in one.rows.power_w[:, 0].tolist()]
 
 
 # The envelope
@@ -71,28 +74,28 @@ answers = st.lists(st.tuples(labels, st.binary(max_size=60)), max_size=6)
 def test_answers_come_out_as_they_went_in(sent: list[tuple[str, bytes]], cuts: list[int]) -> None:
     stream = b"".join(envelope(label, body) for label, body in sent)
     inbox, at = Answers(), 0
-    found: list[Answer | Fault] = []
+    answers: list[Answer | Fault] = []
     for size in [*cuts, len(stream)]:
-        found += inbox.add(stream[at : at + size], at)
+        answers += inbox.add(stream[at : at + size], at)
         at += size
-    assert [(one.label, one.body) for one in found if isinstance(one, Answer)] == sent
-    assert len(found) == len(sent)
+    assert [(one.label, one.body) for one in answers if isinstance(one, Answer)] == sent
+    assert len(answers) == len(sent)
     assert not list(inbox.rest())
 
 
 @given(answers.filter(bool), st.integers(0, 10**6), st.integers(1, 255))
 def test_no_changed_byte_passes(sent: list[tuple[str, bytes]], at: int, by: int) -> None:
     """Nothing comes out but what was sent, and all that was not changed does."""
-    whole = b"".join(envelope(label, body) for label, body in sent)
-    place = at % len(whole)
-    changed = whole[:place] + bytes([whole[place] ^ by]) + whole[place + 1 :]
+    stream = b"".join(envelope(label, body) for label, body in sent)
+    place = at % len(stream)
+    changed = stream[:place] + bytes([stream[place] ^ by]) + stream[place + 1 :]
     inbox = Answers()
-    found = [*inbox.add(changed + envelope("end", b"{}"), 0), *inbox.rest()]
-    sound = [(one.label, one.body) for one in found if isinstance(one, Answer)]
+    answers = [*inbox.add(changed + envelope("end", b"{}"), 0), *inbox.rest()]
+    sound = [(one.label, one.body) for one in answers if isinstance(one, Answer)]
     assert len(sound) == len(sent)  # all but the changed one, and the end
     assert sound[-1] == ("end", b"{}")
     assert set(sound[:-1]) <= set(sent)
-    assert any(isinstance(one, Fault) for one in found)
+    assert any(isinstance(one, Fault) for one in answers)
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
@@ -103,12 +106,12 @@ def test_bytes_at_random_are_no_answers(pieces: list[bytes]) -> None:
 
 
 def test_an_answer_that_is_too_long_is_cut_and_says_so() -> None:
-    (found,) = (
+    (answer,) = (
         HttpMeter({"0": "system"}, GENERIC)
         .feed(envelope("200 OK", b'{"w": 1, "x": "' + b"x" * MOST_BODY_BYTES + b'"}'), 0)
         .faults
     )
-    assert found.kind == "framing"
+    assert answer.kind == "framing"
 
 
 # Sound envelopes, documents at random: the fuzz behind the checksum
@@ -136,16 +139,16 @@ DRIVERS: list[tuple[type[Meter], dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize("case", DRIVERS, ids=lambda case: f"{case[0].kind}-{case[2]}")
-@given(found=st.lists(documents, min_size=2, max_size=4), junk=st.binary(max_size=40))
+@given(documents=st.lists(documents, min_size=2, max_size=4), junk=st.binary(max_size=40))
 def test_any_document_is_a_finite_reading_or_a_fault(
-    case: tuple[type[Meter], dict[str, Any], str, str], found: list[Any], junk: bytes
+    case: tuple[type[Meter], dict[str, Any], str, str], documents: list[Any], junk: bytes
 ) -> None:
     driver, settings, channel, label = case
     meter = a_meter(driver, channel, **settings)
-    results = told(meter, *found, junk, label=label)
+    results = told(meter, *documents, junk, label=label)
     assert all(math.isfinite(value) for value in watts(results))
-    said = sum(len(one.rows) + len(one.faults) for one in results)
-    assert said >= len(results) - 1  # of the first reading nobody knows what it is the mean of
+    completed = sum(len(one.rows) + len(one.faults) for one in results)
+    assert completed >= len(results) - 1  # of the first reading nobody knows what it is the mean of
 
 
 # Times
@@ -156,8 +159,8 @@ def test_a_display_that_is_refreshed_more_slowly_is_repeated(poll_s: float) -> N
     """Nobody can tell a reading that is repeated from one that is the same: it is in the limit."""
     plug = HttpSimulator(refresh_s=3.0)
     settings = {**plug.settings, "period_s": poll_s, "refresh_s": 3.0}
-    found, _ = talk(lambda: HttpMeter({"0": "system"}, settings), plug, [10, 20, 30, 40, 50])
-    values = found.samples["power_w_system"].to_list()
+    output, _ = talk(lambda: HttpMeter({"0": "system"}, settings), plug, [10, 20, 30, 40, 50])
+    values = output.samples["power_w_system"].to_list()
     assert set(values) <= {0.0, 10.0, 20.0, 30.0, 40.0}
     assert len(values) > len(set(values))
     assert HttpMeter({"0": "system"}, settings).arrival_delay_limit_s == 3.5
@@ -166,18 +169,18 @@ def test_a_display_that_is_refreshed_more_slowly_is_repeated(poll_s: float) -> N
 def test_a_reading_that_names_itself_is_taken_once() -> None:
     plug = HttpSimulator("generic", refresh_s=3.0)
     settings = {**plug.settings, "period_s": 1.0, "refresh_s": 3.0}
-    found, _ = talk(lambda: HttpMeter({"0": "system"}, settings), plug, [10, 20, 30, 40, 50])
-    assert found.samples["power_w_system"].to_list() == [10.0, 20.0, 30.0, 40.0]
+    output, _ = talk(lambda: HttpMeter({"0": "system"}, settings), plug, [10, 20, 30, 40, 50])
+    assert output.samples["power_w_system"].to_list() == [10.0, 20.0, 30.0, 40.0]
 
 
 def test_home_assistant_that_reports_changes_only_leaves_gaps() -> None:
     plug = HttpSimulator("home-assistant", reports_anew=False)
-    found, _ = talk(
+    output, _ = talk(
         lambda: HttpMeter({"0": "system"}, plug.settings), plug, [10, 10, 10, 10, 20, 20, 30, 30]
     )
-    assert found.samples["power_w_system"].to_list() == [10.0, 20.0, 30.0]
-    assert found.samples["flags"].to_list() == ["", "gap", "gap"]
-    assert kinds(found) == ["gap", "gap"]
+    assert output.samples["power_w_system"].to_list() == [10.0, 20.0, 30.0]
+    assert output.samples["flags"].to_list() == ["", "gap", "gap"]
+    assert kinds(output) == ["gap", "gap"]
 
 
 def test_an_answer_that_does_not_come_is_told_and_leaves_a_gap() -> None:
@@ -185,10 +188,10 @@ def test_an_answer_that_does_not_come_is_told_and_leaves_a_gap() -> None:
     told(meter, {"w": 1}, {"w": 2})
     for second in (2, 3):
         meter.on_request_sent(meter.request(second * SECOND_NS), second * SECOND_NS)
-    found = meter.feed(envelope("200 OK", b'{"w": 3}'), 3 * SECOND_NS)
-    assert kinds(found) == ["timeout", "gap"]
-    assert flag_words(HttpMeter, found) == ["gap"]
-    assert found.rows.window_s.tolist() == [1.0]
+    output = meter.feed(envelope("200 OK", b'{"w": 3}'), 3 * SECOND_NS)
+    assert kinds(output) == ["timeout", "gap"]
+    assert flag_words(HttpMeter, output) == ["gap"]
+    assert output.rows.window_s.tolist() == [1.0]
 
 
 def test_an_answer_that_is_slow_is_waited_for_longer() -> None:
@@ -212,26 +215,26 @@ def test_an_answer_that_is_slow_is_waited_for_longer() -> None:
 
 def test_a_counter_counts_where_it_has_just_moved() -> None:
     plug = HttpSimulator(counter=True, counter_s=60.0)
-    found, _ = talk(lambda: HttpMeter({"0": "system"}, plug.settings), plug, [60.0] * 200)
-    told_j = found.samples["energy_j_system"]
-    moved = found.samples["energy_j_system"].is_not_null().to_numpy().nonzero()[0]
+    output, _ = talk(lambda: HttpMeter({"0": "system"}, plug.settings), plug, [60.0] * 200)
+    told_j = output.samples["energy_j_system"]
+    moved = output.samples["energy_j_system"].is_not_null().to_numpy().nonzero()[0]
     assert np.diff(moved).tolist() == [60] * (len(moved) - 1) and len(moved) == 3
     assert told_j.drop_nulls().diff().drop_nulls().to_list() == pytest.approx([3600.0, 3600.0])
 
 
 def test_a_counter_that_begins_again_goes_on() -> None:
-    given = {**GENERIC, "energy": "/e", "energy_unit_j": 3600}
-    found = told(a_meter(HttpMeter, **given), *({"w": 1, "e": e} for e in (5, 6, 6, 7, 1, 2)))
-    energies = [e for one in found for e in np.ravel(one.rows.energy_j).tolist()]  # type: ignore[arg-type]
+    settings = {**GENERIC, "energy": "/e", "energy_unit_j": 3600}
+    outputs = told(a_meter(HttpMeter, **settings), *({"w": 1, "e": e} for e in (5, 6, 6, 7, 1, 2)))
+    energies = [e for one in outputs for e in np.ravel(one.rows.energy_j).tolist()]  # type: ignore[arg-type]
     hours = [e / 3600 for e in energies]
     assert hours[0] == 6 and math.isnan(hours[1]) and hours[2] == 7
     assert math.isnan(hours[3]) and hours[4] == 9  # 7 before, 2 since
-    assert kinds(found[4]) == ["restart"]
-    assert flag_words(HttpMeter, found[4]) == ["restart"]
+    assert kinds(outputs[4]) == ["restart"]
+    assert flag_words(HttpMeter, outputs[4]) == ["restart"]
 
 
-def counted(found: list[ParseResult]) -> list[float]:
-    return [e for one in found for e in np.ravel(one.rows.energy_j).tolist()]  # type: ignore[arg-type]
+def counted(outputs: list[ParseResult]) -> list[float]:
+    return [e for one in outputs for e in np.ravel(one.rows.energy_j).tolist()]  # type: ignore[arg-type]
 
 
 def sockets(power: Any, total: Any) -> dict[str, Any]:
@@ -271,12 +274,12 @@ def test_a_total_above_a_list_of_meters_is_the_counter_of_none() -> None:
 
 def test_a_counter_that_is_missing_once_takes_no_power_with_it() -> None:
     meter = a_meter(HttpMeter, **GENERIC, energy="/e")
-    found = told(meter, *({"w": 1, "e": e} for e in (5, None, 6, "soon", 1, 2)))
-    assert watts(found) == [1.0] * 5
-    hours = [e / 3600 for e in counted(found)]
+    outputs = told(meter, *({"w": 1, "e": e} for e in (5, None, 6, "soon", 1, 2)))
+    assert watts(outputs) == [1.0] * 5
+    hours = [e / 3600 for e in counted(outputs)]
     assert hours[1] == 6 and hours[4] == 8  # 6 before the restart, 2 since
     assert all(map(math.isnan, (hours[0], hours[2], hours[3])))
-    assert kinds(found[4]) == ["restart"]
+    assert kinds(outputs[4]) == ["restart"]
 
 
 # Profiles
@@ -332,16 +335,16 @@ def test_a_state_that_is_no_power_is_a_fault(changes: dict[str, Any], kind: str)
         HttpMeter, profile="home-assistant", entity="sensor.plug", period_s=10, resolution_w=0.1
     )
     good = {"state": "5", "last_updated": 1, "attributes": {"unit_of_measurement": "W"}}
-    (_, found) = told(meter, good, {**good, "last_updated": 2, **changes})
-    assert kinds(found) == [kind]
-    assert not len(found.rows)
+    (_, output) = told(meter, good, {**good, "last_updated": 2, **changes})
+    assert kinds(output) == [kind]
+    assert not len(output.rows)
 
 
 def test_a_reading_that_the_meter_calls_not_valid_is_none() -> None:
     meter = a_meter(HttpMeter, profile="shelly-gen1", counter=False)
     good = {"meters": [{"power": 5.0, "is_valid": True}]}
-    found = told(meter, good, {"meters": [{"power": 5.0, "is_valid": False}]}, good)
-    assert [kinds(one) for one in found] == [[], ["no-data"], ["gap"]]
+    outputs = told(meter, good, {"meters": [{"power": 5.0, "is_valid": False}]}, good)
+    assert [kinds(one) for one in outputs] == [[], ["no-data"], ["gap"]]
 
 
 def test_plugs_that_answer_by_mqtt_are_asked_and_others_are_not() -> None:
@@ -361,16 +364,18 @@ def test_a_unit_that_does_not_measure_an_outlet_says_so() -> None:
     unit = SnmpSimulator("apc-rpdu2")
     settings = dict(unit.settings)
     meter = a_meter(SnmpMeter, "3", **settings)
-    found = meter.feed(unit.receive(meter.request(0)), 0)
-    assert [(f.kind, f.detail) for f in found.faults] == [
+    output = meter.feed(unit.receive(meter.request(0)), 0)
+    assert [(f.kind, f.detail) for f in output.faults] == [
         ("configuration", "the unit does not measure channel 3")
     ]
-    whole = a_meter(SnmpMeter, "device", **settings)
+    device_meter = a_meter(SnmpMeter, "device", **settings)
     unit.power_w = [100.0, 57.0]
     for second in range(2):
-        found = whole.feed(unit.receive(whole.request(second * SECOND_NS)), second * SECOND_NS)
-    assert found.rows.power_w.tolist() == [[160.0]]  # in steps of 10 W
-    assert whole.accuracy.absolute_limit_w == 5.0
+        output = device_meter.feed(
+            unit.receive(device_meter.request(second * SECOND_NS)), second * SECOND_NS
+        )
+    assert output.rows.power_w.tolist() == [[160.0]]  # in steps of 10 W
+    assert device_meter.accuracy.absolute_limit_w == 5.0
 
 
 def test_a_range_that_is_exceeded_is_no_reading() -> None:
@@ -378,8 +383,8 @@ def test_a_range_that_is_exceeded_is_no_reading() -> None:
     instrument.over = True
     meter = a_meter(ScpiMeter, **instrument.settings)
     assert meter.request(0) == b"*CLS\n:OUTP ON\n:MEAS?\n"
-    found = meter.feed(instrument.receive(meter.request(0)), 0)
-    assert kinds(found) == ["over-range"]
+    output = meter.feed(instrument.receive(meter.request(0)), 0)
+    assert kinds(output) == ["over-range"]
     assert meter.stop_command() == b":OUTP OFF\n"
 
 
@@ -396,8 +401,8 @@ def test_what_is_filled_in_for_a_range_that_was_exceeded_is_flagged() -> None:
 
 def test_a_power_at_the_end_of_the_declared_range_is_flagged() -> None:
     meter = a_meter(HttpMeter, **GENERIC, range_w=2500)
-    found = told(meter, *({"w": w} for w in (5, 2499.9, 2500, -2600, 5)))
-    words = [flag_words(HttpMeter, one) for one in found[1:]]
+    outputs = told(meter, *({"w": w} for w in (5, 2499.9, 2500, -2600, 5)))
+    words = [flag_words(HttpMeter, one) for one in outputs[1:]]
     assert words == [[""], ["over-range"], ["over-range"], [""]]
 
 
@@ -446,18 +451,18 @@ def test_what_a_device_says_of_its_reading_is_a_flag(
     else:
         settings = GENERIC if profile == "generic" else {"profile": profile}
         meter, label = a_meter(HttpMeter, channel, **settings), "200 OK"
-    found = told(meter, body, body, label=label)[1]
-    assert flag_words(type(meter), found) == [words]
+    output = told(meter, body, body, label=label)[1]
+    assert flag_words(type(meter), output) == [words]
 
 
 def test_a_meter_that_failed_has_no_reading() -> None:
     """0 W with `power_meter_failure` is none, and what is filled in for it is in doubt."""
     meter = a_meter(HttpMeter, profile="shelly-switch", counter=False)
     failed = {**PLUG, "apower": 0.0, "errors": ["power_meter_failure"]}
-    found = told(meter, PLUG, PLUG, failed, PLUG, PLUG)
-    assert kinds(found[2]) == ["device-error"]
-    assert watts(found) == [61.3, 61.3, 61.3]
-    words = [flag_words(HttpMeter, one) for one in found]
+    outputs = told(meter, PLUG, PLUG, failed, PLUG, PLUG)
+    assert kinds(outputs[2]) == ["device-error"]
+    assert watts(outputs) == [61.3, 61.3, 61.3]
+    words = [flag_words(HttpMeter, one) for one in outputs]
     assert words == [[], [""], [], ["gap device-error"], [""]]
 
 
@@ -476,18 +481,18 @@ def test_an_answer_without_a_power_is_quoted(body: Any, kind: str, part: str) ->
         (a_meter(HttpMeter, profile="tasmota"), "200 OK"),
         (a_meter(MqttMeter, profile="tasmota", device="p"), "message stat/p/STATUS8"),
     ):
-        (found,) = told(meter, body, label=label)
-        assert kinds(found) == [kind]
-        assert part in found.faults[0].detail
+        (output,) = told(meter, body, label=label)
+        assert kinds(output) == [kind]
+        assert part in output.faults[0].detail
 
 
 def test_an_oid_that_the_unit_does_not_have_is_named() -> None:
     oid = "1.3.6.1.4.1.99999.1.1.0"
     settings: dict[str, Any] = {"profile": "generic", "power": {"0": oid}, "resolution_w": 1}
     settings["period_s"] = 1
-    (found,) = told(a_meter(SnmpMeter, **settings), [[oid, "NoSuchObject", None]], label="ok")
-    assert kinds(found) == ["configuration"]
-    assert oid in found.faults[0].detail
+    (output,) = told(a_meter(SnmpMeter, **settings), [[oid, "NoSuchObject", None]], label="ok")
+    assert kinds(output) == ["configuration"]
+    assert oid in output.faults[0].detail
 
 
 @pytest.mark.parametrize(
@@ -576,11 +581,11 @@ def test_other_profiles_hold_the_contract_too(simulator: NetworkSimulator) -> No
     from instrumentation.meters import registry
 
     driver = registry.load(simulator.kind)
-    own = simulator.channels[0]
+    key = simulator.channels[0]
     chance = random.Random(1)
     load = [chance.uniform(0, 2000) for _ in range(60)]
-    found, frames = talk(lambda: driver({own: "system"}, simulator.settings), simulator, load)
-    assert not found.faults
-    values = found.samples["power_w_system"].to_list()
+    output, frames = talk(lambda: driver({key: "system"}, simulator.settings), simulator, load)
+    assert not output.faults
+    values = output.samples["power_w_system"].to_list()
     assert values == pytest.approx(load[: len(values)], abs=0.501)
     assert any(isinstance(frame, Frame) and frame.sent for frame in frames)

@@ -42,7 +42,7 @@ def lay_out(
 
 
 def opened(root: Path) -> PerfSource:
-    """The source, or a skip where this kernel lets nobody count."""
+    """Return the source, or a skip where this kernel lets nobody count."""
     try:
         return PerfSource.open(root)
     except PerfError as error:
@@ -77,9 +77,9 @@ def test_counts_of_the_kernel_between_two_stamps(tmp_path: Path) -> None:
 
 def test_zones_have_the_names_of_the_powercap_source(tmp_path: Path) -> None:
     with opened(lay_out(tmp_path, ALL)) as source:
-        found = {zone.name: (zone.kind, zone.parent) for zone in source.zones}
-        assert set(source.read()) == set(source.names) == set(found)
-    assert found == {
+        kinds = {zone.name: (zone.kind, zone.parent) for zone in source.zones}
+        assert set(source.read()) == set(source.names) == set(kinds)
+    assert kinds == {
         "package-0": ("package", None),
         "core": ("core", "package-0"),
         "uncore": ("uncore", "package-0"),

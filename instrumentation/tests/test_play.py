@@ -35,7 +35,7 @@ RECORDS = 3
 
 
 def recorded(kind: str, link: Path, out: Path) -> Decoded:
-    """Some records of a played meter, made by a recorder in this process."""
+    """Return some records of a played meter, made by a recorder in this process."""
     simulator = simulators.load(kind)()
     player = Player(simulators.load(kind), link, WATTS[: len(simulator.channels)])
     entry = {
@@ -44,7 +44,7 @@ def recorded(kind: str, link: Path, out: Path) -> Decoded:
         "port": str(link),
         "origin": "modelled",
         "settings": dict(simulator.settings),
-        "channels": {own: f"ch_{n}" for n, own in enumerate(simulator.channels)},
+        "channels": {key: f"ch_{n}" for n, key in enumerate(simulator.channels)},
     }
     unplugged = threading.Event()
     playing = threading.Thread(target=player.run, args=(unplugged.is_set,))
@@ -71,13 +71,13 @@ def test_every_meter_is_recorded_in_real_time(kind: str, tmp_path: Path) -> None
     for attempt in range(5):  # a busy machine keeps the simulator from answering in time
         out = tmp_path / f"out{attempt}"
         with contextlib.suppress(RecorderError):
-            found = recorded(kind, tmp_path / f"meter{attempt}", out)
-            faults = [fault for fault in found.faults if fault.kind != "gap"]
+            recording = recorded(kind, tmp_path / f"meter{attempt}", out)
+            faults = [fault for fault in recording.faults if fault.kind != "gap"]
             if not faults:
                 break
-    assert found.samples.height >= RECORDS
+    assert recording.samples.height >= RECORDS
     assert not faults
-    last = found.samples.row(-1, named=True)
+    last = recording.samples.row(-1, named=True)
     resolution_w = simulators.load(kind)().resolution_w
     for number, name in enumerate(simulators.load(kind)().channels):
         told_w = last[f"power_w_ch_{number}"]
@@ -129,10 +129,10 @@ def test_faults_of_the_meters_own_clock_show(fault: str, kind: str) -> None:
     energy_j = np.outer(np.arange(1, 1001) * 0.01, (2.0, 3.0))
     driver = registry.load("smartpower3")({"0": "a", "1": "b"})
     fresh = registry.load("smartpower3")({"0": "a", "1": "b"})
-    found = decode_frames(fresh, list(conversation(driver, meter, energy_j)))
+    recording = decode_frames(fresh, list(conversation(driver, meter, energy_j)))
     assert len(meter.struck) > 4
-    assert sum(f.kind == kind for f in found.faults) == len(meter.struck)
-    told_w = found.samples.filter(~found.samples["flags"].str.contains("gap"))["power_w_a"]
+    assert sum(f.kind == kind for f in recording.faults) == len(meter.struck)
+    told_w = recording.samples.filter(~recording.samples["flags"].str.contains("gap"))["power_w_a"]
     assert told_w.to_numpy() == pytest.approx(2.0, abs=0.002)
 
 

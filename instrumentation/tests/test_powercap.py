@@ -127,11 +127,11 @@ def test_a_series_is_what_single_reads_give(tmp_path: Path) -> None:
         for energy_uj in (5, 70, 900):
             (root / child(P, 0, 2) / "energy_uj").write_text(f"{energy_uj}\n")
             series.take()
-    found = series.readings()
-    assert list(found) == ["package-0", "core", "uncore", "dram"]
-    dram = [reading for reading in found["dram"] if isinstance(reading, Reading)]
+    readings = series.readings()
+    assert list(readings) == ["package-0", "core", "uncore", "dram"]
+    dram = [reading for reading in readings["dram"] if isinstance(reading, Reading)]
     assert [reading.energy_uj for reading in dram] == [5, 70, 900]
-    stamps = [t for n in range(3) for z in found.values() for t in _stamps(z[n])]
+    stamps = [t for n in range(3) for z in readings.values() for t in _stamps(z[n])]
     assert stamps == sorted(stamps)
     assert all(first < last for first, last in (_stamps(reading) for reading in dram))
 
@@ -170,8 +170,11 @@ def test_a_series_opens_anew_what_has_failed(tmp_path: Path) -> None:
 
 @contextmanager
 def vanishing(file: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Put a file of /proc in a counter's place: it holds a number, and when its process ends, the
-    held descriptor and the path fail as those of a zone do whose driver is gone."""
+    """Put a file of /proc in a counter's place.
+
+    It holds a number, and when its process ends, the held descriptor and the path fail as those of
+    a zone do whose driver is gone.
+    """
     process = subprocess.Popen(["sleep", "60"])
     number = Path(f"/proc/{process.pid}/oom_score_adj")
     number.write_text("100\n")
@@ -236,15 +239,15 @@ def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> Non
     root = ALONE.lay_out(tmp_path)
     file = root / PACKAGE / "energy_uj"
     file.write_text("0\n")
-    seen: set[tuple[int, int]] = set()
+    epochs: set[tuple[int, int]] = set()
     with PowercapSource.open(root) as source:
         done = threading.Event()
 
         def read() -> None:
             while not done.is_set():
-                found = source.read()["package-0"]
-                if isinstance(found, Reading):
-                    seen.add((found.energy_uj, found.epoch))
+                reading = source.read()["package-0"]
+                if isinstance(reading, Reading):
+                    epochs.add((reading.energy_uj, reading.epoch))
 
         threads = [threading.Thread(target=read) for _ in range(2)]
         for thread in threads:
@@ -258,7 +261,7 @@ def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> Non
         done.set()
         for thread in threads:
             thread.join()
-    oldest = dict(sorted(seen, reverse=True))
+    oldest = dict(sorted(epochs, reverse=True))
     assert len(oldest) > 1
     assert all(oldest[old] < oldest[new] for new, old in pairwise(oldest))
 

@@ -48,24 +48,24 @@ def _frame(t_us: int, levels: tuple[int, ...], marker: bool) -> bytes:
 
 def talked(meter: PowerSensor3, simulator: PowerSensor3Simulator, t_ns: int = 0) -> ParseResult:
     """All that is said from now on, without any wait; what the driver made of it."""
-    found = [meter.feed(b"", t_ns)]
+    outputs = [meter.feed(b"", t_ns)]
     while request := meter.request(t_ns):
         meter.on_request_sent(request, t_ns)
         if answer := simulator.receive(request):
-            found.append(meter.feed(answer, t_ns))
-    return joined(found)
+            outputs.append(meter.feed(answer, t_ns))
+    return joined(outputs)
 
 
-def started(**given: int) -> tuple[PowerSensor3, PowerSensor3Simulator]:
-    simulator = PowerSensor3Simulator(given.get("frames_hz", 20_000))
-    meter = PowerSensor3(RAILS, given)
+def started(**settings: int) -> tuple[PowerSensor3, PowerSensor3Simulator]:
+    simulator = PowerSensor3Simulator(settings.get("frames_hz", 20_000))
+    meter = PowerSensor3(RAILS, settings)
     meter.opened()
     assert not talked(meter, simulator).faults
     return meter, simulator
 
 
-def words(found: ParseResult) -> list[str]:
-    return flag_words(PowerSensor3, found)
+def words(output: ParseResult) -> list[str]:
+    return flag_words(PowerSensor3, output)
 
 
 def a_stream(simulator: PowerSensor3Simulator, count: int, seed: int = 1) -> list[bytes]:
@@ -86,21 +86,23 @@ def test_a_frame_by_hand() -> None:
     # 1111tttt 01tttttt of 0b1010110011, then sensor 0 with 0b1000000001 and the marker.
     data = frame(0b1010110011, (0b1000000001, *range(1, 8)), marker=True)
     assert data[:4] == bytes([0b11111010, 0b01110011, 0b10001000, 0b01000001])
-    found = frames.find(data)
-    assert frames.levels(found.words).tolist() == [[0b1010110011, 0b1000000001, *range(1, 8)]]
-    assert frames.marked(found.words).tolist() == [True]
+    stream_frames = frames.find(data)
+    assert frames.levels(stream_frames.words).tolist() == [
+        [0b1010110011, 0b1000000001, *range(1, 8)]
+    ]
+    assert frames.marked(stream_frames.words).tolist() == [True]
 
 
 def test_power_is_current_times_voltage() -> None:
     meter, _ = started(window_ms=0)
     data = frame(100, (700, 400) * 4) + frame(150, (700, 400) * 4) + frame(200)
-    found = meter.feed(data, 5)
+    output = meter.feed(data, 5)
     vref, per_a, gain, gain_5v = (float(np.float32(v)) for v in (1.636, 0.12, 0.091, 0.25))
     ampere = (3.3 * 700 / 1023 - vref) / per_a
     volt, volt_5v = 3.3 * 400 / 1023 / gain, 3.3 * 400 / 1023 / gain_5v
-    assert found.rows.power_w[0] == pytest.approx([ampere * volt, ampere * volt_5v], rel=1e-12)
-    assert found.rows.t_device_us.tolist() == [100, 150]
-    assert found.rows.window_s.tolist() == [50e-6, 50e-6]
+    assert output.rows.power_w[0] == pytest.approx([ampere * volt, ampere * volt_5v], rel=1e-12)
+    assert output.rows.t_device_us.tolist() == [100, 150]
+    assert output.rows.window_s.tolist() == [50e-6, 50e-6]
 
 
 def test_a_record_is_the_mean_of_its_frames_up_to_the_last_ones_time() -> None:
@@ -109,13 +111,13 @@ def test_a_record_is_the_mean_of_its_frames_up_to_the_last_ones_time() -> None:
     times = np.cumsum([1000, *steps])
     levels = [(500 + n, 400) * 4 for n in range(45)]
     pieces = [frame(int(t), level) for t, level in zip(times, levels, strict=True)]
-    found = joined([meter.feed(piece, n) for n, piece in enumerate(pieces)])
+    output = joined([meter.feed(piece, n) for n, piece in enumerate(pieces)])
     single, _ = started(window_ms=0)
     each = single.feed(b"".join(pieces), 0).rows
-    assert found.rows.t_device_us.tolist() == [times[19], times[39]]
-    assert found.rows.window_s.tolist() == [each.window_s[:20].sum(), each.window_s[20:40].sum()]
-    assert found.rows.t_mono_ns.tolist() == [19, 39]  # of the last frame in each
-    assert found.rows.power_w == pytest.approx(
+    assert output.rows.t_device_us.tolist() == [times[19], times[39]]
+    assert output.rows.window_s.tolist() == [each.window_s[:20].sum(), each.window_s[20:40].sum()]
+    assert output.rows.t_mono_ns.tolist() == [19, 39]  # of the last frame in each
+    assert output.rows.power_w == pytest.approx(
         np.stack([each.power_w[:20].mean(axis=0), each.power_w[20:40].mean(axis=0)])
     )
 
@@ -165,14 +167,14 @@ def test_a_configuration_that_changed_on_the_way_is_not_used() -> None:
         hurt = bytearray(eeprom()[0])
         hurt[at] ^= 0x55
         true, simulator.eeprom[0] = simulator.eeprom[0], bytes(hurt)
-        t_ns, found = 0, []
+        t_ns, outputs = 0, []
         while t_ns < 10_000_000_000:
             request = meter.request(t_ns)
             if not request:
                 t_ns += 10_000_000
                 continue
             meter.on_request_sent(request, t_ns)
-            found.append(meter.feed(simulator.receive(request), t_ns))
+            outputs.append(meter.feed(simulator.receive(request), t_ns))
             if request == b"R":
                 simulator.eeprom[0] = true  # the damage was on the wire, and once
             if request == b"S":
@@ -245,12 +247,12 @@ def test_a_stream_that_falls_silent_is_started_again() -> None:
 def test_missing_frames_end_a_record_and_are_flagged() -> None:
     meter, _ = started()
     times = [50 * n for n in range(1, 101) if not 30 <= n < 33]
-    found = meter.feed(b"".join(frame(t) for t in times), 0)
-    assert kinds(found) == ["gap"]
-    assert found.faults[0].detail == "frames of 150 µs are missing"
-    assert found.rows.t_device_us.tolist() == [1000, 1450, 2600, 3600, 4600]
-    assert found.rows.window_s.tolist() == pytest.approx([1e-3, 0.45e-3, 1e-3, 1e-3, 1e-3])
-    assert words(found) == ["", "", "gap", "", ""]
+    output = meter.feed(b"".join(frame(t) for t in times), 0)
+    assert kinds(output) == ["gap"]
+    assert output.faults[0].detail == "frames of 150 µs are missing"
+    assert output.rows.t_device_us.tolist() == [1000, 1450, 2600, 3600, 4600]
+    assert output.rows.window_s.tolist() == pytest.approx([1e-3, 0.45e-3, 1e-3, 1e-3, 1e-3])
+    assert words(output) == ["", "", "gap", "", ""]
 
 
 @pytest.mark.parametrize("lost", [1, 19, 20, 21, 40, 100, 2000])
@@ -259,55 +261,55 @@ def test_arrival_tells_how_often_the_time_wrapped_meanwhile(lost: int) -> None:
     first = [meter.feed(frame(50 * n), 50 * n * US) for n in range(1, 200)]
     assert not joined(first).faults
     later = [meter.feed(frame(50 * n), 50 * n * US) for n in range(200 + lost, 400 + lost)]
-    found = joined(later)
-    assert kinds(found) == ["gap"]
-    assert found.faults[0].detail == f"frames of {50 * lost} µs are missing"
-    assert set(np.diff(found.rows.t_device_us[2:]).tolist()) == {1000}
-    assert found.rows.t_device_us[-1] <= 50 * (399 + lost) < found.rows.t_device_us[-1] + 1100
+    output = joined(later)
+    assert kinds(output) == ["gap"]
+    assert output.faults[0].detail == f"frames of {50 * lost} µs are missing"
+    assert set(np.diff(output.rows.t_device_us[2:]).tolist()) == {1000}
+    assert output.rows.t_device_us[-1] <= 50 * (399 + lost) < output.rows.t_device_us[-1] + 1100
 
 
 def test_a_loss_that_looks_like_none_is_found_out_within_seconds() -> None:
     # 512 frames are exactly 25 wraps.
     meter, _ = started()
     chance = random.Random(3)
-    seen = []
+    outputs = []
     for start in range(0, 240_000, 200):
         skip = 512 if start >= 100_000 else 0
         numbers = range(start + skip, start + skip + 200)
         late_us = chance.choice([0, 0, 3000])
         t_ns = (50 * numbers[-1] + late_us) * US
-        seen.append(meter.feed(b"".join(frame(50 * n) for n in numbers), t_ns))
-    found = joined(seen)
-    (fault,) = found.faults
+        outputs.append(meter.feed(b"".join(frame(50 * n) for n in numbers), t_ns))
+    output = joined(outputs)
+    (fault,) = output.faults
     assert (fault.kind, fault.detail) == ("gap", "frames of 25600 µs are missing")
     assert 5e9 < fault.t_mono_ns < 9.5e9
-    assert abs(50 * (239_999 + 512) - int(found.rows.t_device_us[-1])) <= 1000
+    assert abs(50 * (239_999 + 512) - int(output.rows.t_device_us[-1])) <= 1000
 
 
 def test_wraps_that_were_counted_too_often_are_put_right() -> None:
     meter, _ = started()
-    seen = []
+    outputs = []
     for start in range(0, 240_000, 200):
         numbers = range(start, start + 200)
         if start == 100_000:  # frames are lost just when the bytes are read late
             numbers = range(start + 3, start + 200)
         late_us = 9000 if start == 100_000 else 0
         t_ns = (50 * numbers[-1] + late_us) * US
-        seen.append(meter.feed(b"".join(frame(50 * n) for n in numbers), t_ns))
-    found = joined(seen)
-    assert kinds(found) == ["gap", "restart"]
-    assert words(found).count("restart") == 1
-    assert abs(50 * 239_999 - int(found.rows.t_device_us[-1])) <= 1000
+        outputs.append(meter.feed(b"".join(frame(50 * n) for n in numbers), t_ns))
+    output = joined(outputs)
+    assert kinds(output) == ["gap", "restart"]
+    assert words(output).count("restart") == 1
+    assert abs(50 * 239_999 - int(output.rows.t_device_us[-1])) <= 1000
 
 
 def test_a_frame_whose_own_time_cannot_be_is_left_out() -> None:
     meter, _ = started()
     times = [50 * n for n in range(1, 101)]
     times[50] += 300
-    found = meter.feed(b"".join(map(frame, times)), 0)
-    assert kinds(found) == ["corrupt", "gap"]
-    assert found.faults[1].detail == "frames of 50 µs are missing"
-    assert np.diff(found.rows.t_device_us).tolist() == [1000, 500, 1050, 1000]
+    output = meter.feed(b"".join(map(frame, times)), 0)
+    assert kinds(output) == ["corrupt", "gap"]
+    assert output.faults[1].detail == "frames of 50 µs are missing"
+    assert np.diff(output.rows.t_device_us).tolist() == [1000, 500, 1050, 1000]
 
 
 def test_marker_and_end_of_range_are_flagged() -> None:
@@ -316,8 +318,8 @@ def test_marker_and_end_of_range_are_flagged() -> None:
     foreign = (600, 400, 1023, 1023, 600, 400, 0, 1023)  # of rails that are not named
     special = {5: frame(250, low), 25: frame(1250, high), 45: frame(2250, foreign)}
     special[65] = frame(3250, (600, 400) * 4, marker=True)
-    found = meter.feed(b"".join(special.get(n, frame(50 * n)) for n in range(1, 102)), 0)
-    assert words(found) == ["over-range", "over-range", "", "marker", ""]
+    output = meter.feed(b"".join(special.get(n, frame(50 * n)) for n in range(1, 102)), 0)
+    assert words(output) == ["over-range", "over-range", "", "marker", ""]
 
 
 def test_the_simulated_marker_comes_once() -> None:
@@ -328,18 +330,18 @@ def test_the_simulated_marker_comes_once() -> None:
 
 def test_an_f401_sends_less_often_and_is_read_all_the_same() -> None:
     meter, simulator = started(frames_hz=17_500)
-    found = meter.feed(b"".join(a_stream(simulator, 1000)), 0)
-    assert not found.faults
-    assert found.rows.window_s.sum() == pytest.approx(len(found.rows) * 18 / 17_500, rel=1e-4)
+    output = meter.feed(b"".join(a_stream(simulator, 1000)), 0)
+    assert not output.faults
+    assert output.rows.window_s.sum() == pytest.approx(len(output.rows) * 18 / 17_500, rel=1e-4)
 
 
 def test_at_1_khz_a_single_lost_frame_shows() -> None:
     meter, simulator = started(frames_hz=1000)
     sent = a_stream(simulator, 100)
     del sent[50]
-    found = joined([meter.feed(data, n * 1_000_000) for n, data in enumerate(sent)])
-    assert kinds(found) == ["gap"]
-    assert len(found.rows) == 98
+    output = joined([meter.feed(data, n * 1_000_000) for n, data in enumerate(sent)])
+    assert kinds(output) == ["gap"]
+    assert len(output.rows) == 98
 
 
 @pytest.mark.parametrize("wrong", [{"window_ms": -1}, {"frames_hz": 900}, {"relative_limit": -0.1}])
@@ -391,10 +393,10 @@ def test_frames_found_by_the_stretch_are_those_of_the_pattern(
     data = bytearray().join(frame(50 * n, (chance.randrange(1024),) * 8) for n in range(400))
     _hurt(data, damages, chance)
     pattern: re.Pattern[bytes] = frames._FRAME
-    found = frames.find(bytes(data[start:]))
-    assert found.at.tolist() == [match.start() for match in pattern.finditer(data[start:])]
-    taken = 18 * len(found.at) + int(found.junk.sum()) + found.junk_after
-    assert taken == found.rest
+    stream_frames = frames.find(bytes(data[start:]))
+    assert stream_frames.at.tolist() == [match.start() for match in pattern.finditer(data[start:])]
+    taken = 18 * len(stream_frames.at) + int(stream_frames.junk.sum()) + stream_frames.junk_after
+    assert taken == stream_frames.rest
 
 
 @given(
@@ -456,9 +458,9 @@ def test_energy_over_seconds_is_the_simulators_own() -> None:
     meter, simulator = started()
     energy_j = _energies_j(simulator, 60_001)
     data = simulator.advance(energy_j)
-    found = meter.feed(data, 0)
-    measured_j = (found.rows.power_w * found.rows.window_s[:, None]).sum(axis=0)
-    true_j = energy_j[len(found.rows) * 20 - 1, [0, 2]]
+    output = meter.feed(data, 0)
+    measured_j = (output.rows.power_w * output.rows.window_s[:, None]).sum(axis=0)
+    true_j = energy_j[len(output.rows) * 20 - 1, [0, 2]]
     assert measured_j == pytest.approx(true_j, abs=1e-4)
 
 

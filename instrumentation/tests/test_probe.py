@@ -85,8 +85,8 @@ def test_no_port_but_the_named_one_is_opened(
 ) -> None:
     from instrumentation.transports import SerialTransport
 
-    found = _as_ports(strangers)
-    monkeypatch.setattr(sys.modules["instrumentation.ports"], "serial_ports", lambda: found)
+    named_ports = _as_ports(strangers)
+    monkeypatch.setattr(sys.modules["instrumentation.ports"], "serial_ports", lambda: named_ports)
     silent, busy = (SimulatedPort(tmp_path / name) for name in ("silent", "busy"))
     held = SerialTransport(str(busy.link), 115200)
     places = {"silent": silent.link, "busy": busy.link, "absent": tmp_path / "absent"}
@@ -102,26 +102,26 @@ def test_no_port_but_the_named_one_is_opened(
     assert silent.receive() == b""
     assert all(stranger.device in str(refused.value) for stranger in strangers)
     held.close()
-    for own in (silent, busy):
-        own.close()
+    for simulated in (silent, busy):
+        simulated.close()
 
 
 def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
     strangers: list[SimulatedPort], tmp_path: Path
 ) -> None:
     """`usb`: the strangers of other kinds are left alone, though one looks like another meter."""
-    found = _as_ports(strangers)
+    named_ports = _as_ports(strangers)
     entry = MeterConfig("meter0", "smartpower3", "usb", 115200, "modelled", {"0": "system"})
     with opened() as paths, pytest.raises(RecorderError, match=r"modelled|pseudo"):
         Recorder(
             MeterConfig(**{**vars(entry), "origin": "measured"}),
             tmp_path / "out",
             tmp_path / "status.json",
-            finder=lambda: found,
+            finder=lambda: named_ports,
         ).run(lambda: False)
     assert _untouched(strangers, paths)  # a pseudo-terminal is no measured meter: not even its own
     with opened() as paths, pytest.raises(RecorderError, match="is silent"):
-        Recorder(entry, tmp_path / "out", tmp_path / "status.json", finder=lambda: found).run(
+        Recorder(entry, tmp_path / "out", tmp_path / "status.json", finder=lambda: named_ports).run(
             lambda: False
         )
     assert {port.device for port in strangers} & set(paths) == {strangers[3].device}
@@ -129,11 +129,11 @@ def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
 
 
 def test_ports_are_told_by_what_the_kernel_knows(strangers: list[SimulatedPort]) -> None:
-    found = _as_ports(strangers)
-    text = probe.what_is_here(str(strangers[0].link), lambda: found)
+    named_ports = _as_ports(strangers)
+    text = probe.what_is_here(str(strangers[0].link), lambda: named_ports)
     assert text.startswith("Other ports here (none was opened): ")
     assert strangers[0].device not in text
-    assert f"{found[3].device} (usb:{SMARTPOWER}:01D2A3F3), perhaps a smartpower3" in text
+    assert f"{named_ports[3].device} (usb:{SMARTPOWER}:01D2A3F3), perhaps a smartpower3" in text
     assert probe.what_is_here(finder=lambda: []) == "Ports here (none was opened): none."
 
 

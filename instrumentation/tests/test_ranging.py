@@ -12,7 +12,7 @@ import pytest
 
 from instrumentation import ranging
 from instrumentation.meters.wt310 import WT310
-from instrumentation.meters.yokogawa import Extremes
+from instrumentation.meters.yokogawa_ranges import Extremes
 from instrumentation.ranging import Needs, RangingError, advised, report, smallest
 from instrumentation.recorder_port import MeterConfig
 from instrumentation.simulators.play import Player
@@ -36,7 +36,7 @@ def entry(port: Path, kind: str = "wt310", **settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "crest", "spare", "range_"),
+    ("peak", "crest", "spare", "range_"),
     [
         (0.5, 3.0, 1.0, 0.5),
         (0.5, 3.0, 1.1, 1.0),  # something to spare
@@ -47,9 +47,9 @@ def entry(port: Path, kind: str = "wt310", **settings: Any) -> dict[str, Any]:
     ],
 )
 def test_smallest_range_that_holds_it(
-    seen: float, crest: float, spare: float, range_: float
+    peak: float, crest: float, spare: float, range_: float
 ) -> None:
-    assert smallest(RANGES, seen, crest, 3.0, spare) == range_
+    assert smallest(RANGES, peak, crest, 3.0, spare) == range_
 
 
 def test_load_beyond_the_largest_range_is_refused() -> None:
@@ -58,22 +58,27 @@ def test_load_beyond_the_largest_range_is_refused() -> None:
 
 
 def test_extremes_are_kept_whatever_their_order() -> None:
-    seen = Extremes()
+    extremes = Extremes()
     for volts, amperes, watts in ((230.0, 0.2, 40.0), (229.0, 0.9, 190.0), (231.0, -0.1, -5.0)):
-        seen = seen.including(volts, amperes, watts, (300.0, 1.0))
-    assert (seen.readings, seen.voltage_v, seen.current_a, seen.power_w) == (3, 231.0, 0.9, 190.0)
+        extremes = extremes.including(volts, amperes, watts, (300.0, 1.0))
+    assert (extremes.readings, extremes.voltage_v, extremes.current_a, extremes.power_w) == (
+        3,
+        231.0,
+        0.9,
+        190.0,
+    )
 
 
-def meter_that_saw(seen: Extremes) -> WT310:
+def meter_that_saw(extremes: Extremes) -> WT310:
     meter = WT310({"1": "system"}, {"model": "WT310E"})
-    meter.extremes = seen
+    meter.extremes = extremes
     return meter
 
 
 def test_advice_names_the_ranges_and_the_error_there() -> None:
-    seen = Extremes(240, 231.0, 0.84, 187.3, 300.0, 1.0)
+    extremes = Extremes(240, 231.0, 0.84, 187.3, 300.0, 1.0)
     config = MeterConfig.from_json(json.dumps(entry(Path("none"), model="WT310E", rate_s=0.5)))
-    text = report(config, meter_that_saw(seen), Needs())
+    text = report(config, meter_that_saw(extremes), Needs())
     settings = json.loads(next(line for line in text.splitlines() if "{" in line).split(": ", 1)[1])
     assert settings == {
         "model": "WT310E",
@@ -87,9 +92,9 @@ def test_advice_names_the_ranges_and_the_error_there() -> None:
 
 
 def test_advice_tells_of_clipped_readings_and_of_higher_ranges() -> None:
-    seen = Extremes(240, 231.0, 0.84, 187.3, 300.0, 5.0, over_range=3)
+    extremes = Extremes(240, 231.0, 0.84, 187.3, 300.0, 5.0, over_range=3)
     config = MeterConfig.from_json(json.dumps(entry(Path("none"))))
-    text = report(config, meter_that_saw(seen), Needs())
+    text = report(config, meter_that_saw(extremes), Needs())
     assert "3 readings were beyond the range" in text
     assert "went up to 5 A" in text
 
@@ -101,7 +106,7 @@ def test_nothing_is_advised_from_nothing() -> None:
 
 @pytest.fixture
 def playing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A meter on a pseudo-terminal, as it comes: in whatever ranges it chose."""
+    """Provide a meter on a pseudo-terminal, as it comes: in whatever ranges it chose."""
     link, stop = tmp_path / "port", threading.Event()
     player = Player(request.param, link, [187.0] * len(request.param().channels))
     thread = threading.Thread(target=player.run, args=(stop.is_set,))

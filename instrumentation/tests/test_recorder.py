@@ -44,7 +44,7 @@ def smartpower3() -> Send:
 
 @contextlib.contextmanager
 def plugged_in(link: Path, send: Send) -> Iterator[SimulatedPort]:
-    """A port at which something comes every 10 ms."""
+    """Provide a port at which something comes every 10 ms."""
     port = SimulatedPort(link)
     unplugged = threading.Event()
 
@@ -63,7 +63,7 @@ def plugged_in(link: Path, send: Send) -> Iterator[SimulatedPort]:
 
 
 def an_entry(port: object, **changes: Any) -> str:
-    """A meter of the inventory, as JSON."""
+    """Return a meter of the inventory, as JSON."""
     entry = {
         "name": "meter0",
         "kind": "smartpower3",
@@ -75,7 +75,7 @@ def an_entry(port: object, **changes: Any) -> str:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """The status file; before it is written, that nothing is known."""
+    """Return the status file; before it is written, that nothing is known."""
     try:
         status = json.loads(path.read_text())
     except FileNotFoundError:
@@ -151,7 +151,7 @@ Refused = Callable[..., str]
 
 @pytest.fixture
 def refused(out: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
-    """Runs the command line, which must end with 1; what it wrote to standard error."""
+    """Run the command line, which must end with 1; what it wrote to standard error."""
 
     def run(port: object, **changes: Any) -> str:
         arguments = ["--meter", an_entry(port, **changes), "--out", str(out)]

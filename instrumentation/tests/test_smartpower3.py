@@ -27,27 +27,27 @@ def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> ParseResu
     return joined([meter.feed(line, n) for n, line in enumerate(lines)])
 
 
-def words(found: ParseResult) -> list[str]:
-    return flag_words(SmartPower3, found)
+def words(output: ParseResult) -> list[str]:
+    return flag_words(SmartPower3, output)
 
 
-def times_ms(found: ParseResult) -> list[int]:
-    return [t_us // 1000 for t_us in found.rows.t_device_us.tolist()]
+def times_ms(output: ParseResult) -> list[int]:
+    return [t_us // 1000 for t_us in output.rows.t_device_us.tolist()]
 
 
 def closed(checked: bytes) -> bytes:
-    """A line with the checksums that its first part has."""
+    """Return a line with the checksums that its first part has."""
     total, parity = checksums(checked[:74])
     return checked[:74] + f"{total:02x},{parity:02x}\r\n".encode()
 
 
 def test_documented_line_is_read() -> None:
     before = encode_line(815159, (0, 0))
-    found = fed([before, VECTOR], {"input": "supply", "0": "system", "1": "drive"})
-    assert not kinds(found)
-    assert found.rows.power_w.tolist() == [[0.55, 0.0, 0.0]]
-    assert words(found) == ["off-0 off-1"]
-    assert (times_ms(found), found.rows.window_s.tolist()) == ([815169], [0.01])
+    output = fed([before, VECTOR], {"input": "supply", "0": "system", "1": "drive"})
+    assert not kinds(output)
+    assert output.rows.power_w.tolist() == [[0.55, 0.0, 0.0]]
+    assert words(output) == ["off-0 off-1"]
+    assert (times_ms(output), output.rows.window_s.tolist()) == ([815169], [0.01])
 
 
 def test_simulator_sends_the_documented_line() -> None:
@@ -68,45 +68,45 @@ def test_no_changed_byte_passes(at: int) -> None:
 
 def test_device_time_is_unwrapped() -> None:
     first = (1 << 32) - 20
-    found = fed([encode_line(first + n * 10, (1000, 0)) for n in range(5)])
-    assert times_ms(found) == [first + n * 10 for n in range(1, 5)]
-    assert not kinds(found)
+    output = fed([encode_line(first + n * 10, (1000, 0)) for n in range(5)])
+    assert times_ms(output) == [first + n * 10 for n in range(1, 5)]
+    assert not kinds(output)
 
 
 def test_device_time_is_unwrapped_within_a_stretch() -> None:
     first = (1 << 32) - 400
-    found = fed([b"".join(encode_line(first + n * 10, (1000, 0)) for n in range(100))])
-    assert times_ms(found) == [first + n * 10 for n in range(1, 100)]
+    output = fed([b"".join(encode_line(first + n * 10, (1000, 0)) for n in range(100))])
+    assert times_ms(output) == [first + n * 10 for n in range(1, 100)]
 
 
 @pytest.mark.parametrize("interval_ms", [5, 10, 50, 100, 500, 1000])
 def test_missing_lines_are_a_gap_never_a_longer_window(interval_ms: int) -> None:
     times = [n * interval_ms for n in (0, 1, 2, 3, 6, 7)]
-    found = fed([encode_line(t, (1000, 0)) for t in times])
-    assert found.rows.window_s.tolist() == [interval_ms / 1000] * 5
-    assert words(found) == ["", "", "", "gap", ""]
-    (fault,) = found.faults
+    output = fed([encode_line(t, (1000, 0)) for t in times])
+    assert output.rows.window_s.tolist() == [interval_ms / 1000] * 5
+    assert words(output) == ["", "", "", "gap", ""]
+    (fault,) = output.faults
     assert (fault.kind, fault.detail) == ("gap", f"records of {2 * interval_ms} ms are missing")
 
 
 def test_uneven_device_time_is_no_gap() -> None:
     times = [0, 10, 21, 30, 44, 50, 60]
-    found = fed([encode_line(t, (1000, 0)) for t in times])
-    assert not kinds(found)
-    assert sum(found.rows.window_s) == pytest.approx(0.06)
+    output = fed([encode_line(t, (1000, 0)) for t in times])
+    assert not kinds(output)
+    assert sum(output.rows.window_s) == pytest.approx(0.06)
 
 
 def test_changed_interval_is_taken_up() -> None:
     times = [0, 10, 20, 30, 130, 230, 330, 430]
-    found = fed([encode_line(t, (1000, 0)) for t in times])
-    assert found.rows.window_s.tolist()[-1] == 0.1
+    output = fed([encode_line(t, (1000, 0)) for t in times])
+    assert output.rows.window_s.tolist()[-1] == 0.1
 
 
 def test_restarted_meter_is_said_and_not_bridged() -> None:
-    found = fed([encode_line(t, (1000, 0)) for t in (90_000, 90_010, 90_020, 10, 20)])
-    assert kinds(found) == ["restart"]
-    assert times_ms(found) == [90_010, 90_020, 10, 20]
-    assert words(found) == ["", "", "restart", ""]
+    output = fed([encode_line(t, (1000, 0)) for t in (90_000, 90_010, 90_020, 10, 20)])
+    assert kinds(output) == ["restart"]
+    assert times_ms(output) == [90_010, 90_020, 10, 20]
+    assert words(output) == ["", "", "restart", ""]
 
 
 def test_each_line_has_the_time_of_its_own_first_byte() -> None:
@@ -115,8 +115,8 @@ def test_each_line_has_the_time_of_its_own_first_byte() -> None:
     lines = [encode_line(n * 10, (1000, 0)) for n in range(4)]
     meter.feed(lines[0], 100)
     pieces = [lines[1] + lines[2][:1], lines[2][1:40], lines[2][40:] + lines[3]]
-    found = joined([meter.feed(piece, 200 + 100 * n) for n, piece in enumerate(pieces)])
-    assert found.rows.t_mono_ns.tolist() == [200, 200, 400]
+    output = joined([meter.feed(piece, 200 + 100 * n) for n, piece in enumerate(pieces)])
+    assert output.rows.t_mono_ns.tolist() == [200, 200, 400]
 
 
 def test_port_opened_in_mid_line_is_no_fault() -> None:

@@ -57,8 +57,8 @@ def test_a_gauge_may_rest_for_longer_than_a_counter() -> None:
 def test_a_sensor_of_one_value_is_held_against_the_work(
     power_w: float, seconds: float, busy_s: float, refused: bool
 ) -> None:
-    found = of_sensor("power_meter/power1", power_w, seconds, busy_s, 5.0)
-    assert (found.code if found else None) == (ONE_VALUE if refused else None)
+    objection = of_sensor("power_meter/power1", power_w, seconds, busy_s, 5.0)
+    assert (objection.code if objection else None) == (ONE_VALUE if refused else None)
 
 
 def test_a_sensor_that_froze_amid_rests_and_runs() -> None:
@@ -76,8 +76,8 @@ def test_a_sensor_that_froze_amid_rests_and_runs() -> None:
 )
 def test_a_total_below_its_part(total_j: float, part_j: float, refused: bool) -> None:
     total, part = ([Stretch(1.0, j)] * 10 for j in (total_j, part_j))
-    found = of_total("psys", total, "package-0", part, 0.2)
-    assert (found.code if found else None) == (BELOW_PART if refused else None)
+    objection = of_total("psys", total, "package-0", part, 0.2)
+    assert (objection.code if objection else None) == (BELOW_PART if refused else None)
 
 
 def test_a_late_total_is_not_below_its_part() -> None:
@@ -94,6 +94,6 @@ def test_a_slow_total_that_is_always_less_is_below_its_part() -> None:
 
 def test_one_sentence_for_what_is_alike() -> None:
     stretches = [Stretch(2.0, 0.0)]
-    found = [of_counter(label, stretches, 0.5) for label in ("core", "dram")]
-    (said,) = sentences(one for one in found if one)
-    assert said.startswith("core, dram have no joules: ")
+    objections = [of_counter(label, stretches, 0.5) for label in ("core", "dram")]
+    (text,) = sentences(one for one in objections if one)
+    assert text.startswith("core, dram have no joules: ")

@@ -89,12 +89,12 @@ def test_pieces_are_the_same_frames(
     ]
     write(path, frames)
     path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
-    seen: list[Frame] = []
+    collected: list[Frame] = []
     with patch("instrumentation.trace._READ_BYTES", read_bytes):
         for part in read_pieces(path):
-            seen += part if isinstance(part, Pieces) else [part]
+            collected += part if isinstance(part, Pieces) else [part]
             assert not isinstance(part, Frame) or part.sent or not part.data
-    assert seen == list(read_frames(path))
+    assert collected == list(read_frames(path))
 
 
 def test_pieces_of_what_is_no_stream_name_it(tmp_path: Path) -> None:
@@ -117,12 +117,12 @@ def test_a_time_that_no_clock_shows_is_refused(tmp_path: Path, before: int) -> N
 def test_blocks_that_never_reached_the_medium_end_a_stream(tmp_path: Path) -> None:
     """After a power cut a file may be as long as it was to be, and end in zeros."""
     path = tmp_path / "stream.raw"
-    whole = [Frame(5, b""), Frame(6, b"ab")]
-    write(path, whole)
+    frames = [Frame(5, b""), Frame(6, b"ab")]
+    write(path, frames)
     size = path.stat().st_size
     with path.open("ab") as file:
         file.write(bytes(5000))
-    assert list(read_frames(path)) == whole
+    assert list(read_frames(path)) == frames
     received = [part for part in read_pieces(path) if not isinstance(part, Frame)]
     assert [piece.data for piece in received] == [b"ab"]
     writer = StreamWriter(path)
@@ -130,4 +130,4 @@ def test_blocks_that_never_reached_the_medium_end_a_stream(tmp_path: Path) -> No
     assert writer.size_bytes == size
     writer.append(7, b"c")
     writer.close()
-    assert list(read_frames(path)) == [*whole, Frame(7, b"c")]
+    assert list(read_frames(path)) == [*frames, Frame(7, b"c")]

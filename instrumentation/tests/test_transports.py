@@ -58,9 +58,9 @@ def test_bytes_go_both_ways_with_the_time_of_their_read(port: SimulatedPort) -> 
 
 def _waiting(fd: int) -> int:
     """How many bytes a read would find."""
-    found = array.array("i", [0])
-    fcntl.ioctl(fd, termios.FIONREAD, found)
-    return found[0]
+    count = array.array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, count)
+    return count[0]
 
 
 def test_no_byte_has_a_time_before_its_own(
@@ -118,7 +118,10 @@ def test_a_port_belongs_to_one(port: SimulatedPort) -> None:
 
 @pytest.fixture
 def instrument() -> Iterator[tuple[UsbtmcTransport, int]]:
-    """A raw pseudo-terminal in the place of /dev/usbtmcN: a descriptor that is read and written."""
+    """Provide a raw pseudo-terminal in the place of /dev/usbtmcN.
+
+    A descriptor that is read and written.
+    """
     master, slave = pty.openpty()
     tty.setraw(slave)
     transport = UsbtmcTransport(os.ttyname(slave), 1.0)
@@ -129,7 +132,10 @@ def instrument() -> Iterator[tuple[UsbtmcTransport, int]]:
 
 
 def _heard(master: int, size: int) -> bytes:
-    """What was written to a pseudo-terminal, which is passed on in parts: `size` bytes or more."""
+    """Return what was written to a pseudo-terminal, which is passed on in parts.
+
+    `size` bytes or more.
+    """
     received = b""
     while select.select([master], [], [], 5.0 if len(received) < size else 0.1)[0]:
         received += os.read(master, 100)

@@ -66,10 +66,10 @@ def test_a_counter_that_freezes_once_is_known_by_that() -> None:
 
 def test_the_watch_ends_once_all_had_enough_and_knows_nothing_of_what_stands_still() -> None:
     watch = Watch()
-    seen = longest_intervals_ns(
+    intervals = longest_intervals_ns(
         [lambda: watch.count(1)], 1.0, 16, lambda: watch.now_ns, watch.pause
     )
-    assert watch.now_ns < 20 * MS and seen[0] is not None
+    assert watch.now_ns < 20 * MS and intervals[0] is not None
     still = longest_intervals_ns([lambda: 7], 0.1, 16, lambda: watch.now_ns, watch.pause)
     assert still == [None]
 
@@ -84,9 +84,9 @@ def test_open_counters_tell_their_interval_with_every_reading(tmp_path: Path) ->
             assert zone.update_ns and reading_of(reading).window_ns == zone.update_ns
 
 
-def reading_of(found: Reading | ReadFailure) -> Reading:
-    assert isinstance(found, Reading)
-    return found
+def reading_of(reading: Reading | ReadFailure) -> Reading:
+    assert isinstance(reading, Reading)
+    return reading
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_stretch_is_held_against_its_readings_window(
     edges = [
         Reading(t * MS, t * MS, 20_000 * t + 5, window_ns=window_ms * MS) for t in (7, 7 + lasts_ms)
     ]
-    found = total(edges, RANGE_UJ)
-    assert (found.energy_uj is not None) == figure
-    assert found.flags == (() if flag is None else (flag,))
+    difference = total(edges, RANGE_UJ)
+    assert (difference.energy_uj is not None) == figure
+    assert difference.flags == (() if flag is None else (flag,))
     assert total(edges, RANGE_UJ, windows=False).energy_uj == 20_000 * lasts_ms
 
 
@@ -115,8 +115,8 @@ def test_a_step_that_is_coarse_for_the_energy_is_flagged() -> None:
     """A unit of 2⁻⁶ J, and 0.3 J or 30 J."""
     range_uj = (2**32 - 1) * 15_625_000 // 1000
     for energy_uj, flags in ((300_000, (COARSE,)), (30_000_000, ())):
-        found = total([Reading(0, 0, 0), Reading(10**9, 10**9, energy_uj)], range_uj)
-        assert (found.energy_uj, found.flags) == (energy_uj, flags)
+        difference = total([Reading(0, 0, 0), Reading(10**9, 10**9, energy_uj)], range_uj)
+        assert (difference.energy_uj, difference.flags) == (energy_uj, flags)
 
 
 def test_a_power_that_is_renewed_at_a_steady_rate_is_known_by_that() -> None:
@@ -139,7 +139,7 @@ def test_a_stated_averaging_interval_goes_with_the_readings(tmp_path: Path) -> N
     first = source.read()
     last = source.read()
     source.close()
-    windows_ns = {name: reading_of(found).window_ns for name, found in last.items()}
+    windows_ns = {name: reading_of(reading).window_ns for name, reading in last.items()}
     assert windows_ns == {"power_meter/power1": 300_000 * MS, "other/power1": 0}
     name = "power_meter/power1"
     assert total([first[name], last[name]], 2**63).flags == (SHORTER,)

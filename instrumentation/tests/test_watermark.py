@@ -83,11 +83,11 @@ def test_what_loads_nothing_is_no_watermark(chips: tuple[int, ...], seconds: flo
 
 
 def children() -> list[int]:
-    """This process's children."""
-    found: list[int] = []
+    """Return this process's children."""
+    pids: list[int] = []
     for path in Path("/proc/self/task").glob("*/children"):
-        found += [int(pid) for pid in path.read_text().split()]
-    return found
+        pids += [int(pid) for pid in path.read_text().split()]
+    return pids
 
 
 def cpu_ns(pid: int) -> int:

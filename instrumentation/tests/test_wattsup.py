@@ -26,7 +26,7 @@ PUBLISHED = (
 
 
 def fed(pieces: Sequence[bytes], meter: WattsUp | None = None) -> tuple[Rows, list[Fault]]:
-    """What comes of pieces that arrive a second apart."""
+    """Return what comes of pieces that arrive a second apart."""
     if meter is None:
         meter = WattsUp({"0": "system"})
         meter.opened()
@@ -260,7 +260,10 @@ def test_foreign_stream_is_a_fault_and_is_not_kept() -> None:
 
 
 def one_change(packet: bytes, chance: random.Random) -> bytes:
-    """A packet with one byte lost, doubled or changed; a third of the changes give a digit."""
+    """Return a packet with one byte lost, doubled or changed.
+
+    A third of the changes give a digit.
+    """
     at = chance.randrange(len(packet) - 2)  # the end of the line means nothing
     match chance.randrange(4):
         case 0:

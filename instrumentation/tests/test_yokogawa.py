@@ -69,20 +69,20 @@ def test_ranges_and_rate_are_set_at_the_meter(kind: str) -> None:
 
 @both
 def test_each_update_is_one_record(kind: str) -> None:
-    found, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS)
-    assert not found.faults
+    output, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS)
+    assert not output.faults
     # The first one began before the meter was set up.
-    assert found.samples["power_w_system"].to_list() == pytest.approx(WATTS[1:], abs=0.1)
-    assert set(found.samples["window_s"]) == {0.25}
-    assert set(found.samples["flags"]) == {""}
+    assert output.samples["power_w_system"].to_list() == pytest.approx(WATTS[1:], abs=0.1)
+    assert set(output.samples["window_s"]) == {0.25}
+    assert set(output.samples["flags"]) == {""}
 
 
 @both
 def test_slowest_rate_is_waited_for(kind: str) -> None:
     simulator = SIMULATORS[kind](rate_s=5.0)
-    found, _ = talk(lambda: driver(kind, rate_s=5.0, **FIXED), simulator, WATTS)
-    assert not found.faults
-    assert found.samples.height == len(WATTS) - 1
+    output, _ = talk(lambda: driver(kind, rate_s=5.0, **FIXED), simulator, WATTS)
+    assert not output.faults
+    assert output.samples.height == len(WATTS) - 1
 
 
 @both
@@ -107,8 +107,8 @@ def test_lines_may_end_as_over_usb(kind: str) -> None:
 @both
 def test_range_that_the_meter_chooses_is_flagged(kind: str) -> None:
     simulator = SIMULATORS[kind](voltage_range_v=None, current_range_a=None)
-    found, _ = talk(lambda: driver(kind), simulator, WATTS)
-    flags = found.samples["flags"].to_list()
+    output, _ = talk(lambda: driver(kind), simulator, WATTS)
+    flags = output.samples["flags"].to_list()
     assert all("auto-range" in each for each in flags)
     assert any("range-changed" in each for each in flags)
     assert "range-changed" not in flags[-1]
@@ -125,9 +125,9 @@ def test_meter_that_leaves_its_fixed_range_is_noticed(kind: str) -> None:
             simulator.amperes.now = 10.0
 
     simulator._update = protective  # type: ignore[method-assign]
-    found, _ = talk(lambda: driver(kind, **FIXED), simulator, WATTS)
-    assert set(kinds(found)) == {"range"}
-    assert ["range-changed" in flags for flags in found.samples["flags"]] == [False] * 3 + [
+    output, _ = talk(lambda: driver(kind, **FIXED), simulator, WATTS)
+    assert set(kinds(output)) == {"range"}
+    assert ["range-changed" in flags for flags in output.samples["flags"]] == [False] * 3 + [
         True
     ] * 6
 
@@ -135,10 +135,10 @@ def test_meter_that_leaves_its_fixed_range_is_noticed(kind: str) -> None:
 @both
 def test_input_beyond_the_range_gives_no_reading_and_a_gap(kind: str) -> None:
     ranges: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 0.5}
-    found, _ = talk(lambda: driver(kind, **ranges), SIMULATORS[kind](**ranges), WATTS)
-    assert kinds(found) == ["over-range", "gap"]
-    assert found.samples.height == len(WATTS) - 2
-    assert found.samples.filter(found.samples["flags"] == "gap over-range").height == 1
+    output, _ = talk(lambda: driver(kind, **ranges), SIMULATORS[kind](**ranges), WATTS)
+    assert kinds(output) == ["over-range", "gap"]
+    assert output.samples.height == len(WATTS) - 2
+    assert output.samples.filter(output.samples["flags"] == "gap over-range").height == 1
 
 
 @both
@@ -147,9 +147,9 @@ def test_peak_beyond_the_range_is_flagged(kind: str) -> None:
     ranges: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 0.5}
     watts = [40.0, 41.0, 90.0, 91.0, 42.0, 43.0]
     simulator = SIMULATORS[kind](**ranges, crest=4.0)
-    found, _ = talk(lambda: driver(kind, **ranges), simulator, watts)
-    assert found.samples["flags"].to_list() == ["", "over-range", "over-range", "", ""]
-    assert kinds(found) == ["over-range"]
+    output, _ = talk(lambda: driver(kind, **ranges), simulator, watts)
+    assert output.samples["flags"].to_list() == ["", "over-range", "over-range", "", ""]
+    assert kinds(output) == ["over-range"]
 
 
 @both
@@ -168,9 +168,9 @@ def test_meter_without_data_gives_no_record(kind: str) -> None:
     answers = [frame.data for frame in frames if frame.data and not frame.sent]
     nth = next(n for n, data in enumerate(answers[-4:], len(answers) - 4) if b";" in data)
     wire = on_the_nth(nth, nothing)
-    found, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS, wire)
-    assert "no-data" in kinds(found)
-    assert found.samples.height == clean.samples.height - 1
+    output, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS, wire)
+    assert "no-data" in kinds(output)
+    assert output.samples.height == clean.samples.height - 1
 
 
 @both
@@ -180,16 +180,16 @@ def test_refused_command_is_named(kind: str) -> None:
     older._unit = lambda header, value: (  # type: ignore[method-assign]
         None if header.endswith("CFAC") else known(header, value)
     )
-    found, _ = talk(lambda: driver(kind, **FIXED), older, WATTS)
-    (fault,) = found.faults
+    output, _ = talk(lambda: driver(kind, **FIXED), older, WATTS)
+    (fault,) = output.faults
     assert fault.kind == "refused"
     assert "CFAC 3: the meter says Undefined Header (113)" in fault.detail
-    assert found.samples.height == len(WATTS) - 1
+    assert output.samples.height == len(WATTS) - 1
 
 
 def test_other_model_than_set_is_said() -> None:
-    found, _ = talk(lambda: driver("wt310", **FIXED), WT310Simulator(model="WT310"), WATTS)
-    assert kinds(found) == ["identity"]
+    output, _ = talk(lambda: driver("wt310", **FIXED), WT310Simulator(model="WT310"), WATTS)
+    assert kinds(output) == ["identity"]
 
 
 @both
@@ -253,10 +253,10 @@ def test_damaged_line_is_said_and_the_next_one_read(
     answers = sum(bool(frame.data) and not frame.sent for frame in frames)
     for nth in range(answers - 14, answers - 8):
         wire = on_the_nth(nth, change)
-        found, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS * 2, wire)
-        assert kind_of_fault in kinds(found)
-        assert set(found.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
-        assert found.samples.height >= clean.samples.height - (
+        output, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS * 2, wire)
+        assert kind_of_fault in kinds(output)
+        assert set(output.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
+        assert output.samples.height >= clean.samples.height - (
             1 if kind_of_fault == "framing" else 2
         )
 

@@ -14,15 +14,18 @@ P, M = "intel-rapl/intel-rapl", "intel-rapl-mmio/intel-rapl-mmio"
 
 
 def child(control: str, top: int, number: int) -> str:
-    """The path of a zone below a top zone."""
+    """Return the path of a zone below a top zone."""
     return f"{control}:{top}/{control.split('/')[1]}:{top}:{number}"
 
 
 @dataclass(frozen=True)
 class Tree:
-    """`zones` gives the name of each zone by its path; `names` are what must be found, in order,
-    `add_up` those that may be added. A zone counts 1000 + its place in `zones`. `files` overrides
-    a file's content (None: it is missing); `same` makes one zone show another's counter."""
+    """`zones` gives the name of each zone by its path.
+
+    `names` are what must be found, in order, `add_up` those that may be added. A zone counts 1000 +
+    its place in `zones`. `files` overrides a file's content (None: it is missing); `same` makes one
+    zone show another's counter.
+    """
 
     zones: Mapping[str, str]
     names: tuple[str, ...]
@@ -49,7 +52,7 @@ class Tree:
         return self._linked(root) if self.flat else root
 
     def _linked(self, root: Path) -> Path:
-        """The links of the class alone, side by side, without the control type's folder."""
+        """Return the links of the class alone, side by side, without the control type's folder."""
         links = root / "class"
         links.mkdir()
         for path in self.zones:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar
 
-from agent.command import run
 from agent.storage.base import Place
 from agent.storage.guard import MAPPING
 from agent.storage.plain import Plain
 from agent.storage.secrets import Secrets
+from agent.system.command import run
 from contract.parameters import Parameter
 from contract.plan import Configuration
 

@@ -161,7 +161,10 @@ def _taken_s(operation: libraries.Operation) -> float:
 
 
 def _settings() -> str | None:
-    """The features that the OpenSSL below `cryptography` believes in; None if it is linked in."""
+    """Return the features that the OpenSSL below `cryptography` believes in.
+
+    None if it is linked in.
+    """
     for name in ("cryptography.hazmat.bindings._openssl", "cryptography.hazmat.bindings._rust"):
         try:
             library = ctypes.CDLL(str(importlib.import_module(name).__file__))

@@ -62,7 +62,7 @@ class Cipher:
             raise WorkloadError(f"The kernel took {sent} of {len(into)} B and gave {done} B.")
 
     def encrypted(self, iv: bytes, data: bytes) -> bytes:
-        """A copy, encrypted."""
+        """Return a copy, encrypted."""
         into = bytearray(len(data))
         self.crypt(_ENCRYPT, iv, memoryview(data), memoryview(into))
         return bytes(into)
@@ -71,8 +71,11 @@ class Cipher:
         self._socket.close()
 
     def _make_room(self, size: int) -> None:
-        """A request must fit whole: sending one that does not would wait for ever, and XTS would
-        begin again with each part that is received by itself."""
+        """Make room for a whole request.
+
+        Sending one that does not fit would wait for ever, and XTS would begin again with each part
+        that is received by itself.
+        """
         both = ((_SNDBUFFORCE, socket.SO_SNDBUF), (_RCVBUFFORCE, socket.SO_RCVBUF))
         for force, plain in both:
             try:
@@ -88,7 +91,9 @@ class Cipher:
 
 
 def prepare(job: Mapping[str, Any]) -> tuple[list[str], list[Callable[[], None]]]:
-    """The drivers, and a step for each thread: one request to each cipher, done once to try it.
+    """Return the drivers, and a step for each thread.
+
+    One request to each cipher, done once to try it.
 
     A job has `ciphers` (the last is applied first), `mode`, `key_bits`, `operation`,
     `request_bytes`, `threads`. Each thread has sockets and buffers of its own.
@@ -128,7 +133,10 @@ def _step(
 
 
 def restriction() -> str:
-    """A sentence to add where the kernel keeps ciphers from programs; empty where it does not."""
+    """Return a sentence to add where the kernel keeps ciphers from programs.
+
+    Empty where it does not.
+    """
     try:
         level = system_text.read(RESTRICTION).strip()
     except OSError:
@@ -150,8 +158,10 @@ def key_bytes(mode: str, bits: int) -> int:
 
 @cache
 def check(name: str, mode: str, bits: int, size: int) -> None:
-    """Compare a block with its published answer, and a request of `size` bytes with the mode's
-    definition. WorkloadError where they differ, MissingError where the cipher has no such key.
+    """Compare a block with its published answer, and a request with the mode's definition.
+
+    The request has `size` bytes. Raises WorkloadError where they differ, MissingError where the
+    cipher has no such key.
     """
     if (name, bits) not in BLOCKS:
         raise MissingError(
@@ -162,16 +172,16 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
     key, block, answer = (bytes.fromhex(text) for text in (key_hex, block_hex, answer_hex))
     second = bytes(byte ^ 0x5A for byte in key)
     # First, so that it is named where the kernel has neither.
-    whole = Cipher(algorithm(name, mode), key + second if mode == "xts" else key, size)
+    cipher = Cipher(algorithm(name, mode), key + second if mode == "xts" else key, size)
     # One block of CBC without an initial value is the bare cipher.
     bare, zero = Cipher(algorithm(name, "cbc"), key, mmap.PAGESIZE), bytes(BLOCK_BYTES)
     tweaker = Cipher(algorithm(name, "cbc"), second, mmap.PAGESIZE)
 
     encrypt, tweak = partial(bare.encrypted, zero), partial(tweaker.encrypted, zero)
     plain = os.urandom(size)
-    done = whole.encrypted(_IV, plain)
+    done = cipher.encrypted(_IV, plain)
     back = bytearray(size)
-    whole.crypt(_DECRYPT, _IV, memoryview(done), memoryview(back))
+    cipher.crypt(_DECRYPT, _IV, memoryview(done), memoryview(back))
     right = encrypt(block) == answer and back == plain
     for number in (0, 1, size // BLOCK_BYTES - 1):
         start = number * BLOCK_BYTES
@@ -180,7 +190,7 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
             if mode == "xts"
             else cipher_modes.cbc(encrypt, _IV, plain, done, number)
         )
-    for each in (bare, tweaker, whole):
+    for each in (bare, tweaker, cipher):
         each.close()
     if not right:
         raise WorkloadError(
@@ -190,7 +200,10 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
 
 
 def driver(name: str, crypto: str) -> str:
-    """The driver of highest priority, from the text of /proc/crypto; empty if there is none."""
+    """Return the driver of highest priority, from the text of /proc/crypto.
+
+    Empty if there is none.
+    """
     offers = [("", -1)]
     for entry in crypto.split("\n\n"):
         pairs = (line.partition(":") for line in entry.splitlines())

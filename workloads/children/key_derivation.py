@@ -50,7 +50,7 @@ KNOWN_ARGON2ID = (
 
 
 def prepare(job: Mapping[str, Any]) -> tuple[str, Callable[[], bytes]]:
-    """The library, and the step, which derives a key.
+    """Return the library, and the step, which derives a key.
 
     A job has `function`, `key_bytes`, and `iterations` or, for argon2id, `passes`, `memory_kib`
     and `lanes`.
@@ -70,7 +70,7 @@ def prepare(job: Mapping[str, Any]) -> tuple[str, Callable[[], bytes]]:
 
 
 def pbkdf2(hash_name: str) -> tuple[str, Pbkdf2]:
-    """The library and its function: OpenSSL for SHA-2, libgcrypt for the others."""
+    """Return the library and its function: OpenSSL for SHA-2, libgcrypt for the others."""
     if hash_name in OPENSSL:
 
         def derive(password: bytes, salt: bytes, iterations: int, length: int) -> bytes:
@@ -118,7 +118,10 @@ class Libgcrypt:
         ]
 
     def pbkdf2(self, hash_name: str) -> Pbkdf2:
-        """The function of (password, salt, iterations, bytes); MissingError without the hash."""
+        """Return the function of (password, salt, iterations, bytes).
+
+        MissingError without the hash.
+        """
         algorithm = _HASHES[hash_name]
         if self._library.gcry_md_algo_info(algorithm, _TEST_ALGORITHM, None, None):
             raise MissingError(
@@ -154,7 +157,7 @@ class Libargon2:
         ]
 
     def argon2id(self, cost: Argon2, password: bytes, salt: bytes, length: int) -> bytes:
-        """The derived key; as many threads as lanes."""
+        """Return the derived key; as many threads as lanes."""
         key = create_string_buffer(length)
         status = self._library.argon2id_hash_raw(
             *(cost.passes, cost.memory_kib, cost.lanes),

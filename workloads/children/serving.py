@@ -77,8 +77,9 @@ Step = Callable[[], object]
 
 
 def for_seconds(step: Step | Sequence[Step], seconds: float, batch: int = 1) -> Outcome:
-    """Do whole batches, at least one, until the time is over; several steps in a thread each, whose
-    counts are added and which end when the last one does.
+    """Do whole batches, at least one, until the time is over.
+
+    Several steps in a thread each, whose counts are added and which end when the last one does.
 
     Reports the `steps`, the `seconds` they took, and the processor time of this process in
     programs (`user_s`) and in the kernel (`system_s`).
@@ -115,15 +116,15 @@ def _until(step: Step, end_ns: int, batch: int) -> int:
 def repeating(
     what: str, prepare: Callable[[Mapping[str, Any]], tuple[object, Step | Sequence[Step]]]
 ) -> Answer:
-    """The answer to `repeat`: a `job` is laid out, to be repeated for `seconds`.
+    """Return the answer to `repeat`: a `job` is laid out, to be repeated for `seconds`.
 
     `prepare` gives what does it, which is told as `what`, and the step, or one for each thread.
     """
 
     def answer(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
-        found, step = prepare(request["job"])
+        prepared, step = prepare(request["job"])
         again = partial(for_seconds, step, float(request["seconds"]))
-        return {what: found, "job": request["job"]}, again
+        return {what: prepared, "job": request["job"]}, again
 
     return answer
 

@@ -54,7 +54,7 @@ def missing_libraries(name: str) -> list[str]:
 
 
 def padded(size: int, block_bytes: int) -> int:
-    """The size filled up to whole blocks."""
+    """Return the size filled up to whole blocks."""
     return -(-size // block_bytes) * block_bytes
 
 
@@ -75,8 +75,8 @@ LEAST_RATIO = 1.5
 
 def environment(aes_instructions: bool) -> dict[str, str]:
     """For the child; whatever the caller's own mask is, it does not count."""
-    own = {name: value for name, value in programs.environment().items() if name != VARIABLE}
-    return own if aes_instructions else {**own, VARIABLE: MASK}
+    inherited = {name: value for name, value in programs.environment().items() if name != VARIABLE}
+    return inherited if aes_instructions else {**inherited, VARIABLE: MASK}
 
 
 def present() -> bool:

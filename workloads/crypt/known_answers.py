@@ -101,7 +101,7 @@ class Vector:
 
 
 def published(cipher: str, mode: str) -> Vector | None:
-    """The published answer; None where none is known for this mode."""
+    """Return the published answer; None where none is known for this mode."""
     if cipher in _AES_KEYS:
         answer = _AES[mode][list(_AES_KEYS).index(cipher)]
         iv = _AES_COUNTER if mode == "ctr" else _AES_IV
@@ -193,9 +193,9 @@ def _other_block(cipher: str, mode: str, key: bytes, iv: bytes) -> tuple[str, Bl
 
 def _compare(cipher: str, mode: str, vector: Vector) -> None:
     ways = ((True, vector.plain, vector.answer), (False, vector.answer, vector.plain))
-    for encrypt, given, wanted in ways:
+    for encrypt, text, wanted in ways:
         stream = libraries.begin(cipher, mode, encrypt=encrypt, key=vector.key, iv=vector.iv)
-        if stream.crypt(given) != wanted:
+        if stream.crypt(text) != wanted:
             verb = "encrypts" if encrypt else "decrypts"
             raise WorkloadError(
                 f"{cipher} in {mode.upper()} {verb} wrongly, held against {vector.source}: "

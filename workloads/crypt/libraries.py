@@ -43,7 +43,7 @@ class Stream:
     bind: Callable[[Buffer, bytearray | memoryview], Operation]
 
     def crypt(self, source: Buffer) -> bytes:
-        """The next bytes of the stream, for what is not measured."""
+        """Return the next bytes of the stream, for what is not measured."""
         target = bytearray(len(source) + 16)
         self.bind(source, target)()
         return bytes(target[: len(source)])
@@ -76,12 +76,12 @@ def begin(cipher: str, mode: str, *, encrypt: bool, key: bytes, iv: bytes) -> St
 
 
 def versions() -> dict[str, str]:
-    """What does the work, by library."""
-    own: Any = importlib.import_module("cryptography")
+    """Return what does the work, by library."""
+    library: Any = importlib.import_module("cryptography")
     backend: Any = importlib.import_module("cryptography.hazmat.backends.openssl").backend
     other: Any = importlib.import_module("Cryptodome")
     return {
-        OPENSSL: f"{backend.openssl_version_text()} through cryptography {own.__version__}",
+        OPENSSL: f"{backend.openssl_version_text()} through cryptography {library.__version__}",
         PYCRYPTODOME: f"PyCryptodome {other.__version__}",
     }
 
@@ -120,8 +120,8 @@ def _openssl(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
         return None
 
     def make(key: bytes, iv: bytes) -> Stream:
-        whole = ciphers.Cipher(cipher(key), chaining() if mode == "ecb" else chaining(iv))
-        update = (whole.encryptor() if encrypt else whole.decryptor()).update_into
+        cipher_object = ciphers.Cipher(cipher(key), chaining() if mode == "ecb" else chaining(iv))
+        update = (cipher_object.encryptor() if encrypt else cipher_object.decryptor()).update_into
         return Stream(OPENSSL, lambda source, target: partial(update, source, target))
 
     try:

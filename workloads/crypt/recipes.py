@@ -54,28 +54,29 @@ class Cbc:
 
     def encrypt_with(self, key: bytes, source: bytearray, size: int, target: memoryview) -> int:
         assert self._in is not None
-        block, whole = self._block, padded(size + 1, self._block)
-        source[size:whole] = bytes([whole - size]) * (whole - size)
+        block, padded_bytes = self._block, padded(size + 1, self._block)
+        source[size:padded_bytes] = bytes([padded_bytes - size]) * (padded_bytes - size)
         iv = os.urandom(block)
         target[:block] = iv
-        self._in(key, iv).bind(memoryview(source)[:whole], target[block:])()
-        return block + whole
+        self._in(key, iv).bind(memoryview(source)[:padded_bytes], target[block:])()
+        return block + padded_bytes
 
     def decrypt_with(self, key: bytes, source: memoryview, target: bytearray) -> int:
         assert self._out is not None
         block = self._block
         self._out(key, bytes(source[:block])).bind(source[block:], target)()
-        whole = len(source) - block
-        padding = target[whole - 1]
+        body_bytes = len(source) - block
+        padding = target[body_bytes - 1]
         if not 1 <= padding <= block:
             raise WorkloadError(f"A file decrypted with {self._cipher} does not end in padding.")
-        return whole - padding
+        return body_bytes - padding
 
 
 @cache
 def _private_key() -> Any:
-    made: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
-    return made.generate_private_key(65537, 8 * RSA_BYTES)
+    """Make a key once a process."""
+    rsa: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
+    return rsa.generate_private_key(65537, 8 * RSA_BYTES)
 
 
 class _Rsa:
@@ -156,7 +157,10 @@ class RsaOaep(_Rsa):
 
 
 def make(name: str, seed: int) -> Recipe:
-    """A recipe by its name in `workloads.file_ciphers`; the RSA key is made once, at random."""
+    """Return a recipe by its name in `workloads.file_ciphers`.
+
+    The RSA key is made once, at random.
+    """
     if name == "rsa-2048-wrap":
         return RsaWrap(seed)
     if name == "rsa-2048-oaep":

@@ -41,7 +41,7 @@ def _binary(_size: int, generator: random.Random) -> Iterator[bytes]:
 
 
 def _image(size: int, generator: random.Random) -> Iterator[bytes]:
-    """A BMP of 24 bits a pixel: slanting ramps with noise in their lowest two bits."""
+    """Yield a BMP of 24 bits a pixel: slanting ramps with noise in their lowest two bits."""
     height = (size - _HEADER_BYTES) // _ROW_BYTES
     offset, planes, bits, inch = _HEADER_BYTES, 1, 24, 2835
     yield struct.pack("<2sIHHI", b"BM", size, 0, 0, offset)

@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """A fresh directory; pytest's own cannot be entered by the database server's user."""
+    """Provide a fresh directory; pytest's own cannot be entered by the database server's user."""
     directory = Path(tempfile.mkdtemp(prefix="fde-workload-"))
     directory.chmod(0o755)
     yield directory
@@ -22,7 +22,7 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def assets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Archives laid out like the kernel's source, and a clip of three seconds."""
+    """Provide archives laid out like the kernel's source, and a clip of three seconds."""
     folder = tmp_path_factory.mktemp("assets")
     archive = _pack(_source_tree(folder), folder / "source.tar.gz")
     return {"kernel_tree": archive, "kernel_grep": archive, "clip": _clip(folder / "clip.y4m")}

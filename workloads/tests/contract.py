@@ -89,7 +89,7 @@ def context_for(
     assets: Assets,
     parameters: Parameters,
 ) -> Context:
-    """A context with empty directories `disk`, `scratch`, `shared` and `kept` below `root`."""
+    """Return a context with empty directories for disk, scratch, shared and kept below `root`."""
     folders = {name: root / name for name in FOLDERS}
     for folder in folders.values():
         folder.mkdir(parents=True)
@@ -115,17 +115,20 @@ def perform(workload: Workload, context: Context) -> None:
 
 
 def performed(
-    name: str, root: Path, assets: Assets | None = None, /, **given: object
+    name: str, root: Path, assets: Assets | None = None, /, **settings: object
 ) -> tuple[Context, Phases]:
-    """A whole run with these parameters: what it was given, and its phases."""
+    """Return a whole run with these parameters: what it was given, and its phases."""
     phases = Phases()
-    context = context_for(root, phases, assets or {}, registry.complete(name, given))
+    context = context_for(root, phases, assets or {}, registry.complete(name, settings))
     perform(registry.load(name), context)
     return context, phases
 
 
 def _callers() -> set[int]:
-    """This process and its ancestors: a shell may name the folder in the command it was given."""
+    """Return this process and its ancestors.
+
+    A shell may name the folder in the command it was given.
+    """
     pid, callers = os.getpid(), set[int]()
     while pid:
         callers.add(pid)
@@ -136,7 +139,7 @@ def _callers() -> set[int]:
 
 def processes_using(folder: Path) -> list[str]:
     """Command lines of the processes that name a path below the folder, but for who called this."""
-    found, callers = [], _callers()
+    users, callers = [], _callers()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) not in callers:
             try:
@@ -144,8 +147,8 @@ def processes_using(folder: Path) -> list[str]:
             except OSError:
                 continue
             if any(str(folder) in word for word in words[1:]):
-                found.append(" ".join(words).strip())
-    return found
+                users.append(" ".join(words).strip())
+    return users
 
 
 def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]:
@@ -167,16 +170,16 @@ def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]
 
 
 def check(
-    name: str, root: Path, assets: Assets, given: Mapping[str, object]
+    name: str, root: Path, assets: Assets, settings: Mapping[str, object]
 ) -> tuple[list[str], Phases]:
     """Run a workload once whole and once per phase with a failure at its end.
 
     Returns the broken rules, each a sentence, and the phases of the whole run.
     """
-    recorded, phases = Recorded(registry.complete(name, given)), Phases()
-    whole = root / "whole"
-    perform(registry.load(name), context_for(whole, phases, assets, recorded))
-    broken = _kept_after_run(phases, recorded, whole)
+    recorded, phases = Recorded(registry.complete(name, settings)), Phases()
+    root_folder = root / "whole"
+    perform(registry.load(name), context_for(root_folder, phases, assets, recorded))
+    broken = _kept_after_run(phases, recorded, root_folder)
     for number, phase_name in enumerate(phases.names, start=1):
         failing = Phases(fail_after=number)
         context = context_for(root / f"failing-{number}", failing, assets, recorded)
@@ -199,15 +202,15 @@ def main() -> int:
     parser.add_argument("--time-only", action="store_true", help="run once and print the phases")
     options = parser.parse_args()
     assets = {key: Path(path) for key, path in (item.split("=", 1) for item in options.asset)}
-    given = json.loads(options.parameters)
-    values = registry.complete(options.name, given)
+    settings = json.loads(options.parameters)
+    values = registry.complete(options.name, settings)
     broken = registry.load(options.name).requires(values, assets)
     phases, start = Phases(cold=options.time_only), time.monotonic()
     try:
         if not broken and options.time_only:
             perform(registry.load(options.name), context_for(options.root, phases, assets, values))
         elif not broken:
-            broken, phases = check(options.name, options.root, assets, given)
+            broken, phases = check(options.name, options.root, assets, settings)
     except WorkloadError as error:
         broken.append(str(error))
     seconds = dict(zip(phases.names, phases.seconds, strict=True))

@@ -33,8 +33,8 @@ class Done:
     report: dict[str, Any]
 
 
-def done(root: Path, name: str, **given: object) -> Done:
-    context, phases = contract.performed(name, root / "run", **{"seconds": 0.01, **given})
+def done(root: Path, name: str, **settings: object) -> Done:
+    context, phases = contract.performed(name, root / "run", **{"seconds": 0.01, **settings})
     return Done(context, phases, json.loads((context.kept / "ciphers.json").read_text()))
 
 
@@ -78,8 +78,13 @@ def test_a_cipher_that_no_library_has_is_left_out(
 
 @needs_aes
 def test_aes_without_the_processors_instructions_is_proven(root: Path) -> None:
-    given = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
-    run = done(root, "cipher_modes", **given)
+    settings = {
+        "ciphers": "aes-128,des",
+        "modes": "ecb",
+        "sizes": "1000",
+        "aes_instructions": False,
+    }
+    run = done(root, "cipher_modes", **settings)
     assert len(run.phases.names) == 4 and run.phases.left_out == []
     rates = run.report["aes_instructions"]
     assert rates["with"]["aes_mib_per_s"] > rates["without"]["aes_mib_per_s"]
@@ -104,8 +109,8 @@ def test_a_processor_that_has_no_instructions_needs_no_mask(
     monkeypatch.setattr(catalogue, "MASK", "~0x0")
     # Far beyond what another program's load makes of two like rates.
     monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
-    given = {"ciphers": "aes-128", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
-    run = done(root, "cipher_modes", **given)
+    settings = {"ciphers": "aes-128", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
+    run = done(root, "cipher_modes", **settings)
     assert run.phases.left_out == [] and len(run.phases.names) == 2
 
 
@@ -117,8 +122,13 @@ def test_a_mask_that_is_not_believed_leaves_aes_out(
     monkeypatch.setattr(catalogue, "MASK", "~0x0")
     # Far beyond what another program's load makes of two like rates.
     monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
-    given = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
-    run = done(root, "cipher_modes", **given)
+    settings = {
+        "ciphers": "aes-128,des",
+        "modes": "ecb",
+        "sizes": "1000",
+        "aes_instructions": False,
+    }
+    run = done(root, "cipher_modes", **settings)
     assert [what for what, _ in run.phases.left_out] == ["AES"]
     assert not any(name.startswith("aes") for name in run.phases.names)
 
@@ -127,8 +137,8 @@ def test_memory_and_room_are_told_before_the_first_run(root: Path) -> None:
     modes, files = registry.load("cipher_modes"), registry.load("file_ciphers")
     large = modes.needs(registry.complete("cipher_modes", {}), {})
     assert large.memory_bytes > 2 * 256 * catalogue.MIB and large.disk_bytes == 0
-    given = {"kinds": "text,image", "sizes": "5000,10000"}
-    few = files.needs(registry.complete("file_ciphers", given), {})
+    settings = {"kinds": "text,image", "sizes": "5000,10000"}
+    few = files.needs(registry.complete("file_ciphers", settings), {})
     assert few.disk_bytes > 2 * 15_000 + 10_000 * 256 / 190 + 10_000
     run = done(root, "file_ciphers", kinds="text", sizes="5000", ciphers="rsa-2048-oaep")
     sizes = [file.stat().st_size for file in run.context.disk.iterdir()]
@@ -136,8 +146,8 @@ def test_memory_and_room_are_told_before_the_first_run(root: Path) -> None:
 
 
 def test_files_are_counted_and_what_takes_too_long_is_left_out_with_figures(root: Path) -> None:
-    given = {"ciphers": "des-cbc,rsa-2048-oaep", "kinds": "binary", "sizes": "5000,10000"}
-    run = done(root, "file_ciphers", **given, oaep_max_bytes=5000)
+    settings = {"ciphers": "des-cbc,rsa-2048-oaep", "kinds": "binary", "sizes": "5000,10000"}
+    run = done(root, "file_ciphers", **settings, oaep_max_bytes=5000)
     assert run.phases.names == [
         *(
             f"{cipher}.{verb}.binary.{size}B"
@@ -146,7 +156,7 @@ def test_files_are_counted_and_what_takes_too_long_is_left_out_with_figures(root
         ),
         "rsa-2048-oaep.encrypt.binary.10000B",
     ]
-    values = registry.complete("file_ciphers", {**given, "oaep_max_bytes": 5000})
+    values = registry.complete("file_ciphers", {**settings, "oaep_max_bytes": 5000})
     assert [job.phase(way) for job, way in measured(values)] == run.phases.names
     for name, work in zip(run.phases.names, run.phases.works, strict=True):
         amounts, size = work.amounts, int(name.rpartition(".")[2].removesuffix("B"))
@@ -191,8 +201,8 @@ def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch
     """With a library that decrypts as it encrypts."""
     begin = libraries.begin
 
-    def broken(*which: str, **given: Any) -> libraries.Stream:
-        return begin(*which, **{**given, "encrypt": True})
+    def broken(*which: str, **settings: Any) -> libraries.Stream:
+        return begin(*which, **{**settings, "encrypt": True})
 
     request = {"cipher": "des", "mode": "ecb", "bytes": 1000, "seed": 7}
     more = {"encrypt": False, "seconds": 0.01}
@@ -203,7 +213,7 @@ def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "says"),
+    ("name", "settings", "says"),
     [
         ("file_ciphers", {"ciphers": "rsa-2048"}, "no 'rsa-2048'; did you mean rsa-2048-"),
         ("file_ciphers", {"kinds": "images"}, "did you mean image"),
@@ -213,7 +223,7 @@ def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_bad_words_are_refused_before_the_first_run(
-    name: str, given: dict[str, object], says: str
+    name: str, settings: dict[str, object], says: str
 ) -> None:
     with pytest.raises(WorkloadError, match=says):
-        registry.complete(name, given)
+        registry.complete(name, settings)

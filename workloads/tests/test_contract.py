@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shlex
 import subprocess
@@ -101,7 +100,7 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
 
 @pytest.fixture(scope="module")
 def target(lab: LabHandle) -> LabHandle:
-    """The guest with the workloads of this checkout."""
+    """Provide the guest with the workloads of this checkout."""
     for package in ("contract", "workloads"):
         lab.send(Path(contract.__file__).parents[2] / package, GUEST_CODE)
     return lab
@@ -113,26 +112,14 @@ def test_a_workload_keeps_the_contract_on_the_target(name: str, target: LabHandl
     """With the target's own Python and programs, at the sizes of `micro` or the smallest."""
     suite = yaml.safe_load((SUITES / "micro.yml").read_text())
     sizes = {entry["name"]: entry["parameters"] for entry in suite["workloads"]}
-    given = {**sizes, "drift_check": suite["drift_check"]}.get(name, registry.load(name).small)
+    settings = {**sizes, "drift_check": suite["drift_check"]}.get(name, registry.load(name).small)
     options = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
     command = [*("python3", "-m", "workloads.tests.contract", name), *options]
-    command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(given)]
+    command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(settings)]
     done = target.ssh(f"cd {GUEST_CODE} && {shlex.join(command)}", check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["broken"] == []
     print(done.stdout)
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_nothing_is_left_to_fill_in(name: str) -> None:
-    """`make workload-new` marks what whoever adds a workload must replace."""
-    path = str(inspect.getsourcefile(type(registry.load(name))))
-    left = [
-        f"{path}:{number}: {line.strip()}"
-        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)
-        if "FILL_IN" in line
-    ]
-    assert not left, "still to be filled in:\n" + "\n".join(left)
 
 
 @pytest.mark.parametrize("name", registry.names())

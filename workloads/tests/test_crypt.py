@@ -66,9 +66,9 @@ def test_openssl_does_what_it_has_and_pycryptodome_the_rest(root: Path) -> None:
     with Child("cipher_modes", root) as child:
         for cipher in ("des", "3des", "aes-256", "blowfish-448"):
             for mode in catalogue.MODES:
-                found = child.ask("answers", cipher=cipher, mode=mode)["library"]
+                library = child.ask("answers", cipher=cipher, mode=mode)["library"]
                 other = cipher == "des" or (cipher, mode) in lacking
-                assert found.startswith("PyCryptodome " if other else "OpenSSL "), (cipher, mode)
+                assert library.startswith("PyCryptodome " if other else "OpenSSL "), (cipher, mode)
 
 
 def test_the_child_starts_again_where_openssl_lacks_its_legacy_ciphers(root: Path) -> None:
@@ -97,9 +97,9 @@ def test_without_openssls_legacy_ciphers_pycryptodome_does_blowfish(root: Path) 
     environment = {**os.environ, libraries.WITHOUT_LEGACY: "1"}
     with Child("cipher_modes", root, environment) as child:
         for cipher, library in (("blowfish-448", "PyCryptodome"), ("aes-128", "OpenSSL")):
-            found = child.ask("answers", cipher=cipher, mode="cbc")
-            assert found["library"].startswith(library)
-            assert len(found["held_against"]) == 2
+            answers = child.ask("answers", cipher=cipher, mode="cbc")
+            assert answers["library"].startswith(library)
+            assert len(answers["held_against"]) == 2
 
 
 @needs_libraries
@@ -163,11 +163,11 @@ def test_samples_are_seeded_of_exact_size_and_of_their_kind(root: Path) -> None:
 def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Path) -> None:
     if catalogue.reason_against(True):
         pytest.skip(catalogue.reason_against(True))
-    found = []
+    answers = []
     for wanted in (False, True):
         with Child("cipher_modes", root, catalogue.environment(wanted)) as child:
-            found.append(child.ask("instructions"))
-    assert catalogue.mask_problem(*found) == ""
+            answers.append(child.ask("instructions"))
+    assert catalogue.mask_problem(*answers) == ""
     settings = {"settings": "OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab env:~0x0"}
     assert "still uses AES-NI" in catalogue.mask_problem(settings, {})
     masked = {"settings": "OPENSSL_ia32cap=0xfdfa3203078bffff:0x405dc6f1bf07ab env:x"}
@@ -193,8 +193,8 @@ def test_a_processor_without_the_instructions_is_a_reason(
     for flags, wanted, machine, reason in cases:
         (root / "cpuinfo").write_text(f"{flags}\n")
         monkeypatch.setattr(os, "uname", lambda machine=machine: SimpleNamespace(machine=machine))
-        found = catalogue.reason_against(wanted)
-        assert found.startswith(reason) and bool(found) == bool(reason), (flags, wanted)
+        objection = catalogue.reason_against(wanted)
+        assert objection.startswith(reason) and bool(objection) == bool(reason), (flags, wanted)
 
 
 def test_inputs_are_filled_up_to_whole_blocks() -> None:

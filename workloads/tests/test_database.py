@@ -16,7 +16,7 @@ MYSQL = ("mysqld", "mysql")
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder in which programs are found."""
+    """Provide the only folder in which programs are found."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -31,9 +31,9 @@ def put(folder: Path, *names: str) -> None:
 
 
 def server(wanted: str) -> str | None:
-    """The name of the server's program."""
-    found = database.find(wanted)
-    return found.server.name if found else None
+    """Return the name of the server's program."""
+    server_found = database.find(wanted)
+    return server_found.server.name if server_found else None
 
 
 def test_with_both_the_choice_decides_and_any_is_mariadb(installed: Path) -> None:
@@ -43,8 +43,12 @@ def test_with_both_the_choice_decides_and_any_is_mariadb(installed: Path) -> Non
         "mariadb": "mariadbd",
         "mysql": "mysqld",
     }
-    found = database.find("mysql")
-    assert found is not None and found.install is None and found.client.name == "mysql"
+    server_found = database.find("mysql")
+    assert (
+        server_found is not None
+        and server_found.install is None
+        and server_found.client.name == "mysql"
+    )
 
 
 def test_mariadb_under_mysqls_names_is_not_mysql(installed: Path) -> None:

@@ -31,9 +31,9 @@ REPORT = """
 MAGIC = {"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ", "bz2": b"BZh"}
 
 
-def made(root: Path, name: str, assets: dict[str, Path], **given: object) -> Context:
+def made(root: Path, name: str, assets: dict[str, Path], **settings: object) -> Context:
     phases = contract.Phases()
-    return contract.context_for(root, phases, assets, registry.complete(name, given))
+    return contract.context_for(root, phases, assets, registry.complete(name, settings))
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -42,9 +42,9 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_incompressible_files_are_seeded_and_all_different(root: Path) -> None:
-    given = {"small_files": 3, "small_mib": 1, "large_mib": 2, "source": "incompressible"}
-    contexts = [made(root / side, "file_io", {}, **given) for side in ("a", "b")]
-    contexts.append(replace(made(root / "c", "file_io", {}, **given), seed=8))
+    settings = {"small_files": 3, "small_mib": 1, "large_mib": 2, "source": "incompressible"}
+    contexts = [made(root / side, "file_io", {}, **settings) for side in ("a", "b")]
+    contexts.append(replace(made(root / "c", "file_io", {}, **settings), seed=8))
     for context in contexts:
         contract.perform(registry.load("file_io"), context)
     first, second, other = (digests(context.disk) for context in contexts)
@@ -86,7 +86,7 @@ def test_a_source_that_was_not_written_whole_is_not_shared(
 
 @pytest.fixture
 def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a program first that notes its arguments, one call a line, and then is the real one."""
+    """Put a program first that notes its arguments, one call a line, and then is the real one."""
 
     def put(program: str) -> Path:
         real, notes = programs.find(program), root / "notes"
@@ -132,8 +132,8 @@ def test_a_warm_cache_is_read_for_a_while_and_all_of_it_counted(
 ) -> None:
     notes = spy("dd")
     sizes = {"small_files": 2, "small_mib": 1, "large_mib": 1}
-    given = {**sizes, "cache": "warm", "warm_seconds": 0.2}
-    _, phases = contract.performed("file_io", root / "a", **given)
+    settings = {**sizes, "cache": "warm", "warm_seconds": 0.2}
+    _, phases = contract.performed("file_io", root / "a", **settings)
     lines = notes.read_text().splitlines()
     amounts = phases.works[phases.names.index("read-small")].amounts
     rounds = sum("file-0000 of=/dev/null" in line for line in lines) - 2
@@ -152,8 +152,8 @@ def test_a_warm_cache_has_every_copy_searched_once_before(
 
 
 def test_files_need_their_own_room_and_what_they_are_made_of() -> None:
-    def needs(**given: object) -> Needs:
-        sizes = {"small_files": 3, "small_mib": 10, "large_mib": 20, **given}
+    def needs(**settings: object) -> Needs:
+        sizes = {"small_files": 3, "small_mib": 10, "large_mib": 20, **settings}
         return registry.load("file_io").needs(registry.complete("file_io", sizes), {})
 
     mib = 1 << 20
@@ -167,18 +167,18 @@ def test_trees_need_what_they_take_unpacked(root: Path, assets: dict[str, Path])
     """By tar's list of the archive: as much as the file system gives it, or a little more."""
     for only in ("", "*/net/*"):
         sizes = registry.complete("kernel_grep", {"copies": 3, "only": only, "cache": "warm"})
-        found = registry.load("kernel_grep").needs(sizes, assets)
+        needs = registry.load("kernel_grep").needs(sizes, assets)
         tree = root / f"tree{bool(only)}"
         tree.mkdir()
         programs.run(trees.unpack_command(assets["kernel_grep"], tree, only))
         files = [path for path in tree.rglob("*") if path.is_file() and not path.is_symlink()]
         taken_bytes = sum(-(-path.stat().st_size // 4096) * 4096 for path in files)
-        assert taken_bytes <= found.disk_bytes / 3 <= taken_bytes + 4096 * 3 * len(files)
-        assert found.memory_bytes * 3 == found.disk_bytes
+        assert taken_bytes <= needs.disk_bytes / 3 <= taken_bytes + 4096 * 3 * len(files)
+        assert needs.memory_bytes * 3 == needs.disk_bytes
     sizes = registry.complete("kernel_tree", {})
     archive_bytes = assets["kernel_tree"].stat().st_size
-    found = registry.load("kernel_tree").needs(sizes, assets)
-    assert found.disk_bytes > archive_bytes + trees.room_bytes(assets["kernel_tree"], "")
+    needs = registry.load("kernel_tree").needs(sizes, assets)
+    assert needs.disk_bytes > archive_bytes + trees.room_bytes(assets["kernel_tree"], "")
 
 
 def test_a_pattern_of_members_is_no_option_of_tar(root: Path, assets: dict[str, Path]) -> None:
@@ -207,8 +207,8 @@ def test_every_write_and_no_read_waits_for_the_drive_if_asked_to(
     fsync: bool, root: Path, spy: Callable[[str], Path]
 ) -> None:
     notes = spy("dd")
-    given = {"small_files": 2, "small_mib": 1, "large_mib": 1, "fsync": fsync}
-    context, _ = contract.performed("file_io", root / "a", **given)
+    settings = {"small_files": 2, "small_mib": 1, "large_mib": 1, "fsync": fsync}
+    context, _ = contract.performed("file_io", root / "a", **settings)
     calls = [line for line in notes.read_text().splitlines() if "if=" in line]
     disk = str(context.disk)
     writes = [line for line in calls if f"of={disk}" in line]
@@ -326,11 +326,11 @@ def test_sysbench_reports_are_read() -> None:
 
 @pytest.fixture
 def binaries() -> database.Binaries:
-    """A database server that can be run here."""
-    found, reasons = database.find(), database.reasons("sql")
-    if reasons or found is None:
+    """Provide a database server that can be run here."""
+    binaries_here, reasons = database.find(), database.reasons("sql")
+    if reasons or binaries_here is None:
         pytest.skip(" ".join(reasons))
-    return found
+    return binaries_here
 
 
 def test_a_server_that_cannot_start_says_why(root: Path, binaries: database.Binaries) -> None:
@@ -370,7 +370,7 @@ def test_a_place_the_server_cannot_enter_is_named(root: Path, binaries: database
 
 @pytest.fixture
 def hasty_player(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a player first that says something and ends at once, with status 0 as mplayer does."""
+    """Put a player first that says something and ends at once, with status 0 as mplayer does."""
 
     def put(says: str) -> None:
         player = root / "shadow" / "mplayer"
@@ -423,9 +423,9 @@ def test_another_decoder_than_the_one_asked_for_is_a_failure(
 
 
 def test_what_is_no_name_of_an_output_is_refused() -> None:
-    for given in ({"picture": ""}, {"sound": "-x"}, {"decoder": "a b"}):
+    for names in ({"picture": ""}, {"sound": "-x"}, {"decoder": "a b"}):
         with pytest.raises(WorkloadError, match="is a name that mplayer knows"):
-            registry.complete("video", given)
+            registry.complete("video", names)
 
 
 def test_a_clip_that_cannot_be_played_is_a_failure(

@@ -34,15 +34,15 @@ with_fio = pytest.mark.skipif(
 )
 
 
-def made(root: Path, name: str, **given: object) -> tuple[Context, contract.Phases]:
+def made(root: Path, name: str, **settings: object) -> tuple[Context, contract.Phases]:
     recorded = contract.Phases()
-    values = registry.complete(name, given)
+    values = registry.complete(name, settings)
     return contract.context_for(root, recorded, {}, values), recorded
 
 
 @pytest.fixture
 def laid(root: Path) -> tuple[Context, Path]:
-    """A run of `access_patterns`, and its file of zeros."""
+    """Provide a run of `access_patterns`, and its file of zeros."""
     context, _ = made(root / "a", "access_patterns", file_mib=4)
     (context.disk / "file").write_bytes(bytes(4 * MIB))
     return context, context.disk / "file"
@@ -54,8 +54,8 @@ def holding(laid: tuple[Context, Path], job: fio.Job) -> fio.Held:
 
 
 def option(argv: list[str], name: str) -> str | None:
-    found = [word.partition("=")[2] for word in argv if word.startswith(f"--{name}=")]
-    return found[-1] if found else None
+    values = [word.partition("=")[2] for word in argv if word.startswith(f"--{name}=")]
+    return values[-1] if values else None
 
 
 def report(**changes: object) -> str:
@@ -157,8 +157,8 @@ def test_the_file_is_seeded_and_cannot_be_compressed(root: Path) -> None:
 
 @with_fio
 def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
-    given = {"file_mib": 4, "passes": 3, "random_mib": 1, "random_seconds": 0.0}
-    context, recorded = made(root / "a", "access_patterns", **given)
+    settings = {"file_mib": 4, "passes": 3, "random_mib": 1, "random_seconds": 0.0}
+    context, recorded = made(root / "a", "access_patterns", **settings)
     workload = registry.load("access_patterns")
     workload.prepare(context)
     (file,) = context.disk.iterdir()
@@ -182,16 +182,16 @@ def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
 @with_fio
 @pytest.mark.parametrize("fresh", [True, False])
 def test_only_fresh_data_cannot_be_made_smaller(fresh: bool, root: Path) -> None:
-    given = {"file_mib": 4, "random_mib": 4, "random_seconds": 0.0, "fresh": fresh}
-    context, _ = contract.performed("access_patterns", root / "a", **given)
+    settings = {"file_mib": 4, "random_mib": 4, "random_seconds": 0.0, "fresh": fresh}
+    context, _ = contract.performed("access_patterns", root / "a", **settings)
     (file,) = context.disk.iterdir()
     assert (len(zlib.compress(file.read_bytes())) > 0.99 * 4 * MIB) is fresh
 
 
 @with_fio
 def test_a_random_phase_ends_in_time(root: Path) -> None:
-    given = {"file_mib": 64, "random_mib": 1 << 20, "random_seconds": 0.1}
-    _, recorded = contract.performed("access_patterns", root / "a", **given)
+    settings = {"file_mib": 64, "random_mib": 1 << 20, "random_seconds": 0.1}
+    _, recorded = contract.performed("access_patterns", root / "a", **settings)
     assert all(0 < work.amounts["bytes"] < 1 << 40 for work in recorded.works)
 
 
@@ -200,8 +200,8 @@ def test_sizes_that_direct_io_cannot_have_are_left_out_with_the_reason(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fio, "direct_bytes", lambda _path: 4096)
-    given = {"file_mib": 1, "steps": "512,4096", "seconds": 0.1, "access_bytes": 512}
-    _, recorded = contract.performed("block_sizes", root / "a", **given)
+    settings = {"file_mib": 1, "steps": "512,4096", "seconds": 0.1, "access_bytes": 512}
+    _, recorded = contract.performed("block_sizes", root / "a", **settings)
     assert recorded.names == ["write.4096B", "read.4096B", "burst.read"]
     assert [what for what, _ in recorded.left_out] == ["write.512B, read.512B", "access.read"]
     assert all("multiples of 4096 B, which 512 B is not" in why for _, why in recorded.left_out)
@@ -209,8 +209,8 @@ def test_sizes_that_direct_io_cannot_have_are_left_out_with_the_reason(
 
 @with_fio
 def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None:
-    given = {"file_mib": 1, "steps": "393216", "seconds": 0.3, "engine": "psync", "depth": 1}
-    _, recorded = contract.performed("block_sizes", root / "a", **given)
+    settings = {"file_mib": 1, "steps": "393216", "seconds": 0.3, "engine": "psync", "depth": 1}
+    _, recorded = contract.performed("block_sizes", root / "a", **settings)
     assert recorded.names == ["write.393216B", "read.393216B", "access.read", "burst.read"]
     for work in recorded.works[:2]:
         assert work.amounts["bytes"] > 10 * MIB
@@ -306,33 +306,33 @@ def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
 
 
 def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
-    given = {"file_mib": 8, "block_kib": 1024, "threads": "3,1", "depths": "4", "depth": 2}
-    found = dict(scaling.steps(registry.complete("scaling", given)))
-    assert list(found) == ["1t", "3t", "4q"]
-    assert (found["3t"].area_bytes, found["3t"].threads, found["3t"].depth) == (2 * MIB, 3, 2)
-    assert (found["4q"].area_bytes, found["4q"].threads, found["4q"].depth) == (8 * MIB, 1, 4)
-    argv = fio.command(Path("f"), found["3t"], 1)
+    settings = {"file_mib": 8, "block_kib": 1024, "threads": "3,1", "depths": "4", "depth": 2}
+    jobs = dict(scaling.steps(registry.complete("scaling", settings)))
+    assert list(jobs) == ["1t", "3t", "4q"]
+    assert (jobs["3t"].area_bytes, jobs["3t"].threads, jobs["3t"].depth) == (2 * MIB, 3, 2)
+    assert (jobs["4q"].area_bytes, jobs["4q"].threads, jobs["4q"].depth) == (8 * MIB, 1, 4)
+    argv = fio.command(Path("f"), jobs["3t"], 1)
     assert option(argv, "numjobs") == "3"
     assert option(argv, "offset_increment") == str(2 * MIB)
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"threads": "many"}, "or all"),
         ({"threads": "9", "file_mib": 8, "block_kib": 1024}, "fewer than threads"),
         ({"engine": "psync"}, "leave depths empty"),
     ],
 )
-def test_what_cannot_scale_is_refused(given: dict[str, object], words: str) -> None:
+def test_what_cannot_scale_is_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(WorkloadError, match=words):
-        registry.complete("scaling", given)
+        registry.complete("scaling", settings)
 
 
 @with_fio
 def test_threads_together_go_over_the_whole_file(root: Path) -> None:
-    given = {"file_mib": 4, "threads": "2", "depths": "", "seconds": 0.2}
-    context, recorded = made(root / "s", "scaling", **given)
+    settings = {"file_mib": 4, "threads": "2", "depths": "", "seconds": 0.2}
+    context, recorded = made(root / "s", "scaling", **settings)
     workload = scaling.Scaling()
     workload.prepare(context)
     workload.run(context)
@@ -357,6 +357,6 @@ def test_the_access_time_is_of_the_file_or_of_the_volume_below_it(root: Path) ->
 
 
 def test_what_reads_is_told_to_write_nothing() -> None:
-    for pattern, told in (("read", True), ("randread", True), ("write", False)):
+    for pattern, read_only in (("read", True), ("randread", True), ("write", False)):
         argv = fio.command(Path("/dev/x"), fio.Job(pattern, 4096, MIB), 1)
-        assert ("--readonly" in argv) is told
+        assert ("--readonly" in argv) is read_only

@@ -24,8 +24,8 @@ IV = bytes(range(BLOCK_BYTES))
 PLAIN = bytes(number % 251 for number in range(4096))
 
 
-def rows(**given: object) -> list[str]:
-    values = registry.complete("kernel_ciphers", given)
+def rows(**settings: object) -> list[str]:
+    values = registry.complete("kernel_ciphers", settings)
     return [row.name for row in kernel_ciphers.planned(values)]
 
 
@@ -40,16 +40,16 @@ def test_every_cipher_has_its_modes_and_sizes_and_cascades_have_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"modes": "ecb"}, "modes of kernel_ciphers knows no 'ecb'; did you mean cbc"),
         ({"key_bits": "192"}, "key_bits of kernel_ciphers knows no '192'"),
         ({"ciphers": "", "cascades": " ,"}, "nothing to do: name ciphers or cascades"),
     ],
 )
-def test_what_has_no_known_answers_is_refused(given: dict[str, str], message: str) -> None:
+def test_what_has_no_known_answers_is_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
-        rows(**given)
+        rows(**settings)
 
 
 def gcrypt_block(name: str, bits: int, key: bytes, block: bytes) -> bytes:
@@ -138,8 +138,10 @@ def test_what_this_kernel_lacks_is_left_out_with_its_reason(root: Path) -> None:
     workload = registry.load("kernel_ciphers")
     if reasons := workload.requires({}, {}):
         pytest.skip(" ".join(reasons))
-    given = {"ciphers": "aes,absent", "modes": "cbc", "key_bits": "128", "seconds": 0.05}
-    _, recorded = contract.performed("kernel_ciphers", root / "a", **given, cascades="aes-absent")
+    settings = {"ciphers": "aes,absent", "modes": "cbc", "key_bits": "128", "seconds": 0.05}
+    _, recorded = contract.performed(
+        "kernel_ciphers", root / "a", **settings, cascades="aes-absent"
+    )
     assert recorded.names == [f"aes-cbc-128.{direction}" for direction in DIRECTIONS]
     assert [what for what, _ in recorded.left_out] == ["absent-cbc-128", "aes-absent-xts-256"]
 

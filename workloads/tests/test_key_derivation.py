@@ -18,8 +18,8 @@ from workloads.tests import contract
 KIB = 1024
 
 
-def phases(**given: object) -> list[str]:
-    values = registry.complete("key_derivation", given)
+def phases(**settings: object) -> list[str]:
+    values = registry.complete("key_derivation", settings)
     return [derivation.phase for derivation in key_derivation.planned(values)]
 
 
@@ -78,15 +78,15 @@ def test_an_impossible_argon2id_is_an_error_in_the_librarys_words() -> None:
 
 
 def test_costs_come_from_counts_and_from_pims_each_once() -> None:
-    given = {"functions": "sha512,ripemd160", "iterations": "1000,500000", "pims": "0, 1"}
-    assert phases(**given) == [
+    settings = {"functions": "sha512,ripemd160", "iterations": "1000,500000", "pims": "0, 1"}
+    assert phases(**settings) == [
         *("pbkdf2-sha512.1000i", "pbkdf2-sha512.500000i", "pbkdf2-sha512.16000i"),
         *("pbkdf2-ripemd160.1000i", "pbkdf2-ripemd160.500000i"),
         *("pbkdf2-ripemd160.655331i", "pbkdf2-ripemd160.16000i"),
     ]
-    given = {"functions": "argon2id", "argon2id": "t4-m65536KiB-p4", "pims": "0"}
-    assert phases(**given) == ["argon2id.t4-m65536KiB-p4", "argon2id.t6-m425984KiB-p1"]
-    assert phases(**given, system=True) == ["argon2id.t4-m65536KiB-p4"]
+    settings = {"functions": "argon2id", "argon2id": "t4-m65536KiB-p4", "pims": "0"}
+    assert phases(**settings) == ["argon2id.t4-m65536KiB-p4", "argon2id.t6-m425984KiB-p1"]
+    assert phases(**settings, system=True) == ["argon2id.t4-m65536KiB-p4"]
 
 
 def test_memory_is_what_the_largest_argon2id_needs() -> None:
@@ -98,7 +98,7 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"functions": "md5"}, "functions of key_derivation knows no 'md5'; there are: sha512, "),
         ({"iterations": "1e6"}, "The iterations are whole numbers from 1 on"),
@@ -109,12 +109,12 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
         ({"argon2id": "t1-m16KiB-p4"}, "at least 8 KiB a lane.*, not 't1-m16KiB-p4'"),
     ],
 )
-def test_what_is_no_cost_is_refused(given: dict[str, object], message: str) -> None:
+def test_what_is_no_cost_is_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
-        phases(**given)
+        phases(**settings)
 
 
 def test_what_veracrypt_lacks_on_a_system_disk_is_left_out(root: Path) -> None:
-    given = {"functions": "argon2id", "system": True, "argon2id": "t1-m64KiB-p1", "seconds": 0.0}
-    _, recorded = contract.performed("key_derivation", root / "a", **given)
+    settings = {"functions": "argon2id", "system": True, "argon2id": "t1-m64KiB-p1", "seconds": 0.0}
+    _, recorded = contract.performed("key_derivation", root / "a", **settings)
     assert recorded.left_out[0][0] == "VeraCrypt's argon2id for a system disk"

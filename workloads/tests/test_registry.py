@@ -42,7 +42,7 @@ def test_an_unknown_workload_is_answered_with_the_nearest_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "says"),
+    ("name", "settings", "says"),
     [
         ("file_io", {"large_mb": 5}, "did you mean large_mib"),
         ("file_io", {"large_mib": 0}, "at least 1 MiB, not 0"),
@@ -55,10 +55,10 @@ def test_an_unknown_workload_is_answered_with_the_nearest_name() -> None:
     ],
 )
 def test_bad_parameters_are_refused_in_one_sentence(
-    name: str, given: dict[str, object], says: str
+    name: str, settings: dict[str, object], says: str
 ) -> None:
     with pytest.raises(WorkloadError) as caught:
-        registry.complete(name, given)
+        registry.complete(name, settings)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 

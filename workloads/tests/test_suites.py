@@ -45,16 +45,16 @@ def test_every_suite_follows_the_schema(path: Path) -> None:
 def test_the_standard_suites_hold_every_workload_of_the_paper(name: str) -> None:
     content = suite(name)
     assert content["configurations"] == ["plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"]
-    own = [entry["name"] for entry in content["workloads"] if "workload" not in entry]
-    assert own == WORKLOADS
+    names = [entry["name"] for entry in content["workloads"] if "workload" not in entry]
+    assert names == WORKLOADS
 
 
 def test_the_paper_suite_has_the_sizes_of_the_paper() -> None:
-    given = {entry["name"]: entry["parameters"] for entry in suite("paper")["workloads"]}
+    sizes = {entry["name"]: entry["parameters"] for entry in suite("paper")["workloads"]}
     assert suite("paper")["blocks"] == 20
-    assert given["file_io"]["small_mib"] == 10 and given["file_io"]["large_mib"] == 1024
-    assert given["file_io"]["source"] == "zero"
-    assert given["kernel_grep"]["copies"] == 10
+    assert sizes["file_io"]["small_mib"] == 10 and sizes["file_io"]["large_mib"] == 1024
+    assert sizes["file_io"]["source"] == "zero"
+    assert sizes["kernel_grep"]["copies"] == 10
     repeats = {entry["name"]: entry.get("repeat", 1) for entry in suite("paper")["workloads"]}
     assert repeats["video"] * suite("paper")["blocks"] == 60
 

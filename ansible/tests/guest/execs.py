@@ -35,7 +35,7 @@ class Execs:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 
     def next(self) -> int | None:
-        """The process of the next event, which is waited for; None if it was no execve.
+        """Return the process of the next event, which is waited for; None if it was no execve.
 
         Raises OSError (ENOBUFS) where events were lost.
         """
@@ -45,7 +45,10 @@ class Execs:
 
 
 def words(pid: int, name: str = "cmdline") -> bytes | None:
-    """The argv or the `environ` of a process, each word ended by a zero; None if it is gone."""
+    """Return the argv or the `environ` of a process, each word ended by a zero.
+
+    None if it is gone.
+    """
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:

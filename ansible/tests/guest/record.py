@@ -51,8 +51,10 @@ class Record:
 
     def dump(self) -> str:
         # A byte is a character, so that nothing is lost to an encoding.
-        seen = {name: sorted(w.decode("latin-1") for w in kept) for name, kept in self.seen.items()}
-        return json.dumps({**seen, "started": self.started, "missed": self.missed})
+        arguments = {
+            name: sorted(w.decode("latin-1") for w in kept) for name, kept in self.seen.items()
+        }
+        return json.dumps({**arguments, "started": self.started, "missed": self.missed})
 
 
 def main(poll: bool) -> None:

@@ -20,7 +20,7 @@ from execs import Execs, words
 
 
 def called(pid: int) -> str:
-    """The argv of a process, with blanks between the words; empty if it is gone."""
+    """Return the argv of a process, with blanks between the words; empty if it is gone."""
     return (words(pid) or b"").replace(b"\0", b" ").decode(errors="replace").strip()
 
 
@@ -33,7 +33,7 @@ def ancestors(pid: int) -> Iterator[int]:
 
 
 def wait_for(pattern: str) -> int:
-    """The process that was called so, stopped."""
+    """Return the process that was called so, stopped."""
     execs = Execs()
     print("ready", flush=True)
     while True:

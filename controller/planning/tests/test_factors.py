@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.own_target import require_own
+from agent.permissions import require_own
 from contract.errors import ControllerError
 from contract.plan import Filesystem, PlanError, parse, parse_target
 from controller.planning.compiler import compile_plan
@@ -68,16 +68,6 @@ def test_levels_are_contrasted_with_their_first_and_encryption_within_each() -> 
 def test_factors_that_cannot_be_are_refused_with_the_way_out(factors: object, reason: str) -> None:
     with pytest.raises(ControllerError, match=reason):
         compiled(factors)
-
-
-def test_a_kind_for_one_file_system_is_refused_on_another() -> None:
-    described = target()
-    described["configurations"].append(
-        {"name": "fscrypt", "kind": "filesystem", "disk": "plain", "cipher": "adiantum"}
-    )
-    changed = suite(factors={"fs": FACTORS["filesystem"]}, configurations=["fscrypt"])
-    with pytest.raises(ControllerError, match=r"ext4 alone, so fscrypt\.xfs cannot be"):
-        compile_plan("smoke", changed, described, seed=7, now=NOW)
 
 
 def test_the_target_takes_what_factors_make_of_its_inventory() -> None:

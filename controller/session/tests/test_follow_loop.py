@@ -31,7 +31,7 @@ from controller.tests.standin import Standin
 PLAN = plans.parse(plan())
 WORKS = """
 import pathlib, sys
-from agent import lock
+from agent.system import lock
 from contract.journal import Journal
 folder = pathlib.Path(sys.argv[1])
 with lock.suite(folder):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import lock as leases
+from agent.system import lock as leases
 from contract.errors import ControllerError
 from controller.session import hold, suite_folder
 

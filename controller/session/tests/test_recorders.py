@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent import lock
+from agent.system import lock
 from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.places import ROOT

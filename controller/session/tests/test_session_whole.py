@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from agent import lock
+from agent.system import lock
 from analysis.stats.results import results
 from contract import derived, journal
 from contract import plan as plans

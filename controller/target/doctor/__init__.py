@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent import sleep
+from agent.system import sleep
 from contract.command_results import DiagnosisResult, DoctorResult, HostDiagnoses
 from contract.errors import ControllerError
 from controller.target import connection

@@ -72,7 +72,7 @@ def sleep(scene: Scene) -> Iterator[Finding]:
 
 
 def sleeps(who: str, facts: Mapping[str, Any]) -> Finding:
-    """Of what `agent.sleep` found on a machine."""
+    """Of what `agent.system.sleep` found on a machine."""
     way = (
         "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target, on it "
         "as root."

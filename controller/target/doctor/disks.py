@@ -27,7 +27,8 @@ def disks(scene: Scene) -> Iterator[Finding]:
     for disk in scene.look.disks:
         facts = {"role": disk["role"], "serial": disk["serial"]}
         for refusal in disk["refusals"]:
-            yield failed(*split(refusal["sentence"]), {**facts, "cause": refusal["cause"]})
+            facts |= {"cause": refusal["code"]}
+            yield failed(refusal["sentence"], refusal["remedy"], facts)
         if not disk["refusals"]:
             yield passed(f"{disk['role']} is as named: {disk['found']}.", **facts)
 

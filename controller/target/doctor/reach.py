@@ -132,7 +132,7 @@ def _facts(scene: Scene) -> Mapping[str, Any]:
 def _refused(scene: Scene, code: str) -> list[Finding]:
     assert scene.look is not None
     return [
-        failed(*split(refusal["sentence"]), facts=refusal["facts"])
+        failed(refusal["sentence"], refusal["remedy"], refusal["facts"])
         for refusal in scene.look.refusals
-        if refusal["cause"] in _CODES[code]
+        if refusal["code"] in _CODES[code]
     ]

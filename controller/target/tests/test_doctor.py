@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent import preflight, sleep
+from agent import preflight
+from agent.system import sleep
 from contract.command_results import DiagnosisResult
 from contract.errors import ControllerError
 from controller.target import doctor
@@ -185,11 +186,11 @@ def check(name: str, message: str) -> Callable[[Scene], Scene]:
 
 
 def refused(cause: str) -> Callable[[Scene], Scene]:
-    sentence = "it is not right there: set it right."
+    sentence, remedy = "It is not right there.", "Set it right."
 
     def change(scene: Scene) -> Scene:
         assert scene.look is not None
-        refusal = {"cause": cause, "facts": {}, "sentence": sentence}
+        refusal = {"code": cause, "facts": {}, "sentence": sentence, "remedy": remedy}
         facts = {**FACTS, "sed_transport": "ata"}
         return replace(scene, look=replace(scene.look, facts=facts, refusals=[refusal]))
 
@@ -235,7 +236,12 @@ def rights(scene: Scene) -> Scene:
 
 
 ASLEEP = {**AWAKE, "masked": False}
-REFUSAL = {"cause": "in-use", "facts": {}, "sentence": "It is in use: unmount it."}
+REFUSAL = {
+    "code": "in-use",
+    "facts": {},
+    "sentence": "It is in use.",
+    "remedy": "Unmount it.",
+}
 MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "secrets open": (rights, "secrets", "fail"),
     "weak PIN": (secret(opal_admin_pin="1234"), "secrets", "fail"),
@@ -461,4 +467,4 @@ def test_a_rule_names_each_kind_of_port() -> None:
 
 def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:
     told = {cause for causes in reach._CODES.values() for cause in causes}
-    assert told == set(preflight.SAYS)
+    assert told == set(preflight.WORDINGS)

@@ -42,7 +42,7 @@ def test_a_new_disk_is_described_and_the_way_out_told() -> None:
     [
         (TARGET, DISK, ["S2", "S1"]),
         (TARGET, {**DISK, "ours": True}, []),
-        (TARGET, {**DISK, "refusals": [{"cause": "in-use"}]}, []),
+        (TARGET, {**DISK, "refusals": [{"code": "in-use"}]}, []),
         ({**TARGET, "lab": True}, DISK, []),
     ],
     ids=["confirmed", "ours", "refused anyway", "a lab"],

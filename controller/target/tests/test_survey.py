@@ -63,7 +63,7 @@ def seen(fingerprint: str | None) -> Look:
 
 
 def refusal(cause: str) -> dict[str, Any]:
-    return {"cause": cause, "facts": {}, "sentence": "…"}
+    return {"code": cause, "facts": {}, "sentence": "…", "remedy": ""}
 
 
 @pytest.fixture
@@ -110,9 +110,9 @@ def test_a_check_that_cannot_be_read_does_not_count() -> None:
 
 
 def test_everything_that_was_refused_is_counted() -> None:
-    assert [refused["cause"] for refused in seen(None).refused] == ["no-systemd", "in-use"]
+    assert [refused["code"] for refused in seen(None).refused] == ["no-systemd", "in-use"]
     (refused,) = Look({}, [], [], "no sfdisk").refused
-    assert (refused["cause"], refused["sentence"]) == ("disks-unseen", "no sfdisk")
+    assert (refused["code"], refused["sentence"]) == ("disks-unseen", "no sfdisk")
 
 
 def test_a_plan_goes_on_with_the_same_disks_given_up_or_not() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.command import CommandError, run
+from agent.system.command import CommandError, run
 from contract import system_text
 
 
@@ -23,8 +23,10 @@ class Processor:
     cpupower: str = "cpupower"
 
     def state(self) -> dict[str, Any]:
-        """`governors`: each one's CPUs, as cpupower takes them; `turbo`, None where it is not
-        offered."""
+        """`governors`: each one's CPUs, as cpupower takes them.
+
+        `turbo`, None where it is not offered.
+        """
         governors: dict[str, list[str]] = {}
         for place in sorted(self.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")):
             number = place.parents[1].name.removeprefix("cpu")
@@ -47,22 +49,22 @@ class Processor:
         """Set what is not None on all CPUs. Raises CommandError where that is not so then."""
         if governor is not None:
             run([self.cpupower, "frequency-set", "-g", governor], ok=range(256))
-            if (now := list(self.state()["governors"])) != [governor]:
+            if (names := list(self.state()["governors"])) != [governor]:
                 raise CommandError(
-                    f"The governor is {', '.join(now) or 'none: this machine offers none'}, not "
+                    f"The governor is {', '.join(names) or 'none: this machine offers none'}, not "
                     f"{governor} as fde_governor asks: see cpupower frequency-info."
                 )
         if turbo is not None:
             run([self.cpupower, "set", "--turbo-boost", str(int(turbo))], ok=range(256))
-            if (seen := self._turbo()) != turbo:
+            if (now := self._turbo()) != turbo:
                 words = {True: "on", False: "off", None: "not offered by this machine"}
                 raise CommandError(
-                    f"Turbo is {words[seen]}, not {words[turbo]} as fde_turbo asks: set it in the "
+                    f"Turbo is {words[now]}, not {words[turbo]} as fde_turbo asks: set it in the "
                     "firmware, and fde_turbo: null."
                 )
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """What `state` told earlier. Raises CommandError where it is not so then."""
+        """Set what `state` returned earlier; raises CommandError where it is not so then."""
         if self.state() == dict(state):
             return
         for governor, cpus in state["governors"].items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.command import run
+from agent.system.command import run
 from contract import system_text
 from contract.places import MOUNT_POINT
 
@@ -36,12 +36,13 @@ def revoke(
 
 
 def _set(folder: Path, loaded: Path, parser: str, *, wanted: bool) -> list[str]:
-    said = []
+    actions = []
     on = loaded.exists()
     for name in SERVERS:
         profile, local = folder / name, folder / "local" / name
         lines = system_text.read(local).splitlines() if local.exists() else []
-        if (RULE in lines) == wanted or (wanted and not (on and _takes(profile))):
+        reads_local = profile.exists() and f"local/{name}>" in system_text.read(profile)
+        if (RULE in lines) == wanted or (wanted and not (on and reads_local)):
             continue
         kept = [line for line in lines if line != RULE]
         local.parent.mkdir(exist_ok=True)
@@ -49,10 +50,5 @@ def _set(folder: Path, loaded: Path, parser: str, *, wanted: bool) -> list[str]:
         if on and profile.exists():
             run([parser, "--replace", str(profile)], timeout_s=PARSER_LIMIT_S)
         done = "allows" if wanted else "no longer allows"
-        said.append(f"AppArmor's profile {name} {done} data below {MOUNT_POINT}")
-    return said
-
-
-def _takes(profile: Path) -> bool:
-    """Whether it is there and reads a local part."""
-    return profile.exists() and f"local/{profile.name}>" in system_text.read(profile)
+        actions.append(f"AppArmor's profile {name} {done} data below {MOUNT_POINT}")
+    return actions

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from agent import lock
-from agent.notify import Watchdog
 from agent.storage import devices, secrets
 from agent.storage.secrets import Secrets
+from agent.system import lock
+from agent.system.notify import Watchdog
 from contract.errors import AgentError
 from contract.journal import Journal
 from contract.plan import Disk
@@ -47,11 +47,13 @@ class Waits:
         run_id: str = "",
         limit_s: float | None = None,
     ) -> T:
-        """What `attempt` gives once it does not raise AgentError; the last error after `limit_s`.
+        """Return what `attempt` gives once it does not raise AgentError.
+
+        The last error after `limit_s`.
 
         The journal is told the cause and the error, once for each reason.
         """
-        told = ""
+        reported = ""
         end_s = None if limit_s is None else time.monotonic() + limit_s
         while True:
             try:
@@ -60,45 +62,43 @@ class Waits:
                 if end_s is not None and time.monotonic() > end_s:
                     raise
                 reason = str(error)
-            if reason != told:
+            if reason != reported:
                 self._journal.append("waiting", run_id, reason, cause)
-                told = reason
+                reported = reason
             self._watchdog.within(60)
             self._sleep(POLL_S)
 
     def for_secrets(self, path: Path) -> Secrets:
-        """The secrets, however long it takes until the controller has placed them again."""
+        """Return the secrets, however long it takes until the controller has placed them again."""
         return self.until("secrets", lambda: secrets.load(path))
 
     def for_disks(self, disks: Iterable[Disk], run_id: str = "") -> None:
         """All disks of the plan; raises NotYetError once one was missing for an hour."""
-        wanted = list(disks)
-        self.until("disks", lambda: _all_there(wanted), run_id=run_id, limit_s=PATIENCE_S)
+        paths = [disk.by_id for disk in disks]
+
+        def look() -> None:
+            if missing := [path for path in paths if devices.kernel_name(path) is None]:
+                raise NotYetError(f"{', '.join(missing)} not found: plug it in.")
+
+        self.until("disks", look, run_id=run_id, limit_s=PATIENCE_S)
 
     def for_controller(self, run_id: str, lease: Path = lock.HOLD) -> None:
         """Until no lease runs that holds the agent."""
-        self.until("held", lambda: _nobody_holds(lease), run_id=run_id)
+
+        def look() -> None:
+            if reason := lock.reason(lease):
+                raise NotYetError(reason)
+
+        self.until("held", look, run_id=run_id)
 
     def for_room(self, folder: Path, run_id: str = "") -> None:
         """Room to continue at all; raises NotYetError where nobody made some for an hour."""
-        self.until("room", lambda: _has_room(folder), run_id=run_id, limit_s=PATIENCE_S)
 
+        def look() -> None:
+            if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
+                raise NotYetError(
+                    f"the disk of {folder} is full (less than {LEAST_FREE_BYTES >> 20} MiB free): "
+                    "free some."
+                )
 
-def _all_there(disks: Iterable[Disk]) -> None:
-    missing = [disk.by_id for disk in disks if devices.kernel_name(disk.by_id) is None]
-    if missing:
-        raise NotYetError(f"{', '.join(missing)} not there: plug it in.")
-
-
-def _has_room(folder: Path) -> None:
-    free_bytes = shutil.disk_usage(folder).free
-    if free_bytes < LEAST_FREE_BYTES:
-        raise NotYetError(
-            f"the disk of {folder} is full (less than {LEAST_FREE_BYTES >> 20} MiB free): "
-            "free some."
-        )
-
-
-def _nobody_holds(lease: Path) -> None:
-    if reason := lock.reason(lease):
-        raise NotYetError(reason)
+        self.until("room", look, run_id=run_id, limit_s=PATIENCE_S)

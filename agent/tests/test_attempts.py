@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli, tries
+from agent import attempts, cli
 from agent.tests.suite_lab import Lab, entries, killed, sound
 from contract import journal, plan
 from contract.errors import AgentError
@@ -23,7 +23,7 @@ def lab(one_block: Lab) -> Lab:
 
 
 def changed(lab: Lab, **keys: object) -> None:
-    """The same suite with other keys in its plan."""
+    """Give the same suite other keys in its plan."""
     document = json.loads((lab.folder / "plan.json").read_text()) | keys
     lab.plan = plan.parse(plan.freeze(document))
     (lab.folder / "plan.json").write_text(json.dumps(plan.freeze(document)))
@@ -107,9 +107,9 @@ def test_a_run_that_hangs_is_void_and_all_it_started_is_gone(lab: Lab) -> None:
     assert len(void) == 2
     assert void[0].detail == "file_io took longer than 0.5 s (run_limit_s of the plan)."
     assert void[0].facts == {"at": "time", "limit_s": 0.5}
-    found = [int(pid) for pid in pids.read_text().split()]
-    assert len(found) >= 2
-    assert not [pid for pid in found if _runs(pid)]
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) >= 2
+    assert not [pid for pid in started if _runs(pid)]
 
 
 def _runs(pid: int) -> bool:
@@ -139,9 +139,9 @@ def test_a_request_has_a_finished_run_repeated_once(
     assert lab.execute() == 0
     seq, before = finished_seq(lab, 1), len(entries(lab))
     assert request(lab, 1, seq) == request(lab, 1, seq) == 0
-    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert said == [{"changed": True}, {"changed": False}]
-    with (lab.folder / tries.FILE).open("a") as file:
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert answers == [{"changed": True}, {"changed": False}]
+    with (lab.folder / attempts.FILE).open("a") as file:
         file.write('{"run_id": "torn')
     assert lab.execute() == 0
     after = entries(lab)[before:]
@@ -210,7 +210,7 @@ def test_a_request_that_means_nothing_is_refused(
     assert lab.execute() == 0
     assert request(lab, 0, seq) == 1
     assert "does not finish" in capsys.readouterr().err
-    assert not (lab.folder / tries.FILE).exists()
+    assert not (lab.folder / attempts.FILE).exists()
 
 
 def test_distinct_runs_in_a_row_stop_the_suite_also_over_kills(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent import lock
+from agent.system import lock
 from contract import system_text
 from contract.errors import AgentError
 from contract.private import no_core_dumps
@@ -72,8 +72,7 @@ def listening(listen: Callable[[str], None]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Progress:
-    """Counts that change as a program works on a disk, as the kernel has them, and the bytes that
-    it may have to go through."""
+    """Counts that change as a program works on a disk, and the bytes it may have to go through."""
 
     counts: Callable[[], str]
     size_bytes: int = 0
@@ -125,8 +124,8 @@ def run(
         ) from error
     output = Output(process.returncode, system_text.decode(out), system_text.decode(err))
     if output.code not in ok:
-        said = " ".join((output.err or output.out).split())[-300:] or "no output"
-        failed = f"{_name(argv)} failed with exit code {output.code}: {said}"
+        reason = " ".join((output.err or output.out).split())[-300:] or "no output"
+        failed = f"{_name(argv)} failed with exit code {output.code}: {reason}"
         raise CommandError(failed, output.code)
     return output
 
@@ -138,17 +137,20 @@ def _communicate(
     progress: Progress | None,
     name: str,
 ) -> tuple[bytes, bytes]:
-    """What it prints; raises TimeoutExpired. Its work is shown as it goes on."""
+    """Return what it prints; raises TimeoutExpired.
+
+    Its work is shown as it goes on.
+    """
     if progress is None:
         return process.communicate(stdin, timeout_s)
     begun_s = moved_s = time.monotonic()
     last_s = begun_s + timeout_s + progress.size_bytes / SLOWEST_BYTES_PER_S
-    counts, given = progress.counts(), True
+    counts, input_pending = progress.counts(), True
     while True:
         try:
-            return process.communicate(stdin if given else None, min(LOOK_S, timeout_s))
+            return process.communicate(stdin if input_pending else None, min(LOOK_S, timeout_s))
         except subprocess.TimeoutExpired:
-            given, now_s = False, time.monotonic()
+            input_pending, now_s = False, time.monotonic()
         if (now := progress.counts()) != counts:
             counts, moved_s = now, now_s
             for listen in _listeners:
@@ -163,7 +165,7 @@ def program_path() -> str:
 
 
 def _name(argv: Sequence[str]) -> str:
-    """The program, and its own command where it has one; never the value of an option."""
+    """Return the program, and its own command where it has one; never the value of an option."""
     words = list(argv[argv.index("--") + 1 :] if argv[0] == "nsenter" else argv)
     if words[0] == "env":
         words = [word for word in words[1:] if "=" not in word]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import brought
-from agent.command import CommandError
+from agent.system import packages
+from agent.system.command import CommandError
 from agent.tests.check_context import program
 
 # Packages of a small system: `server` needs `library`, `own` of the user's needs `library` too.
@@ -91,8 +91,8 @@ class System:
         return {path.name for path in (self.root / "installed").iterdir()}
 
     def noted(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = json.loads(self.note.read_text())
-        return found
+        note: dict[str, list[str]] = json.loads(self.note.read_text())
+        return note
 
 
 @pytest.fixture
@@ -101,31 +101,31 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
 
 
 def test_what_comes_is_noted_and_removed_again(system: System, tmp_path: Path) -> None:
-    made, there = tmp_path / "made", tmp_path / "there"
-    there.mkdir()
-    assert brought.note(["server"], [str(made), str(there)], system.note)
+    made, existing = tmp_path / "made", tmp_path / "there"
+    existing.mkdir()
+    assert packages.note(["server"], [str(made), str(existing)], system.note)
     assert system.noted() == {"packages": ["library", "server"], "files": [str(made)]}
-    assert not brought.note(["server"], [str(made)], system.note)
+    assert not packages.note(["server"], [str(made)], system.note)
     system.install("server", "library")
     (made / "inner").mkdir(parents=True)
-    assert brought.remove(system.note) == ["removed library, server", f"removed {made}"]
-    assert system.installed() == set() and not made.exists() and there.exists()
-    assert brought.remove(system.note) == []
+    assert packages.remove(system.note) == ["removed library, server", f"removed {made}"]
+    assert system.installed() == set() and not made.exists() and existing.exists()
+    assert packages.remove(system.note) == []
 
 
 def test_what_was_there_is_not_ours_though_it_is_upgraded(system: System) -> None:
     system.install("library")
-    brought.note(["server"], (), system.note)
+    packages.note(["server"], (), system.note)
     system.install("server")
     assert system.noted()["packages"] == ["server"]
-    brought.remove(system.note)
+    packages.remove(system.note)
     assert system.installed() == {"library"}
 
 
 def test_what_something_else_needs_by_now_stays(system: System) -> None:
-    brought.note(["server"], (), system.note)
+    packages.note(["server"], (), system.note)
     system.install("server", "library", "own")
-    assert brought.remove(system.note) == [
+    assert packages.remove(system.note) == [
         "removed server",
         "left library, which other packages need",
     ]
@@ -134,47 +134,47 @@ def test_what_something_else_needs_by_now_stays(system: System) -> None:
 
 def test_of_two_that_would_do_for_something_else_one_stays(system: System) -> None:
     """Each alone could go, for `either` needs the one or the other."""
-    brought.note(["left", "right"], (), system.note)
+    packages.note(["left", "right"], (), system.note)
     system.install("left", "right", "either")
-    said = brought.remove(system.note)
-    assert said == ["removed left", "left right, which other packages need"]
+    actions = packages.remove(system.note)
+    assert actions == ["removed left", "left right, which other packages need"]
     assert system.installed() == {"right", "either"}
 
 
 def test_an_interrupted_installation_is_known(system: System) -> None:
     """Only a part of it came; and a failed removal forgets nothing."""
-    brought.note(["server"], (), system.note)
+    packages.note(["server"], (), system.note)
     system.install("library")
     program(system.root / "bin" / "env", "echo 'E: lock' >&2; exit 100")
     with pytest.raises(CommandError, match="E: lock"):
-        brought.remove(system.note)
+        packages.remove(system.note)
     (system.root / "bin" / "env").unlink()
-    assert brought.remove(system.note) == ["removed library"]
+    assert packages.remove(system.note) == ["removed library"]
 
 
 def test_a_server_that_came_does_not_run(system: System) -> None:
-    assert brought.silence(system.systemctl, system.note) == []
-    brought.note(["server"], (), system.note)
+    assert packages.silence(system.systemctl, system.note) == []
+    packages.note(["server"], (), system.note)
     system.install("server", "library")
-    assert brought.silence(system.systemctl, system.note) == ["server.service"]
+    assert packages.silence(system.systemctl, system.note) == ["server.service"]
     assert (system.root / "asked").read_text() == "disable --now server.service\n"
 
 
 def test_an_installation_starts_nothing_and_leaves_no_policy_behind(system: System) -> None:
     program(system.root / "bin" / "systemctl", SYSTEMCTL.format(root=system.root))
     policy = system.root / "policy-rc.d"
-    said = brought.install(["server"], system.note, policy)
-    assert said == ["installed server", "switched off server.service"]
+    actions = packages.install(["server"], system.note, policy)
+    assert actions == ["installed server", "switched off server.service"]
     assert "exit 101" in (system.root / "at-install").read_text() and not policy.exists()
     (system.root / "broken").touch()
     with pytest.raises(CommandError):
-        brought.install(["server"], system.note, policy)
+        packages.install(["server"], system.note, policy)
     assert not policy.exists()
     (system.root / "broken").unlink()
-    own = system.root / "own-policy"
-    own.write_text("the user's")
-    brought.install(["server"], system.note, own)
-    assert own.read_text() == "the user's"
+    administrators = system.root / "own-policy"
+    administrators.write_text("the user's")
+    packages.install(["server"], system.note, administrators)
+    assert administrators.read_text() == "the user's"
 
 
 HOLD = (
@@ -193,9 +193,11 @@ def test_another_apt_is_waited_for_and_named(
         assert process.stdin is not None and process.stdout is not None
         process.stdout.readline()
         with pytest.raises(CommandError, match=rf"\[{process.pid}\]"):
-            brought.wait_for_apt(locks, limit_s=0)
+            packages.wait_for_apt(locks, limit_s=0)
         looks = iter((process.stdin.close, lambda: None))
-        monkeypatch.setattr("agent.brought.time.sleep", lambda _: next(looks, process.wait)())
-        brought.wait_for_apt(locks)
+        monkeypatch.setattr(
+            "agent.system.packages.time.sleep", lambda _: next(looks, process.wait)()
+        )
+        packages.wait_for_apt(locks)
     assert f"[{process.pid}], waiting" in capsys.readouterr().err
-    assert brought.lock_holder(locks) is None
+    assert packages.lock_holder(locks) is None

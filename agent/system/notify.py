@@ -13,15 +13,14 @@ import time
 from contextlib import suppress
 from typing import Self
 
-from agent.command import CommandError, run
+from agent.system.command import CommandError, run
 
 # The unit's own name, from its file: a step needs it to be started again after a boot.
 UNIT = "FDE_UNIT"
 
 
 class Watchdog:
-    """Pings from a thread of its own until the block ends, but only while the present step keeps to
-    its time.
+    """Pings from a thread until the block ends, while the present step keeps to its time.
 
     A step that hangs, even in the kernel, then ends in a restart by systemd. Three pings come
     within the service's WatchdogSec: one every 40 s costs nothing that could be measured.
@@ -38,7 +37,7 @@ class Watchdog:
             self._thread.start()
 
     def within(self, seconds: float) -> None:
-        """The step that begins now is over in so many seconds; infinity for one without a limit."""
+        """Let the step that begins now take so many seconds; infinity for one without a limit."""
         self._until_s = time.monotonic() + seconds
 
     def __enter__(self) -> Self:

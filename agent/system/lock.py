@@ -44,10 +44,10 @@ def reason(path: Path = HOLD) -> str | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         left_ns = int(document["until_ns"]) - time.monotonic_ns()
-        said = str(document["reason"])
+        text = str(document["reason"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return said if 0 < left_ns <= LONGEST_S * 1e9 else None
+    return text if 0 < left_ns <= LONGEST_S * 1e9 else None
 
 
 RUN = Path("/run/fde-testbed")
@@ -60,7 +60,7 @@ class LockError(AgentError):
 
 
 @contextmanager
-def disks(who: str, path: Path = RUN / "agent.lock") -> Iterator[None]:
+def disks(who: str, path: Path = RUN / "agent.system.lock") -> Iterator[None]:
     """Hold the machine's test disks; `who` is shown to the next who wants them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -76,8 +76,11 @@ def disks(who: str, path: Path = RUN / "agent.lock") -> Iterator[None]:
 
 
 def held() -> tuple[int, ...]:
-    """Descriptors that hold the disks. The programs that write them are given these as well, so
-    that one which outlives a killed agent still keeps the next agent away."""
+    """Descriptors that hold the disks.
+
+    The programs that write them are given these as well, so that one which outlives a killed agent
+    still keeps the next agent away.
+    """
     return tuple(_held)
 
 
@@ -98,7 +101,10 @@ def suite(folder: Path) -> Iterator[None]:
 
 
 def holder(folder: Path) -> int | None:
-    """The process that holds a suite's folder, found without taking the lock; None if none does."""
+    """Return the process that holds a suite's folder, found without taking the lock.
+
+    None if none does.
+    """
     try:
         inode = folder.stat().st_ino
     except OSError:
@@ -127,8 +133,8 @@ def _take(fd: int, why: Callable[[], str]) -> None:
 
 
 def _holder(fd: int) -> str:
-    said = system_text.decode(os.pread(fd, 200, 0))
-    pid = said.rpartition("(process ")[2].rstrip(")")
+    holder_name = system_text.decode(os.pread(fd, 200, 0))
+    pid = holder_name.rpartition("(process ")[2].rstrip(")")
     if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-        return f"what {said} called before it was killed"
-    return said or "another process"
+        return f"what {holder_name} called before it was killed"
+    return holder_name or "another process"

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from agent import frequency
-from agent.command import CommandError, run
-from agent.lock import RUN
+from agent.system import frequency
+from agent.system.command import CommandError, run
+from agent.system.lock import RUN
 from contract.files import write_json
 from contract.plan import Quiet
 from contract.strict_json import read_object
@@ -48,10 +48,10 @@ def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
     options = ["--state=active", "--full", "--plain", "--no-legend"]
     try:
         listed = run([systemctl, "list-units", *options, MANAGERS, *system], timeout_s=LIMIT_S).out
-        found = [unit for units in disturbing(listed).values() for unit in units]
+        listed_units = [unit for units in disturbing(listed).values() for unit in units]
         shown = ""
-        if found:
-            shown = run([systemctl, "show", "--property=Id,Transient", *found]).out
+        if listed_units:
+            shown = run([systemctl, "show", "--property=Id,Transient", *listed_units]).out
     except CommandError:
         return None
     stay = lasting(shown)
@@ -64,7 +64,7 @@ def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
 
 
 def told(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[str]:
-    """A line on what a suite stops of what `disturbers` found, and one on what it does not."""
+    """Return a line on the services that a suite stops, and one on those it does not."""
     words = {group: f"{group} ({', '.join(units)})" for group, units in by_group.items()}
     stopped = "; ".join(word for group, word in words.items() if group in stop)
     left = "; ".join(word for group, word in words.items() if group not in stop)
@@ -75,17 +75,17 @@ def told(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[s
 
 
 def patterns(group: str) -> list[str]:
-    """A group's units as `systemctl list-units` takes them."""
+    """Return a group's units as `systemctl list-units` takes them."""
     return [name if name.endswith(".timer") else f"{name}.service" for name in GROUPS[group]]
 
 
 def _names(listed: str) -> list[str]:
-    """What `systemctl list-units` printed: a line a unit, its name first."""
+    """Return what `systemctl list-units` printed: a line a unit, its name first."""
     return [line.split()[0] for line in listed.splitlines() if line.strip()]
 
 
 def disturbing(listed: str) -> dict[str, list[str]]:
-    """What disturbs of what `systemctl list-units` printed, by group."""
+    """Return what disturbs of what `systemctl list-units` printed, by group."""
     names = sorted({n for n in _names(listed) if not any(fnmatchcase(n, kept) for kept in KEPT)})
     return {
         group: [n for n in names if any(fnmatchcase(n, known) for known in patterns(group))]
@@ -94,7 +94,7 @@ def disturbing(listed: str) -> dict[str, list[str]]:
 
 
 def lasting(shown: str) -> list[str]:
-    """The units that are not transient, from what `systemctl show` printed.
+    """Return the units that are not transient, from what `systemctl show` printed.
 
     Transient units are left alone: once stopped they are gone and cannot be started again.
     """
@@ -118,7 +118,10 @@ def _indexers(systemctl: str, uid: str, options: Sequence[str]) -> list[str]:
 
 
 def _of_user(systemctl: str, uid: str) -> list[str]:
-    """The systemctl of a user's own systemd. Raises KeyError where there is no such user."""
+    """Return the systemctl of a user's own systemd.
+
+    Raises KeyError where there is no such user.
+    """
     name, place = pwd.getpwuid(int(uid)).pw_name, f"XDG_RUNTIME_DIR=/run/user/{uid}"
     return ["runuser", "-u", name, "--", "env", place, systemctl, "--user"]
 
@@ -129,30 +132,31 @@ def off(
     path: Path = REMEMBERED,
     processor: frequency.Processor | None = None,
 ) -> list[str]:
-    """Stop what disturbs and may be stopped, and set governor and turbo where that is asked for;
-    returns what was stopped, none where nothing was active.
+    """Stop what disturbs and may be stopped, and set governor and turbo where that is asked for.
+
+    Returns what was stopped, none where nothing was active.
 
     A unit that does not stop is no error here: the check `timers` tells of it before every run.
     Raises CommandError where the processor could not be set.
     """
     quiet, processor = quiet or Quiet(), processor or frequency.Processor()
     by_group = disturbers(systemctl) or {}
-    found = [unit for group in quiet.stop for unit in by_group.get(group, ())]
+    units = [unit for group in quiet.stop for unit in by_group.get(group, ())]
     wanted = quiet.governor is not None or quiet.turbo is not None
-    if found or wanted:
+    if units or wanted:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = read_object(path)
         # Before they are stopped, so that an agent killed in between leaves nothing off for good.
         # Of the processor what was first: the second time it is as we have set it.
         document = {
-            "units": sorted({*noted(before, "units"), *found}),
+            "units": sorted({*noted(before, "units"), *units}),
             "processor": before.get("processor") or (processor.state() if wanted else None),
         }
         write_json(path, document)
-        _ask(systemctl, "stop", found)
+        _ask(systemctl, "stop", units)
     if wanted:
         processor.set(quiet.governor, quiet.turbo)
-    return sorted(found)
+    return sorted(units)
 
 
 def back(
@@ -160,30 +164,33 @@ def back(
     path: Path = REMEMBERED,
     processor: frequency.Processor | None = None,
 ) -> list[str]:
-    """Start again what `off` stopped, whoever called it, and set the processor as it was; returns
-    the units. Raises CommandError where the processor could not be set, once all else is done."""
+    """Start again what `off` stopped, whoever called it, and set the processor as it was.
+
+    Returns the units. Raises CommandError where the processor could not be set, once all else is
+    done.
+    """
     document = read_object(path)
-    found = noted(document, "units")
-    if found:
-        _ask(systemctl, "start", found)
+    units = noted(document, "units")
+    if units:
+        _ask(systemctl, "start", units)
     if isinstance(document.get("processor"), dict):
         (processor or frequency.Processor()).restore(document["processor"])
     path.unlink(missing_ok=True)
-    return found
+    return units
 
 
 def _ask(systemctl: str, verb: str, units: Collection[str]) -> None:
     """Of each systemd at once: the machine's, and each user's."""
     for uid in sorted({unit.rpartition("/")[0] for unit in units}):
-        own = [unit.rpartition("/")[2] for unit in units if unit.rpartition("/")[0] == uid]
+        names = [unit.rpartition("/")[2] for unit in units if unit.rpartition("/")[0] == uid]
         try:
             argv = _of_user(systemctl, uid) if uid else [systemctl]
-            run([*argv, verb, *own], ok=range(256), timeout_s=LIMIT_S)
+            run([*argv, verb, *names], ok=range(256), timeout_s=LIMIT_S)
         except (CommandError, KeyError, ValueError):
             continue  # it takes longer than anybody should wait: systemd continues with it
 
 
 def noted(document: Mapping[str, object], key: str) -> list[str]:
-    """The names that a note of ours has under this key; none where it has no list."""
-    found = document.get(key)
-    return [str(name) for name in found] if isinstance(found, list) else []
+    """Return the names that a note of ours has under this key; none where it has no list."""
+    names = document.get(key)
+    return [str(name) for name in names] if isinstance(names, list) else []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.storage import notes, samples
+from agent.storage import disk_records, samples
 from agent.storage.facts import DiskFacts
 from agent.storage.opal_ioctl import Discovery, Sid, Status
 from contract.errors import AgentError
@@ -49,46 +49,46 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_without_a_note_it_is_somebody_elses(place: Path) -> None:
-    assert not notes.left_by_us(DISK, LEFT, place)
+    assert not disk_records.left_by_us(DISK, LEFT, place)
     place.parent.mkdir()
     place.write_text("{torn")
-    assert not notes.left_by_us(DISK, LEFT, place)
+    assert not disk_records.left_by_us(DISK, LEFT, place)
 
 
 def test_what_the_revert_left_is_known_also_half_blanked_and_after_a_restart(place: Path) -> None:
-    notes.leave(DISK, LEFT, place)
+    disk_records.leave(DISK, LEFT, place)
     elsewhere = replace(LEFT, diskseq=99)
-    assert notes.left_by_us(DISK, elsewhere, place)
-    assert notes.left_by_us(DISK, replace(elsewhere, edges=("a" * 64, ZEROS)), place)
+    assert disk_records.left_by_us(DISK, elsewhere, place)
+    assert disk_records.left_by_us(DISK, replace(elsewhere, edges=("a" * 64, ZEROS)), place)
     for other in (("c" * 64, "b" * 64), ("a" * 64, "c" * 64)):
-        assert not notes.left_by_us(DISK, replace(LEFT, edges=other), place)
+        assert not disk_records.left_by_us(DISK, replace(LEFT, edges=other), place)
 
 
 def test_what_was_written_between_the_edges_since_is_not_ours(place: Path) -> None:
-    notes.leave(DISK, LEFT, place)
-    assert notes.left_by_us(DISK, replace(LEFT, samples=("1", "", "")), place)
+    disk_records.leave(DISK, LEFT, place)
+    assert disk_records.left_by_us(DISK, replace(LEFT, samples=("1", "", "")), place)
     for other in (("1", "2", "3"), ("2", "", "3"), ("1", ""), ()):
-        assert not notes.left_by_us(DISK, replace(LEFT, samples=other), place)
+        assert not disk_records.left_by_us(DISK, replace(LEFT, samples=other), place)
 
 
 def test_a_crash_in_the_revert_itself_is_known_while_the_disk_was_not_away(place: Path) -> None:
-    with suppress(KeyboardInterrupt), notes.reverting(DISK, LEFT, _not_done, place):
+    with suppress(KeyboardInterrupt), disk_records.reverting(DISK, LEFT, _not_done, place):
         raise KeyboardInterrupt  # the process ends here
-    assert notes.left_by_us(DISK, REVERTED, place)
-    assert not notes.left_by_us(DISK, replace(REVERTED, diskseq=8), place)
-    assert not notes.left_by_us(DISK, replace(REVERTED, opal=None), place)
+    assert disk_records.left_by_us(DISK, REVERTED, place)
+    assert not disk_records.left_by_us(DISK, replace(REVERTED, diskseq=8), place)
+    assert not disk_records.left_by_us(DISK, replace(REVERTED, opal=None), place)
     text = place.read_text()
     place.write_text(text.replace('"boot_id": "', '"boot_id": "another-'))
     assert place.read_text() != text
-    assert not notes.left_by_us(DISK, REVERTED, place)
+    assert not disk_records.left_by_us(DISK, REVERTED, place)
 
 
 def test_a_revert_that_was_refused_leaves_the_note_as_it_was(place: Path) -> None:
-    notes.begin_taking(DISK, place)
-    with pytest.raises(AgentError), notes.reverting(DISK, LEFT, _not_done, place):
+    disk_records.begin_taking(DISK, place)
+    with pytest.raises(AgentError), disk_records.reverting(DISK, LEFT, _not_done, place):
         raise AgentError("the drive says no")
-    assert notes.taking(DISK, place) and not notes.reverted(DISK, place)
-    assert not notes.left_by_us(DISK, LEFT, place)
+    assert disk_records.taking(DISK, place) and not disk_records.reverted(DISK, place)
+    assert not disk_records.left_by_us(DISK, LEFT, place)
 
 
 def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
@@ -97,27 +97,27 @@ def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
     """As of a drive that is dead until a power cycle, by what it counts as written in its life."""
     life = {"written_bytes": 512_000}
     monkeypatch.setattr("agent.checks.smart.lifetime", lambda _name: dict(life))
-    with pytest.raises(AgentError), notes.reverting(DISK, LEFT, lambda: True, place):
+    with pytest.raises(AgentError), disk_records.reverting(DISK, LEFT, lambda: True, place):
         raise AgentError("the drive says no, and does it")
-    assert notes.reverted(DISK, place)
+    assert disk_records.reverted(DISK, place)
     again = replace(REVERTED, diskseq=8)
-    assert notes.left_by_us(DISK, again, place)
+    assert disk_records.left_by_us(DISK, again, place)
     taken = Discovery(sid=Sid(taken=True, blocked=False))
-    assert not notes.left_by_us(DISK, replace(again, discovery=taken), place)
+    assert not disk_records.left_by_us(DISK, replace(again, discovery=taken), place)
     life["written_bytes"] += 512_000
-    assert not notes.left_by_us(DISK, again, place)
-    notes.leave(DISK, LEFT, place)
-    assert not notes.reverted(DISK, place)
+    assert not disk_records.left_by_us(DISK, again, place)
+    disk_records.leave(DISK, LEFT, place)
+    assert not disk_records.reverted(DISK, place)
 
 
 def test_parts_of_a_note_end_by_themselves(place: Path) -> None:
-    notes.begin_taking(DISK, place)
-    notes.leave(DISK, LEFT, place)
-    notes.drop(DISK, "edges", "samples", place=place)
-    assert notes.taking(DISK, place)
-    assert not notes.left_by_us(DISK, LEFT, place)
-    notes.drop(DISK, "taking", place=place)
-    assert not notes.taking(DISK, place)
+    disk_records.begin_taking(DISK, place)
+    disk_records.leave(DISK, LEFT, place)
+    disk_records.drop(DISK, "edges", "samples", place=place)
+    assert disk_records.taking(DISK, place)
+    assert not disk_records.left_by_us(DISK, LEFT, place)
+    disk_records.drop(DISK, "taking", place=place)
+    assert not disk_records.taking(DISK, place)
 
 
 @pytest.mark.parametrize(
@@ -130,36 +130,36 @@ def test_parts_of_a_note_end_by_themselves(place: Path) -> None:
     ids=["another disk", "something known", "owned again"],
 )
 def test_another_state_is_not_what_we_left(place: Path, facts: DiskFacts) -> None:
-    notes.leave(DISK, LEFT, place)
-    assert not notes.left_by_us(DISK, facts, place)
+    disk_records.leave(DISK, LEFT, place)
+    assert not disk_records.left_by_us(DISK, facts, place)
 
 
 def test_a_plain_disk_may_be_left_too(place: Path) -> None:
     plain = replace(LEFT, opal=None)
-    notes.leave(DISK, plain, place)
-    assert notes.left_by_us(DISK, plain, place)
+    disk_records.leave(DISK, plain, place)
+    assert disk_records.left_by_us(DISK, plain, place)
 
 
 def test_a_note_is_forgotten_alone(place: Path) -> None:
-    other, there = replace(DISK, serial="S2"), replace(LEFT, serial="S2")
-    notes.forget(DISK, place)
+    other, other_facts = replace(DISK, serial="S2"), replace(LEFT, serial="S2")
+    disk_records.forget(DISK, place)
     assert not place.exists()
-    notes.leave(DISK, LEFT, place)
-    notes.leave(other, there, place)
-    notes.forget(DISK, place)
-    assert not notes.left_by_us(DISK, LEFT, place)
-    assert notes.left_by_us(other, there, place)
+    disk_records.leave(DISK, LEFT, place)
+    disk_records.leave(other, other_facts, place)
+    disk_records.forget(DISK, place)
+    assert not disk_records.left_by_us(DISK, LEFT, place)
+    assert disk_records.left_by_us(other, other_facts, place)
 
 
 def test_the_places_are_the_same_each_time_all_over_the_disk_and_within_it() -> None:
     for size in (2**26, 2**31, 2**31 + 512, 2 * 10**12, 20 * 2**40):
-        found = samples.places(size, "S1")
-        assert found == samples.places(size, "S1") != samples.places(size, "S2")
-        assert all(offset % 4096 == 0 and offset + length <= size for offset, length in found)
-        ends = [offset for offset, _ in found]
+        places = samples.places(size, "S1")
+        assert places == samples.places(size, "S1") != samples.places(size, "S2")
+        assert all(offset % 4096 == 0 and offset + length <= size for offset, length in places)
+        ends = [offset for offset, _ in places]
         gaps = [b - a for a, b in zip([0, *ends], [*ends, size], strict=True)]
         assert max(gaps) < 2 * size / samples.PARTS + 4096
-        assert len(found) <= 450
+        assert len(places) <= 450
 
 
 def test_zeros_and_ones_are_blank_and_nothing_else() -> None:

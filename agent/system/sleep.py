@@ -19,13 +19,15 @@ _SLEEPS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hiber
 
 
 def facts(root: Path = Path("/")) -> dict[str, Any]:
-    """`able`: whether the kernel can sleep (None: it does not say). `masked`: sleep is off.
-    `idle_action`, `lid_action`: what logind is told to do, empty where that is no sleep or there is
-    no lid. `desktop`: the display manager, empty without one."""
+    """`able`: whether the kernel can sleep (None: it does not say).
+
+    `masked`: sleep is off. `idle_action`, `lid_action`: what logind is told to do, empty where that
+    is no sleep or there is no lid. `desktop`: the display manager, empty without one.
+    """
     state = root / "sys/power/state"
-    own = _logind(root)
+    settings = _logind(root)
     lid = any((root / "proc/acpi/button/lid").glob("*"))
-    idle, closed = own.get("idleaction", "ignore"), own.get("handlelidswitch", "suspend")
+    idle, closed = settings.get("idleaction", "ignore"), settings.get("handlelidswitch", "suspend")
     manager = root / "etc/systemd/system/display-manager.service"
     return {
         "able": bool(system_text.read(state).split()) if state.exists() else None,
@@ -42,15 +44,15 @@ def _masked(root: Path, unit: str) -> bool:
 
 
 def _logind(root: Path) -> dict[str, str]:
-    """The keys of [Login]: the main file, then its drop-ins by their names."""
+    """Return the keys of [Login]: the main file, then its drop-ins by their names."""
     main = [root / place / "systemd/logind.conf" for place in _LOGIND]
     drops = [p for d in _LOGIND for p in (root / d / "systemd/logind.conf.d").glob("*.conf")]
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for path in (*main, *sorted(drops, key=lambda p: p.name)):
         parser = configparser.ConfigParser(strict=False, interpolation=None)
         try:
             parser.read(path)
         except (configparser.Error, UnicodeDecodeError):
             continue
-        found |= dict(parser["Login"]) if parser.has_section("Login") else {}
-    return found
+        settings |= dict(parser["Login"]) if parser.has_section("Login") else {}
+    return settings

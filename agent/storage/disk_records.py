@@ -30,7 +30,7 @@ PLACE = Path("/var/lib/fde-testbed/disks.json")
 def reverting(
     disk: Disk, facts: DiskFacts, was_done: Callable[[], bool], place: Path = PLACE
 ) -> Iterator[None]:
-    """A drive of ours is reverted in here; what that leaves is not known before.
+    """Record that a drive of ours is reverted in here, for what that leaves is not known before.
 
     Where that fails, the note stays if the drive `was_done` with it all the same.
     """
@@ -58,7 +58,7 @@ def _written(facts: DiskFacts) -> int | None:
 
 
 def leave(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
-    """What lies on the disk now, with `edges` and `samples`, is ours, and may become blank."""
+    """Record that what lies on the disk now is ours, and may become blank."""
     _keep(
         place,
         disk,
@@ -67,7 +67,10 @@ def leave(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
 
 
 def begin_taking(disk: Disk, place: Path = PLACE) -> None:
-    """The drive is about to be given our PIN, which it does not show until all of it is done."""
+    """Record that the drive is about to be given our PIN.
+
+    It does not show the PIN until all of it is done.
+    """
     _keep(place, disk, {**_noted(place, disk), "taking": True})
 
 
@@ -85,7 +88,7 @@ def drop(disk: Disk, *keys: str, place: Path = PLACE) -> None:
 
 
 def forget(disk: Disk, place: Path = PLACE) -> None:
-    """The disk is laid out as ours and whole, or somebody else's."""
+    """Drop the note of a disk that is laid out as ours and whole, or somebody else's."""
     if _noted(place, disk):
         _keep(place, disk, None)
 
@@ -114,8 +117,8 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
 
 
 def _noted(place: Path, disk: Disk) -> dict[str, Any]:
-    found = read_object(place).get(disk.serial)
-    return found if isinstance(found, dict) else {}
+    record = read_object(place).get(disk.serial)
+    return record if isinstance(record, dict) else {}
 
 
 def _keep(place: Path, disk: Disk, note: dict[str, Any] | None) -> None:

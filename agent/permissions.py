@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import getopt
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from agent.storage import registry
-from agent.storage.base import Kind, settings
+from agent.storage.base import settings
 from contract.extensions import ExtensionError
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from contract.places import step
-from contract.plan import Configuration, Filesystem, Plan, PlanError, Target
+from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, Target
 from workloads import registry as workloads
 from workloads.base import WorkloadError
 
@@ -44,18 +44,19 @@ def require_own(plan: Plan, target: Target) -> None:
 
 
 def _foreign(plan: Plan, target: Target) -> Iterator[str]:
-    own = target.storage
+    storage = target.storage
     for role, disk in plan.storage.disks.items():
-        known = own.disks.get(role)
+        known = storage.disks.get(role)
         named = disk.by_id, disk.serial, disk.size_bytes
         if known is None or named != (known.by_id, known.serial, known.size_bytes):
             yield f"disk {role} ({disk.by_id}, serial {disk.serial})"
-    if plan.storage.extent != own.extent:
+    if plan.storage.extent != storage.extent:
         yield f"an extent of {plan.storage.extent.size_bytes} bytes"
-    if plan.storage.filesystem != own.filesystem:
-        yield f"the file system {_words(plan.storage.filesystem)}"
+    if plan.storage.filesystem != storage.filesystem:
+        asked = plan.storage.filesystem
+        yield f"the file system {' '.join([asked.type, *asked.options, asked.mount_options])}"
     for configuration in plan.storage.configurations.values():
-        if reason := _foreign_configuration(configuration, own.configurations, own.filesystem):
+        if reason := _foreign_configuration(configuration, storage):
             yield f"configuration {configuration.name} ({reason})"
     for name, path in plan.assets.items():
         if (path, plan.asset_sums.get(name)) != (
@@ -73,32 +74,27 @@ def _foreign(plan: Plan, target: Target) -> Iterator[str]:
                 yield f"workload {load.name} ({str(error).rstrip('.')})"
 
 
-def _foreign_configuration(
-    given: Configuration, known: Mapping[str, Configuration], filesystem: Filesystem
-) -> str:
+def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -> str:
     """Say why a configuration is not one of the target's, or one that factors make of it."""
     # Factors append their levels' names: plain, plain.xfs, plain.xfs.trim.
-    names = [name for name in known if f"{given.name}.".startswith(f"{name}.")]
+    asked = f"{configuration.name}."
+    names = [name for name in storage.configurations if asked.startswith(f"{name}.")]
     if not names:
         return "there is none of that name"
-    own = known[max(names, key=len)]
-    if (given.kind, given.disk) != (own.kind, own.disk):
-        return f"there it is {own.kind} on disk {own.disk}"
+    permitted = storage.configurations[max(names, key=len)]
+    if (configuration.kind, configuration.disk) != (permitted.kind, permitted.disk):
+        return f"there it is {permitted.kind} on disk {permitted.disk}"
     try:
-        kind = registry.load(given.kind)
+        kind = registry.load(configuration.kind)
     except ExtensionError as error:
         return str(error).rstrip(".")
-    mine, its = (_settings(kind, c) for c in (given, own))
+    mine, its = (settings(kind, c.disk, c.settings)[0] for c in (configuration, permitted))
     for field in kind.fields:
         if mine.get(field.name) != its.get(field.name) and not _is_choice(field):
             return f"there it has another {field.name}"
-    if unknown := sorted(set(given.settings) - {field.name for field in kind.fields}):
-        return f"{', '.join(unknown)} means nothing for {given.kind}"
-    return _foreign_filesystem(given.filesystem or filesystem, filesystem)
-
-
-def _settings(kind: Kind, configuration: Configuration) -> dict[str, ParameterValue]:
-    return settings(kind, configuration.disk, configuration.settings)[0]
+    if unknown := sorted(set(configuration.settings) - {field.name for field in kind.fields}):
+        return f"{', '.join(unknown)} means nothing for {configuration.kind}"
+    return _foreign_filesystem(configuration.filesystem or storage.filesystem, storage.filesystem)
 
 
 def _is_choice(field: Parameter) -> bool:
@@ -106,28 +102,23 @@ def _is_choice(field: Parameter) -> bool:
     return bool(field.choices) or not isinstance(field.default, str)
 
 
-def _foreign_filesystem(given: Filesystem, own: Filesystem) -> str:
+def _foreign_filesystem(filesystem: Filesystem, allowed: Filesystem) -> str:
     """Say why a factor may not ask for a file system; empty where it may."""
-    options = list(given.options)
-    if given.type == own.type and options[: len(own.options)] == list(own.options):
-        options = options[len(own.options) :]  # the inventory's own, which are its matter
-    elif given.type not in MKFS_OPTIONS:
-        return f"{given.type} is a file system of the inventory alone"
+    options = list(filesystem.options)
+    if filesystem.type == allowed.type and options[: len(allowed.options)] == list(allowed.options):
+        options = options[len(allowed.options) :]  # the inventory's own, which are its matter
+    elif filesystem.type not in MKFS_OPTIONS:
+        return f"{filesystem.type} is a file system of the inventory alone"
     try:
-        found, rest = getopt.getopt(options, MKFS_OPTIONS.get(given.type, ""))
+        arguments, rest = getopt.getopt(options, MKFS_OPTIONS.get(filesystem.type, ""))
     except getopt.GetoptError as error:
         return f"mkfs of factors: {error}"
-    if rest or not all(_VALUE.fullmatch(value) for _, value in found):
+    if rest or not all(_VALUE.fullmatch(value) for _, value in arguments):
         return f"mkfs options of factors that name a file or device: {' '.join(options)}"
-    further = [word for word in given.mount_options.split(",") if word]
-    further = [word for word in further if word not in own.mount_options.split(",")]
+    further = [word for word in filesystem.mount_options.split(",") if word]
+    further = [word for word in further if word not in allowed.mount_options.split(",")]
     if not _MOUNT_OPTIONS.fullmatch(",".join(further)) or _LAYERS & {
         word.partition("=")[0] for word in further
     }:
         return f"mount options of factors: {','.join(further)}"
     return ""
-
-
-def _words(filesystem: Filesystem) -> str:
-    words = [filesystem.type, *filesystem.options, filesystem.mount_options]
-    return " ".join(filter(None, words))

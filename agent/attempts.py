@@ -33,7 +33,9 @@ def add(suite_dir: Path, request: Request) -> bool:
     """Ask for a run to be repeated; False if that was asked before. On the medium on return."""
     if all(run.run_id != request.run_id for run in plan.load(suite_dir / "plan.json").runs):
         raise RequestError(f"The plan has no run {request.run_id!r}: see plan.json for its runs.")
-    if not _rejects(request, journal.read(suite_dir / "journal.jsonl")):
+    entries = journal.read(suite_dir / "journal.jsonl")
+    entry = entries[request.seq] if 0 <= request.seq < len(entries) else None
+    if entry is None or (entry.state, entry.run_id) != ("finished", request.run_id):
         raise RequestError(
             f"Line {request.seq} of the journal does not finish {request.run_id}: "
             "name the number (seq) of its last line with the state finished."
@@ -47,34 +49,27 @@ def add(suite_dir: Path, request: Request) -> bool:
 def read(suite_dir: Path) -> list[Request]:
     """All whole requests; a line that a power cut has torn was never acknowledged."""
     path = suite_dir / FILE
-    found = []
+    requests = []
     for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
             document = json.loads(line)
-            found.append(
+            requests.append(
                 Request(str(document["run_id"]), int(document["seq"]), str(document["reason"]))
             )
         except (ValueError, KeyError, TypeError):
             continue
-    return found
+    return requests
 
 
 def pending(suite_dir: Path, entries: Sequence[Entry]) -> list[Request]:
-    """Requests whose `finished` line is still the last word on its run."""
+    """Return requests whose `finished` line is still the last word on its run."""
     last = {entry.run_id: entry for entry in entries if entry.run_id}
-    found: dict[str, Request] = {}
+    requests: dict[str, Request] = {}
     for request in read(suite_dir):
         entry = last.get(request.run_id)
         if entry is not None and entry.state == "finished" and entry.seq == request.seq:
-            found.setdefault(request.run_id, request)
-    return list(found.values())
-
-
-def _rejects(request: Request, entries: Sequence[Entry]) -> bool:
-    if not 0 <= request.seq < len(entries):
-        return False
-    entry = entries[request.seq]
-    return entry.state == "finished" and entry.run_id == request.run_id
+            requests.setdefault(request.run_id, request)
+    return list(requests.values())
 
 
 # Power cuts in a night, and deaths of the agent at one and the same run: that is a crash loop.
@@ -131,7 +126,7 @@ class Accounts:
             self.tell(entry)
 
     def of(self, run_id: str) -> Account:
-        """The account of a run; an empty one if it was never tried."""
+        """Return the account of a run; an empty one if it was never tried."""
         return self._runs.setdefault(run_id, Account())
 
     @property
@@ -140,11 +135,11 @@ class Accounts:
         return len(self._void_in_a_row)
 
     def open(self) -> list[str]:
-        """Runs whose try has no closing line."""
+        """Return runs whose try has no closing line."""
         return [run_id for run_id, account in self._runs.items() if account.begun]
 
     def next(self, runs: Sequence[Run], attempts: int, boot_id: str) -> Run | None:
-        """The first run of the plan that is due."""
+        """Return the first run of the plan that is due."""
         return next((r for r in runs if self.of(r.run_id).due(attempts, boot_id)), None)
 
     def tell(self, entry: Entry) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent import cli, quiet, runner
-from agent.own_target import require_own
+from agent import cli, runner
+from agent.permissions import require_own
+from agent.system import quiet
 from contract import journal, plan
 from contract.tests.test_plan import DOCUMENT
 
@@ -45,7 +46,7 @@ def target(**changes: Any) -> plan.Target:
 
 
 def configuration(**changes: Any) -> dict[str, Any]:
-    """Changes of the plan, in which one more configuration stands."""
+    """Return changes of the plan, in which one more configuration stands."""
     return {"configurations": [*PLAN["configurations"], {**PLAIN, **changes}]}
 
 
@@ -54,7 +55,7 @@ def filesystem(*options: str, kind: str = "ext4", mount: str = "noatime") -> dic
 
 
 def level(*options: str, **changes: Any) -> dict[str, Any]:
-    """A configuration as a suite's factor makes it, with another file system."""
+    """Return a configuration as a suite's factor makes it, with another file system."""
     return configuration(name="plain.other", filesystem=filesystem(*options, **changes))
 
 

@@ -16,10 +16,10 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agent import confinement
-from agent.command import CommandError, run
-from agent.quiet import noted, properties
 from agent.storage.devices import command_name
+from agent.system import confinement
+from agent.system.command import CommandError, run
+from agent.system.quiet import noted, properties
 from contract.files import write_json
 from contract.strict_json import read_object
 
@@ -89,8 +89,10 @@ def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -
 
 
 def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
-    """Stop the services and timers that came with these packages, and keep them from starting at
-    boot: a database server draws power. Returns those that were active or enabled."""
+    """Stop the services and timers of these packages, and keep them from starting at boot.
+
+    A database server draws power. Returns those that were active or enabled.
+    """
     packages = installed(noted(read_object(path), "packages"))
     if not packages:
         return []
@@ -98,14 +100,14 @@ def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
     if not units:
         return []
     show = ["show", "--property=Id,ActiveState,UnitFileState", *units]
-    found = []
+    units_on = []
     for unit in properties(run([systemctl, *show]).out):
         on = unit.get("ActiveState") == "active" or unit.get("UnitFileState") == "enabled"
         if on and unit["Id"] in units:
-            found.append(unit["Id"])
-    if found:
-        run([systemctl, "disable", "--now", *found])
-    return found
+            units_on.append(unit["Id"])
+    if units_on:
+        run([systemctl, "disable", "--now", *units_on])
+    return units_on
 
 
 def remove(path: Path = NOTE) -> list[str]:
@@ -114,16 +116,16 @@ def remove(path: Path = NOTE) -> list[str]:
     A package that something else needs by now stays. Raises CommandError.
     """
     before = read_object(path)
-    said = confinement.revoke()
+    actions = confinement.revoke()
     brought = installed(noted(before, "packages"))
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else
         gone.pop()
     if gone:
         _apt("--yes", "purge", *gone)
-        said.append(f"removed {', '.join(gone)}")
+        actions.append(f"removed {', '.join(gone)}")
     if left := sorted(set(brought) - set(gone)):
-        said.append(f"left {', '.join(left)}, which other packages need")
+        actions.append(f"left {', '.join(left)}, which other packages need")
     for name in noted(before, "files"):
         place = Path(name)
         if place.is_dir():
@@ -132,9 +134,9 @@ def remove(path: Path = NOTE) -> list[str]:
             place.unlink()
         else:
             continue
-        said.append(f"removed {name}")
+        actions.append(f"removed {name}")
     path.unlink(missing_ok=True)
-    return said
+    return actions
 
 
 def _apt(*arguments: str) -> None:
@@ -186,7 +188,7 @@ def lock_holder(locks: Sequence[Path] = LOCKS) -> str | None:
 
 
 def installed(packages: Collection[str]) -> list[str]:
-    """Of these."""
+    """Return those of `packages` that dpkg reports as installed."""
     if not packages:
         return []
     show = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages]

@@ -63,8 +63,10 @@ class Limit:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """After `seconds` the programs that the block started are killed and TooLong is raised in
-        it, and again every minute until it is left. None: it may take for ever."""
+        """Kill the programs that the block started after `seconds`, and raise TooLong in it.
+
+        It is raised again every minute until the block is left. None: it may take for ever.
+        """
         if self._seconds is None:
             yield
             return
@@ -100,8 +102,8 @@ def adopt_orphans() -> None:
 def kill_children() -> None:
     """Kill every descendant of this process, and return once they are gone (or cannot go)."""
     end_s = time.monotonic() + DYING_S
-    while (found := _descendants(os.getpid())) and time.monotonic() < end_s:
-        for pid in found:
+    while (descendants := _descendants(os.getpid())) and time.monotonic() < end_s:
+        for pid in descendants:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
@@ -115,7 +117,7 @@ def reap() -> None:
 
 
 def _descendants(root: int) -> list[int]:
-    """Processes below `root` that are not dead already."""
+    """Return processes below `root` that are not dead already."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -125,10 +127,10 @@ def _descendants(root: int) -> list[int]:
             continue  # it ended while we looked
         if state not in "ZX":
             children.setdefault(int(parent), []).append(int(stat.parent.name))
-    found: list[int] = []
+    descendants: list[int] = []
     waiting = [root]
     while waiting:
         below = children.get(waiting.pop(), [])
-        found += below
+        descendants += below
         waiting += below
-    return found
+    return descendants

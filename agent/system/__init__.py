@@ -1,0 +1,1 @@
+"""What the target's operating system is asked and told: programs, services, packages, locks."""

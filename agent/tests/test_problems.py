@@ -1,0 +1,109 @@
+"""Each code of a problem has a wording, and whoever raises it gives the facts of that wording.
+
+Read from the source: most are raised where a disk or its drive fails in a way of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import agent
+from agent import preflight
+from agent.storage import guard, proof
+from contract.problem import Problem, WordedError, Wording
+from controller.tests import examples
+
+AGENT = Path(agent.__file__).parent
+
+
+def _worded_errors() -> dict[str, type[WordedError]]:
+    for module in pkgutil.walk_packages(agent.__path__, "agent."):
+        if ".tests" not in module.name and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    return {kind.__name__: kind for kind in WordedError.__subclasses__()}
+
+
+CATALOGUES: dict[str, Mapping[str, Wording]] = {
+    **{name: kind.WORDINGS for name, kind in _worded_errors().items()},
+    "_mismatch": proof.MISMATCHES,
+}
+
+
+def _calls() -> Iterator[tuple[str, str, str, set[str] | None]]:
+    """Place, name, code and names of the facts (None where a mapping is passed) of each call."""
+    for path in sorted(AGENT.rglob("*.py")):
+        if "tests" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+                continue
+            if node.func.id not in CATALOGUES or not node.args:
+                continue
+            first = node.args[0]
+            codes = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+            facts = {word.arg for word in node.keywords}
+            for code in codes:
+                if isinstance(code, ast.Constant):
+                    names = None if None in facts else {str(name) for name in facts}
+                    yield f"{path.name}:{node.lineno}", node.func.id, str(code.value), names
+
+
+def test_every_problem_has_a_wording_and_its_facts() -> None:
+    calls = list(_calls())
+    assert len(CATALOGUES) >= 8 and len(calls) >= 40
+    wrong = []
+    for place, name, code, facts in calls:
+        wording = CATALOGUES[name].get(code)
+        fields = {
+            field.partition(".")[0]
+            for text in wording or ()
+            for _, field, _, _ in Formatter().parse(text)
+            if field
+        }
+        if wording is None or (facts is not None and not fields <= facts):
+            wrong.append(f"{place}: {name}({code!r})")
+    assert wrong == []
+
+
+def test_sentences_and_remedies_are_whole_sentences() -> None:
+    for catalogue in (*CATALOGUES.values(), guard.WORDINGS, preflight.WORDINGS):
+        for code, texts in catalogue.items():
+            for text in filter(None, texts):
+                assert text.endswith((".", "}")) and not text[0].islower(), code
+
+
+def test_a_problem_is_its_code_and_facts_for_programs() -> None:
+    wordings = {"full": Wording("Disk {role} is full.", "Free {bytes} bytes.")}
+    problem = Problem.from_wording(wordings, "full", {"role": "sed", "bytes": 3})
+    assert problem.document() == {
+        "code": "full",
+        "facts": {"role": "sed", "bytes": 3},
+        "sentence": "Disk sed is full.",
+        "remedy": "Free 3 bytes.",
+    }
+    assert str(problem) == "Disk sed is full. Free 3 bytes."
+
+
+def test_a_refused_command_prints_its_problems_as_json(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the lock of the disks needs root")
+    (tmp_path / "target.json").write_text(json.dumps(examples.target()), encoding="utf-8")
+    secrets = tmp_path / "secrets.json"
+    argv = [sys.executable, "-m", "agent", "storage", "leave", "--secrets", str(secrets)]
+    argv += ["--target", str(tmp_path / "target.json")]
+    done = subprocess.run(argv, cwd=AGENT.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (problem["code"], problem["facts"]["path"]) == ("unreadable", str(secrets))
+    assert done.stderr.startswith(f"fde: {problem['sentence']} {problem['remedy']}")

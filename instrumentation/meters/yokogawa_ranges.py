@@ -1,0 +1,99 @@
+"""Ranges of Yokogawa's power meters: what may be set, what was reached, and the error in them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from instrumentation.accuracy import NOT_STATED, ErrorTerm
+
+RATES_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+VOLTAGE_RANGES_V = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
+
+
+@dataclass(frozen=True)
+class RangeSettings:
+    """`rate_s` is the update interval, `voltage_range_v` and `current_range_a` the fixed ranges.
+
+    Null lets the meter choose them, at the cost of an accuracy that nobody knows beforehand.
+    `power_factor` is the machine's lowest, as the meter shows it; null where nobody looked.
+    """
+
+    rate_s: float = 0.25
+    voltage_range_v: float | None = None
+    current_range_a: float | None = None
+    power_factor: float | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("rate_s", self.rate_s, RATES_S)
+        if self.voltage_range_v is not None:
+            _one_of("voltage_range_v", self.voltage_range_v, VOLTAGE_RANGES_V)
+        if self.current_range_a is not None:
+            _one_of("current_range_a", self.current_range_a, self.current_ranges_a)
+        if self.power_factor is not None and not 0 < self.power_factor <= 1:
+            raise ValueError("power_factor is above 0 and at most 1.")
+
+    @property
+    def current_ranges_a(self) -> tuple[float, ...]:
+        """What the meter has."""
+        return (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+
+
+def _one_of(name: str, value: float, possible: tuple[float, ...]) -> None:
+    if value not in possible:
+        raise ValueError(f"{name} is one of {', '.join(f'{each:g}' for each in possible)}.")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of error beside 0.1 % of the reading.
+
+    In parts of the power range, and at a power factor of 0 in parts of the apparent power, None
+    where that is not stated; and the source.
+    """
+
+    range_part: float
+    apparent_part: float | None
+    source: str
+
+
+def power_factor_term(power_factor: float | None, limits: Limits) -> ErrorTerm:
+    """Return the influence of the machine's power factor, by the maker's limit."""
+    if limits.apparent_part is None:
+        return ErrorTerm("power_factor", None, NOT_STATED)
+    influence = f"{limits.source}; {limits.apparent_part * 100:g} % × tan φ of reading"
+    if power_factor is None:
+        return ErrorTerm("power_factor", None, f"{influence}; the power factor is {NOT_STATED}")
+    tangent = math.sqrt(1 - power_factor**2) / power_factor
+    source = f"{influence}, at a power factor of {power_factor:g}"
+    return ErrorTerm("power_factor", limits.apparent_part * tangent, source)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The highest values and ranges so far, and how many readings were beyond the ranges.
+
+    Values are rms in V and A, and mean power in W.
+    """
+
+    readings: int = 0
+    voltage_v: float = 0.0
+    current_a: float = 0.0
+    power_w: float = 0.0
+    voltage_range_v: float = 0.0
+    current_range_a: float = 0.0
+    over_range: int = 0
+
+    def including(
+        self, voltage_v: float, current_a: float, power_w: float, ranges: tuple[float, float]
+    ) -> Extremes:
+        """With one more reading, taken in these ranges (V, A)."""
+        return replace(
+            self,
+            readings=self.readings + 1,
+            voltage_v=max(self.voltage_v, abs(voltage_v)),
+            current_a=max(self.current_a, abs(current_a)),
+            power_w=max(self.power_w, abs(power_w)),
+            voltage_range_v=max(self.voltage_range_v, ranges[0]),
+            current_range_a=max(self.current_range_a, ranges[1]),
+        )
