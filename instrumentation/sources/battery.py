@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from contract import system_text
 from instrumentation.sources.counter import (
+    PLATFORM_MAX_POWER_W,
     ReadFailure,
     Reading,
     not_a_number,
@@ -184,6 +185,8 @@ class BatterySource(PolledSource):
         power_uw = sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
         if not power_uw:
             raise OSError("it is being discharged and shows 0 W: its firmware tells no rate")
+        if power_uw > PLATFORM_MAX_POWER_W * 1e6:  # all bits set: the rate is unknown (ACPI, _BST)
+            raise OSError(f"it shows more than {PLATFORM_MAX_POWER_W / 1e3:g} kW")
         return power_uw
 
     def _gauge(self) -> Reading | ReadFailure:

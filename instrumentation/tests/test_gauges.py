@@ -153,6 +153,15 @@ def test_an_empty_bay_is_no_battery(tmp_path: Path) -> None:
     source.close()
 
 
+def test_a_rate_of_all_bits_set_is_a_failed_read(tmp_path: Path) -> None:
+    lay_out(tmp_path / "BAT0", {**BATTERY, "power_now": "4294967295000"})
+    source = BatterySource.open(tmp_path, NEVER_S)
+    shown = source.read()
+    source.close()
+    assert isinstance(shown["battery"], ReadFailure)
+    assert isinstance(shown["battery/gauge"], Reading) and source.totals_j is None
+
+
 def test_current_times_voltage_of_one_number(tmp_path: Path) -> None:
     rails = {"in1_input": "19120", "in1_label": "VDD_IN", "curr1_input": "640"}
     others = {"in2_input": "5000", "in2_label": "VDD_SOC", "curr2_input": "200"}

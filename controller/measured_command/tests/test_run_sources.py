@@ -211,7 +211,7 @@ def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("power_uw", "contradicted"), [(12_000, True), (12_000_000, False), (12_000_000_000, True)]
+    ("power_uw", "contradicted"), [(12_000, True), (12_000_000, False), (1_200_000_000, True)]
 )
 def test_a_power_in_another_unit_than_its_gauge_is_none(
     power_uw: int, contradicted: bool, tmp_path: Path
