@@ -98,6 +98,7 @@ def test_cold_is_helped_by_work_and_the_finding_says_so(
     assert reasons[0].startswith("temperature: the machine is colder")
     assert finding.ok
     assert finding.helped == "a short load was used to warm it up"
+    assert {"waited_s", "helped"} <= finding.document().keys()
 
 
 def test_a_hot_machine_is_not_made_to_work(place: Machine) -> None:

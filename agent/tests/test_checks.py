@@ -168,7 +168,8 @@ def test_a_fault_fails_its_row_alone_and_names_the_way_out(
     assert finding.message.endswith(f": {check.remedy}.")
     assert finding.message[0].isupper()
     assert bool(blockers(findings)) == (finding.severity == "blocker")
-    json.dumps([each.document() for each in findings])
+    keys = {"name", "when", "severity", "ok", "cause", "facts", "value", "message"}
+    assert all(keys <= json.loads(json.dumps(each.document())).keys() for each in findings)
 
 
 @pytest.mark.parametrize("row", CLOCKS, ids="-".join)

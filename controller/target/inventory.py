@@ -135,7 +135,7 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
         yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(given.get("lab")))
         disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
-            yield reason.sentence.rstrip(".")
+            yield str(reason).rstrip(".")
     for key, what in (("by_id", "path"), ("serial", "serial")):
         if len({str(entry[key]) for entry in disks.values()}) < len(disks):
             yield (
