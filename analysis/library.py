@@ -26,10 +26,10 @@ from analysis.stats.contrasts import Contrast
 from analysis.stats.results import Results, results
 from analysis.stats.stats import ENDS, Span, columns
 from analysis.suite import bundle, records
-from analysis.suite.assumptions import Assumptions
 from analysis.suite.records import Meter, Run, SuiteError
 from analysis.suite.suite_folder import rapl_samples
-from contract import names, schema
+from contract import names
+from contract.assumptions import Assumptions, parse_assumptions
 from instrumentation.sources.counter import Reading, difference
 from instrumentation.sources.zones import default_max_power_w
 
@@ -294,10 +294,10 @@ class Suite:
         declared = asdict(suite.assumptions) if suite.assumptions else {}
         given = {k: v for k, v in {**declared, **changes}.items() if v is not None}
         try:
-            schema.read(Assumptions, given)
+            assumed = parse_assumptions(given)
         except ValueError as error:
             raise SuiteError(f"These assumptions cannot be: {error}.") from None
-        return replace(suite, plan={**suite.plan, "assumptions": given})
+        return replace(suite, assumptions=assumed)
 
     def _run(self, run_id: str) -> Run:
         found = {run.run_id: run for run in self.results.suite.runs}

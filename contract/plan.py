@@ -16,7 +16,7 @@ from contract.names import Name
 from contract.parameters import ParameterValue
 from contract.schema import COUNT, REST, SECONDS, SHA256, Range
 
-FORMAT = "fde-plan/3"
+FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
 TARGET_FORMAT = "fde-target/1"
 # The header area in front of the data: one LUKS2 header fits, for every configuration alike.
 DATA_OFFSET_BYTES = 16 * 2**20
@@ -30,6 +30,7 @@ CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
 # What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
 RaplSource = Literal["powercap", "pyrapl"]
 Lasting = Annotated[float, Range(above=0)]
+Rest = Annotated[float, Range(least=0, most=1e9)]
 
 
 class PlanError(AgentError):
@@ -182,7 +183,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class _DiskEntry:
+class DiskEntry:
     """`erase` is the serial number once more, where what lies on the disk was given up."""
 
     by_id: str
@@ -192,7 +193,7 @@ class _DiskEntry:
 
 
 @dataclass(frozen=True)
-class _ConfigurationEntry:
+class ConfigurationEntry:
     """A storage stack: what its kind declares stands beside these, null where it is not used."""
 
     name: Name
@@ -205,7 +206,7 @@ class _ConfigurationEntry:
 
 
 @dataclass(frozen=True)
-class _WorkloadEntry:
+class WorkloadEntry:
     """An entry of the suite; `workload` where it is not the name of what it runs."""
 
     name: Name
@@ -215,7 +216,7 @@ class _WorkloadEntry:
 
 
 @dataclass(frozen=True)
-class _Asset:
+class Asset:
     """A file on the target, with its `sha256` or the file `sums` that lists it."""
 
     path: str
@@ -224,39 +225,112 @@ class _Asset:
 
 
 @dataclass(frozen=True)
-class PlanDocument:
-    """plan.json: frozen before the first run, and hashed; more stands in it than is checked."""
+class Side:
+    """One side of a comparison: an entry of the plan, and a phase of it or `all`."""
+
+    workload: str
+    phase: str = "all"
+
+
+@dataclass(frozen=True)
+class DeclaredComparison:
+    """A comparison within each configuration; `per` is a unit of work, None for joules themselves.
+
+    Without `configurations` it is asked of all that have both sides.
+    """
+
+    name: str
+    first: Side
+    second: Side
+    question: str = ""
+    per: str | None = None
+    configurations: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class DeclaredAnalysis:
+    """What is compared, declared before the first run: `margin` of equivalence and the wanted
+    `half_width` are shares (0.02 is 2 %); with `looks` any it may end after any block."""
+
+    contrasts: tuple[tuple[str, str], ...] = ()
+    margin: Annotated[float, Range(above=0)] = 0.02
+    half_width: Annotated[float, Range(above=0, most=1)] = 0.005
+    looks: Literal["end", "any"] = "end"
+    comparisons: tuple[DeclaredComparison, ...] = ()
+
+
+@dataclass(frozen=True)
+class DriftCheckEntry:
+    """What runs before, between and after the blocks; `limit` is a share of its power."""
+
+    workload: str
+    configuration: str
+    limit: Annotated[float, Range(above=0)] = 0.01
+
+
+@dataclass(frozen=True)
+class ExtraBlocks:
+    """Blocks that run a part of the plan, after all others."""
+
+    count: COUNT
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuitePlan:
+    """plan.json as a suite's reader takes it; that of a synthetic suite names no storage."""
 
     format: Literal["fde-plan/3"]
     suite_id: Name
     suite: Name
     host: Name
-    seed: int
     origin: Literal["measured", "modelled", "synthetic"]
-    disks: Mapping[Name, _DiskEntry]
-    extent: Extent
-    filesystem: Filesystem
-    configurations: tuple[_ConfigurationEntry, ...]
-    workloads: tuple[_WorkloadEntry, ...]
-    runs: tuple[Run, ...]
-    rapl_hz: float
-    settle_s: float
-    tail_s: float
-    assets: Mapping[str, _Asset | str | None]
-    sha256: SHA256
+    sha256: str
+    seed: int | None = None
+    configurations: tuple[ConfigurationEntry, ...] = ()
+    workloads: tuple[WorkloadEntry, ...] = ()
+    runs: tuple[Run, ...] = ()
+    disks: Mapping[Name, DiskEntry] = field(default_factory=dict)
+    extent: Extent | None = None
+    filesystem: Filesystem | None = None
+    rapl_hz: float = 0.0
+    settle_s: Rest = 0.0
+    tail_s: float = 0.0
+    pad_s: Rest = 0.0
     blocks: COUNT = 0
-    pad_s: SECONDS = 0.0
+    extra_blocks: ExtraBlocks | None = None
+    watermark: Watermark | None = None
+    reference_meters: Mapping[Name, Name] = field(default_factory=dict)
+    precondition: Precondition | None = None
+    analysis: DeclaredAnalysis = DeclaredAnalysis()
+    drift_check: DriftCheckEntry | None = None
+    assumptions: Mapping[str, Any] = field(default_factory=dict)
+    scale: str = ""
+    created_wall: str = ""
+    group: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDocument(SuitePlan):
+    """plan.json: frozen before the first run, and hashed; more stands in it than is checked."""
+
+    seed: int = field()
+    configurations: tuple[ConfigurationEntry, ...] = field()
+    workloads: tuple[WorkloadEntry, ...] = field()
+    runs: tuple[Run, ...] = field()
+    disks: Mapping[Name, DiskEntry] = field()
+    extent: Extent = field()
+    filesystem: Filesystem = field()
+    rapl_hz: float = field()
+    settle_s: Rest = field()
+    tail_s: float = field()
+    sha256: SHA256 = field()
+    assets: Mapping[str, Asset | str | None]
     attempts: COUNT = 1
     run_limit_s: Lasting | None = None
-    watermark: Watermark | None = None
-    reference_meters: Mapping[Name, Name] | None = None
     may_skip: tuple[str, ...] | None = None
     discard_first: bool = True
-    precondition: Precondition | None = None
     quiet: Quiet | None = None
     rapl_source: RaplSource = "powercap"
-    analysis: Mapping[str, Any] | None = None
-    assumptions: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -264,15 +338,15 @@ class TargetDocument:
     """The resolved description of a target; more stands in it than is checked here."""
 
     format: Literal["fde-target/1"]
-    disks: Mapping[Name, _DiskEntry]
+    disks: Mapping[Name, DiskEntry]
     extent_bytes: COUNT
     filesystem: Filesystem
-    configurations: tuple[_ConfigurationEntry, ...]
+    configurations: tuple[ConfigurationEntry, ...]
     host: Name | None = None
     origin: Literal["measured", "modelled"] | None = None
     ssh: Mapping[str, Any] | None = None
     meters: tuple[Mapping[str, Any], ...] | None = None
-    assets: Mapping[str, _Asset] | None = None
+    assets: Mapping[str, Asset] | None = None
     quiet: Quiet | None = None
     rapl_source: RaplSource = "powercap"
     assumptions: Mapping[str, Any] | None = None
@@ -442,7 +516,7 @@ def _plan(found: PlanDocument) -> Plan:
 
 
 def _assets(
-    given: Mapping[str, _Asset | str | None],
+    given: Mapping[str, Asset | str | None],
 ) -> tuple[dict[str, Path], dict[str, dict[str, str | None]]]:
     """Paths by name, and the sums of those that have some."""
     entries = {name: entry for name, entry in given.items() if entry}
@@ -465,7 +539,7 @@ def _storage(
     )
 
 
-def _configuration(entry: _ConfigurationEntry) -> Configuration:
+def _configuration(entry: ConfigurationEntry) -> Configuration:
     settings = {name: value for name, value in entry.settings.items() if value is not None}
     return Configuration(entry.name, entry.kind, entry.disk, settings, entry.filesystem)
 
@@ -491,7 +565,7 @@ def _check(plan: Plan) -> None:
         raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")
 
 
-def scale_of(plan: Mapping[str, Any]) -> str:
-    """Name of the scale that a plan was made at; empty where it is the suite's own."""
-    name, colon, _ = str(plan.get("scale", "")).partition(": ")
+def scale_of(scale: str) -> str:
+    """Return the name of the scale that a plan was made at; empty where it is the suite's own."""
+    name, colon, _ = scale.partition(": ")
     return name if colon and " " not in name else ""

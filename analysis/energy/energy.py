@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from analysis.energy.curve import Edge
+from analysis.energy.curve import Edge as PhaseEdge
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
 from analysis.energy.uncertainty import (
@@ -24,6 +24,8 @@ from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_samples, rapl_tables
+from contract.documents import Edge
+from contract.plan import SuitePlan
 from instrumentation.sources import counter as rapl
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S
 from instrumentation.sources.counter import Reading
@@ -33,12 +35,12 @@ from instrumentation.sources.zones import default_max_power_w, summands
 # A rest ends at the phase's start or begins at its end but for so much: the counters are read.
 SLACK_NS = 10_000_000
 METER_UPDATE_S = 1.0  # of a meter at the wall, within which its figure follows the load
-MOST_S = 1e9  # a longer rest is no rest but damage of the plan
 
 
-def run_edges(run: Run, plan: Mapping[str, Any], clock: TargetClock) -> dict[int, Edge]:
-    """By the target's time of each edge; edges that no clock reading places are left out."""
-    rests = _rests(run, _seconds_ns(plan, "settle_s"), _seconds_ns(plan, "pad_s"))
+def run_edges(run: Run, plan: SuitePlan, clock: TargetClock) -> dict[int, PhaseEdge]:
+    """Place each edge of a run by the target's time; those that no clock reading places are left
+    out."""
+    rests = _rests(run, round(plan.settle_s * 1e9), round(plan.pad_s * 1e9))
     edges = {}
     for t_ns in sorted({t for phase in run.phases for t in (phase.t_start_ns, phase.t_end_ns)}):
         placed = clock.to_controller_ns(run.boot_id, t_ns)
@@ -46,7 +48,7 @@ def run_edges(run: Run, plan: Mapping[str, Any], clock: TargetClock) -> dict[int
             continue
         side, rest_ns = rests.get(t_ns, (None, 0))
         bound_ns = clock.bound_ns(run.boot_id, t_ns) or 0
-        edges[t_ns] = Edge(placed, side, rest_ns, bound_ns)
+        edges[t_ns] = PhaseEdge(placed, side, rest_ns, bound_ns)
     return edges
 
 
@@ -79,13 +81,6 @@ def _rests(run: Run, settle_ns: int, pad_ns: int) -> dict[int, tuple[Side | None
     return rests
 
 
-def _seconds_ns(plan: Mapping[str, Any], key: str) -> int:
-    value = plan.get(key)
-    if isinstance(value, int | float) and 0 < value <= MOST_S:
-        return round(value * 1e9)
-    return 0
-
-
 def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool = True) -> Energy:
     """Energy between a counter's edges, wraps corrected; `samples` between them bound the wraps.
 
@@ -99,7 +94,9 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
     after, before = counter.start.t_after_ns, counter.end.t_before_ns
     between = [s for s in samples if after <= s.t_before_ns and s.t_after_ns <= before]
     window_ns = counter.update_ns or 0
-    start, end = (replace(edge, window_ns=window_ns) for edge in (counter.start, counter.end))
+    start, end = (
+        replace(rapl.reading_at(edge), window_ns=window_ns) for edge in (counter.start, counter.end)
+    )
     readings = [start, *between, end]
     bound_w = default_max_power_w(counter.zone)
     found = rapl.total(readings, counter.max_range_uj, bound_w, windows=windows)
@@ -115,7 +112,7 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
     return Energy(energy_j, _statistical_j(counter, start, end, energy_j), 1.0, flags)
 
 
-def _statistical_j(counter: Counter, start: Reading, end: Reading, energy_j: float) -> float:
+def _statistical_j(counter: Counter, start: Edge, end: Edge, energy_j: float) -> float:
     """A read lies somewhere between its stamps, and tells the count of the last update before it.
 
     The power at both edges is taken as the mean between them: nothing else is known of it.
@@ -460,7 +457,7 @@ def _pauses(run: Run) -> list[tuple[int, int]]:
 def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]:
     """By run and channel, as `_counter_rows`; all edges of all runs in one pass."""
     edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
-    every: set[Edge] = {edge for of_run in edges.values() for edge in of_run.values()}
+    every: set[PhaseEdge] = {edge for of_run in edges.values() for edge in of_run.values()}
     metered = None
     remarks = Remarks.of(meter.samples)
     if every and meter.channels:
@@ -498,7 +495,7 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                 yield _row(run, label, duration_s, found, meter.accuracy)
 
 
-def _span(edges: Mapping[int, Edge]) -> tuple[int, int] | None:
+def _span(edges: Mapping[int, PhaseEdge]) -> tuple[int, int] | None:
     """From the first to the last edge of a run, on the controller's clock; None without any."""
     times = [edge.t_ns for edge in edges.values()]
     return (min(times), max(times)) if times else None

@@ -10,7 +10,6 @@ import polars as pl
 
 from analysis.energy.energy import ALL
 from analysis.suite import clocks
-from analysis.suite.documents import mapping
 from analysis.suite.records import SYNTHETIC, TAIL, Phase, Run, Suite
 
 LIMIT = 0.01  # of the busy CPU time; the target of the suite `paper`
@@ -243,8 +242,7 @@ def warnings(suite: Suite) -> list[tuple[str, str, int]]:
     """Checks that were not passed in finished runs: name, message, number of runs."""
     counts: Counter[tuple[str, str]] = Counter()
     for run in suite.runs:
-        failed = [check for check in run.checks if not check.get("ok", True)]
-        counts.update({(str(c.get("name", "")), str(c.get("message") or "")) for c in failed})
+        counts.update({(c.name, c.message or "") for c in run.checks if not c.ok})
     return sorted((name, message, n) for (name, message), n in counts.items())
 
 
@@ -252,12 +250,10 @@ def proof(suite: Suite, origin: str) -> str:
     """A clause after the number of finished runs: in how many the storage was as planned."""
     if origin == SYNTHETIC:
         return "there was no storage to prove"
-    proven = sum(bool(run.proof.get("ok")) for run in suite.runs)
-    said = f"the storage was proven to be the planned one in {proven} of them"
-    for serial, value in mapping(suite.after.get("locked_reads")).items():
-        read = mapping(value)
-        error = read.get("error")
-        said += f"; locked after the last of them, {serial} refused a read ({error})"
-        if read.get("link_before") != read.get("link_after"):
-            said += ", which changed its link: switch the machine off before the next suite"
-    return said
+    proven = sum(run.proof.ok for run in suite.runs)
+    clause = f"the storage was proven to be the planned one in {proven} of them"
+    for serial, read in suite.locked_reads.items():
+        clause += f"; locked after the last of them, {serial} refused a read ({read.error})"
+        if read.link_before != read.link_after:
+            clause += ", which changed its link: switch the machine off before the next suite"
+    return clause

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Meter, Suite
+from contract.documents import WatermarkLine
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
 # Bounds that are wider than this, all together, say nothing of a clock.
@@ -48,7 +48,7 @@ class _Session:
 
 def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
     """One entry for each session and meter; empty where the plan wants no watermark."""
-    if not suite.plan.get("watermark"):
+    if suite.plan.watermark is None:
         return []
     sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
     if not sessions:
@@ -130,44 +130,39 @@ def agreement(found: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[st
     return AGREES, sentence
 
 
-def _sessions(lines: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Lines by session: a start, and the end that follows it in the same boot."""
-    held: list[Mapping[str, Any]] = []
+def _sessions(lines: Sequence[WatermarkLine]) -> Iterator[list[WatermarkLine]]:
+    """Group lines by session: a start, and the end that follows it in the same boot."""
+    held: list[WatermarkLine] = []
     for line in lines:
-        joins = held and line.get("when") == "end" and line.get("boot_id") == held[0].get("boot_id")
+        joins = held and line.when == "end" and line.boot_id == held[0].boot_id
         if held and not joins:
             yield held
             held = []
         held.append(line)
-        if line.get("when") == "end":
+        if line.when == "end":
             yield held
             held = []
     if held:
         yield held
 
 
-def _session(lines: Sequence[Mapping[str, Any]], clock: TargetClock) -> _Session:
-    """The session's watermarks on the controller's clock."""
+def _session(lines: Sequence[WatermarkLine], clock: TargetClock) -> _Session:
+    """Place the session's watermarks on the controller's clock."""
     marks, bounds = [], []
     for line in lines:
-        if "error" in line:
-            return _Session((), (), f"it was not played: {line['error']}")
-        try:
-            boot_id = str(line["boot_id"])
-            edges = [(int(t), int(high)) for t, high in line["edges"]]
-            chip_s, pad_s = float(line["chip_s"]), float(line.get("pad_s", 0.0))
-            apart_s = float(line.get("spread_ns", 0)) / 1e9
-            first, last = edges[0][0], edges[-1][0]
-        except (KeyError, TypeError, ValueError, IndexError):
+        if line.error is not None:
+            return _Session((), (), f"it was not played: {line.error}")
+        if not line.edges or line.chip_s <= 0:
             return _Session((), (), "a line of watermark.jsonl is not whole")
-        times = [clock.to_controller_ns(boot_id, t) for t, _ in edges]
-        bound_ns = max(clock.bound_ns(boot_id, t) or 0 for t in (first, last))
+        times = [clock.to_controller_ns(line.boot_id, t) for t, _ in line.edges]
+        ends = line.edges[0][0], line.edges[-1][0]
+        bound_ns = max(clock.bound_ns(line.boot_id, t) or 0 for t in ends)
         known = tuple(t for t in times if t is not None)
         if len(known) < len(times):
             return _Session((), (), "the clock link knows nothing of that boot of the target")
-        high = tuple(level for _, level in edges)
+        high = tuple(level for _, level in line.edges)
         # Where CPUs take different powers, the children's mean may lie beside the middle of a rise.
-        marks.append(Watermark(known, high, chip_s, pad_s, apart_s / 2))
+        marks.append(Watermark(known, high, line.chip_s, line.pad_s, line.spread_ns / 2e9))
         bounds.append(bound_ns / 1e6)
     return _Session(tuple(marks), tuple(bounds))
 

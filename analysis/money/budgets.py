@@ -23,8 +23,8 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.family import terms_of
 from analysis.stats.results import Results
 from analysis.stats.summary import base_of, groups_of
-from analysis.suite.assumptions import Assumptions
 from analysis.suite.records import SYSTEM, Suite
+from contract.assumptions import Assumptions
 from instrumentation.accuracy import ErrorTerm
 
 EVERY = "all"  # the geometric mean over the workloads

@@ -21,8 +21,8 @@ from analysis.stats.contrasts import working
 from analysis.stats.stats import Estimate, Span, estimate
 from analysis.stats.summary import BlockValues
 from analysis.suite import records
-from analysis.suite.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Meter, Suite
+from contract.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
 from instrumentation.accuracy import ErrorTerm, read_terms
 
 HOURS_PER_DAY = 24

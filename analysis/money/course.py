@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.money.payback import Payback, annuity
-from analysis.suite.assumptions import Assumptions
 from analysis.suite.clocks import Floats
+from contract.assumptions import Assumptions
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from scipy import special
 from analysis.stats import budget as budgets
 from analysis.stats.budget import Budget, Row
 from analysis.stats.stats import Estimate, Floats, Span, estimate
-from analysis.suite.assumptions import RANGED, SLEEP, Assumptions
+from contract.assumptions import RANGED, SLEEP, Assumptions
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25

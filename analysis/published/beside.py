@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 from scipy.special import ndtr
@@ -29,6 +29,7 @@ from analysis.stats.stats import Estimate
 from analysis.stats.summary import BlockValues, compare_pairs, estimate_of
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
+from contract.plan import ConfigurationEntry
 
 Word = Literal["agrees", "same direction", "opposite", "inconclusive"]
 WORDS: tuple[Word, ...] = ("agrees", "same direction", "opposite", "inconclusive")
@@ -267,26 +268,26 @@ def configuration_here(suite: Suite, name: str, medium: str = "") -> str | None:
     wanted = configurations().get(name)
     if wanted is None:
         return None
-    entries = suite.entries("configurations")
-    if medium and any(entry.get("disk") in MEDIA for entry in entries):
-        entries = [entry for entry in entries if entry.get("disk") == medium]
+    stacks = list(suite.stacks.values())
+    if medium and any(stack.disk in MEDIA for stack in stacks):
+        stacks = [stack for stack in stacks if stack.disk == medium]
     elif wanted.kind == "plain":
         return suite.baseline
     alike = [
-        str(entry.get("name"))
-        for entry in entries
-        if entry.get("kind") == wanted.kind
-        and (wanted.kind != "external" or wanted.product in str(entry.get("name")))
-        and (not wanted.cipher or _cipher(entry) == wanted.cipher)
-        and (not wanted.key_bits or entry.get("key_bits") == wanted.key_bits)
+        stack.name
+        for stack in stacks
+        if stack.kind == wanted.kind
+        and (wanted.kind != "external" or wanted.product in stack.name)
+        and (not wanted.cipher or _cipher(stack) == wanted.cipher)
+        and (not wanted.key_bits or stack.settings.get("key_bits") == wanted.key_bits)
     ]
     return name if name in alike else next(iter(alike), None)
 
 
-def _cipher(entry: Mapping[str, Any]) -> str:
+def _cipher(stack: ConfigurationEntry) -> str:
     """The cipher without its mode; a cascade of TrueCrypt stays what it is."""
-    cipher = str(entry.get("cipher") or "")
-    return cipher if entry.get("kind") == "tcrypt" else cipher.split("-", maxsplit=1)[0]
+    cipher = str(stack.settings.get("cipher") or "")
+    return cipher if stack.kind == "tcrypt" else cipher.split("-", maxsplit=1)[0]
 
 
 def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:

@@ -53,9 +53,10 @@ def measured(found: Results) -> str:
     there = set(found.summary["component"])
     package = "package" if "package" in there else "package-0"
     parts = [words.name_of(name) for name in (SYSTEM, "drive", package, "dram") if name in there]
-    known = suite.before.get("cpu")
-    cpu = str(known.get("model") or "") if isinstance(known, Mapping) else ""
-    facts = [cpu, say("answer.disks", disks=", ".join(disks.models(suite)))]
+    facts = [
+        suite.machine.get("cpu.model", ""),
+        say("answer.disks", disks=", ".join(disks.models(suite))),
+    ]
     inside = "; ".join(facts[: 2 if disks.models(suite) else 1]).strip("; ")
     machine = suite.host or "one machine"
     means = [f"the meter {meter.kind}" for meter in suite.meters]

@@ -74,7 +74,7 @@ def page(found: Sequence[Compared]) -> Page:
     lettered = [(_letter(i), pair) for i, pair in enumerate(found)]
     named = [("A", first), *((letter, pair.b) for letter, pair in lettered)]
     head = view.bullets(
-        f"{letter}: {suite.suite_id}, {suite.plan.get('created_wall', '')}".rstrip(", ")
+        f"{letter}: {suite.suite_id}, {suite.plan.created_wall}".rstrip(", ")
         for letter, suite in named
     )
     head += answer.banner(origin) + view.paragraph(CAUTION)
@@ -109,7 +109,7 @@ def _history(found: Sequence[Compared], origin: str) -> Blocks:
     rows = []
     for i, pair in enumerate(found):
         by = {one.configuration: words.change_in(one) for one in pair.overall}
-        date = str(pair.b.plan.get("created_wall", ""))[:10]
+        date = pair.b.plan.created_wall[:10]
         rows.append([_letter(i), date, *(by.get(name, words.NOTHING) for name in names)])
     drawn = view.picture(history.draw(found, origin), caption, origin, wide=True)
     headers = ["Suite", "Date", *map(found[0].a.label, names)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from analysis.report import view, words
 from analysis.report.figures import rounds
@@ -129,11 +128,8 @@ def _preconditioned(done: Preconditioned) -> str:
 def _as_found(suite: Suite, role: str) -> str:
     """Discarded, or used as far as it told."""
     runs = [run for run in suite.runs if suite.disk_of(run.configuration) == role]
-    discards = [run.proof.get("discard") for run in runs]
-    firsts = [d for d in discards if isinstance(d, Mapping)]
-    outcomes = {
-        str(d.get("first_outcome", "discarded")) for d in firsts if _number(d.get("first_bytes"))
-    }
+    discards = [run.proof.discard for run in runs if run.proof.discard is not None]
+    outcomes = {discard.first_outcome for discard in discards if discard.first_bytes}
     if outcomes:
         if outcomes == {"discarded"}:
             return "its whole extent was discarded each time before a configuration was made"
@@ -141,11 +137,9 @@ def _as_found(suite: Suite, role: str) -> str:
             "a discard of its whole extent was requested each time before a configuration was "
             "made; the disk does not report whether it was done"
         )
-    failed = {str(d.get("first_outcome")) for d in firsts} & {"refused", "ignored"}
-    disks = suite.before.get("disks")
-    facts = disks.get(role) if isinstance(disks, Mapping) else None
-    told = facts if isinstance(facts, Mapping) else {}
-    written, used = _number(told.get("written_bytes")), _number(told.get("used_percent"))
+    failed = {discard.first_outcome for discard in discards} & {"refused", "ignored"}
+    written = _number(suite.machine.get(f"disks.{role}.written_bytes"))
+    used = _number(suite.machine.get(f"disks.{role}.used_percent"))
     said = [f"{_size(written)} written in its life"] if written is not None else []
     said += [f"{words.given(used)} % of its life used"] if used is not None else []
     found = f"it was as found: {', '.join(said) or 'what it has written so far, it does not tell'}"
@@ -168,8 +162,11 @@ def _made_anew(suite: Suite, role: str) -> str:
     )
 
 
-def _number(value: Any) -> float | None:
-    return value if type(value) in (int, float) and 0 <= value < 1e30 else None
+def _number(text: str | None) -> float | None:
+    try:
+        return number if text and 0 <= (number := float(text)) < 1e30 else None
+    except ValueError:
+        return None
 
 
 def _size(count: float) -> str:

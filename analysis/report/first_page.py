@@ -390,9 +390,8 @@ def _quieter(found: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
 
 def _hours_a_block(suite: Suite) -> float:
     """How long a block took, rests and switches with it; 0 where that is unknown."""
-    wall_s = suite.timing.get("wall_s") if isinstance(suite.timing, Mapping) else None
     blocks = len({run.block for run in suite.compared_runs})
-    return wall_s / 3600 / blocks if isinstance(wall_s, int | float) and blocks else 0.0
+    return suite.timing.get("wall_s", 0.0) / 3600 / max(1, blocks)
 
 
 def without_report(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine:
@@ -416,7 +415,7 @@ def _command(name: str, folder: Path) -> dict[str, str]:
 def _again(found: Results, blocks: int = 0) -> str:
     """The command that plans and runs the suite once more; empty where its name is not safe."""
     plan = found.suite.plan
-    name, scale = plan.get("suite"), scale_of(plan)
-    if not safe(name) or not (safe(scale) or scale == ""):
+    scale = scale_of(plan.scale)
+    if not safe(scale) and scale:
         return ""
-    return step("run", suite=name, scale=scale, blocks=blocks)
+    return step("run", suite=plan.suite, scale=scale, blocks=blocks)

@@ -64,30 +64,26 @@ def of_suite(found: Results, page: str, bundle: str) -> Entry:
     """A suite's entry."""
     suite = found.suite
     beside = {one.other: one for one in found.contrasts if one.base == suite.baseline}
-    disks = suite.before.get("disks")
     rows = []
     for name in suite.configurations:
         role = suite.disk_of(name)
-        disk = disks.get(role) if isinstance(disks, Mapping) else None
-        model = disk.get("model") if isinstance(disk, Mapping) else None
-        entry = suite.named("configurations")[name]
+        model = suite.machine.get(f"disks.{role}.model", role)
+        stack = suite.stacks[name]
         energy = "baseline"
         if name != suite.baseline:
             energy = words.change_in(beside[name].comparison if name in beside else None)
-        cipher = str(entry.get("cipher") or NO_CIPHER.get(str(entry.get("encrypted_by")), "?"))
-        rows.append(Row(_machine(found), str(model or role), cipher, suite.label(name), energy))
-    scale = textwrap.shorten(str(suite.plan.get("scale", "")), ABOUT, placeholder=" …")
-    about = f"{scale}; {suite.plan.get('blocks', '?')} blocks"
+        cipher = str(stack.settings.get("cipher") or NO_CIPHER.get(stack.encrypted_by or "", "?"))
+        rows.append(Row(_machine(found), model, cipher, suite.label(name), energy))
+    scale = textwrap.shorten(suite.plan.scale, ABOUT, placeholder=" …")
+    about = f"{scale}; {suite.plan.blocks or '?'} blocks"
     return Entry(suite.suite_id, found.origin, page, bundle, about, tuple(rows))
 
 
 def _machine(found: Results) -> str:
-    before = found.suite.before
-    lab, cpu = before.get("lab_machine"), before.get("cpu")
-    if lab:
-        return f"virtual lab: {words.LAB_MACHINES.get(str(lab), str(lab))}"
-    model = cpu.get("model") if isinstance(cpu, Mapping) else None
-    return str(model or (NO_MACHINE if found.origin == "synthetic" else "not named"))
+    machine = found.suite.machine
+    if lab := machine.get("lab_machine"):
+        return f"virtual lab: {words.LAB_MACHINES.get(lab, lab)}"
+    return machine.get("cpu.model") or (NO_MACHINE if found.origin == "synthetic" else "not named")
 
 
 def own_entry(folder: Path) -> tuple[OwnEntry, Page]:

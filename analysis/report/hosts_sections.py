@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 from analysis.energy import trust
 from analysis.report import answer, missing_section, view, words
@@ -308,15 +307,14 @@ def provenance(found: Hosts) -> Blocks:
 
 def _facts(found: Results) -> dict[str, str]:
     suite = found.suite
-    facts = {"Suite": suite.suite_id, "Planned": str(suite.plan.get("created_wall", ""))}
+    facts = {"Suite": suite.suite_id, "Planned": suite.plan.created_wall}
     of_disks = [
         (f"Disk {role}, {what}", f"disks.{role}.{what}")
         for role in disks.roles(suite)
         for what in ("model", "firmware", "size_bytes", "transport")
     ]
     for label, path in (*FACTS, *of_disks):
-        text = _at(suite.before, path)
-        if text:
+        if text := suite.machine.get(path):
             facts.setdefault(label, text)
     for meter in suite.meters:
         facts[f"Meter {meter.name}"] = _meter(meter)
@@ -337,12 +335,3 @@ def _joules(suite: Suite, found: Results) -> str:
     watts = [float(w) for w in rows["mean_w"] if w is not None]
     mean = words.number(sum(watts) / len(watts)) if watts else words.NOTHING
     return f"{mean} W in the mean of all workloads on {suite.label(suite.baseline or '')}"
-
-
-def _at(document: Mapping[str, Any], path: str) -> str:
-    value: Any = document
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "" if value is None else str(value)

@@ -15,7 +15,7 @@ from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.suite import records
-from analysis.suite.assumptions import Assumptions
+from contract.assumptions import Assumptions
 
 NOT_SHOWN = "no saving is shown"
 NOTES = (

@@ -73,15 +73,14 @@ def fitted(line: str, width: int = WIDTH) -> str:
 
 
 def _name(suite: Suite) -> str:
-    origin = str(suite.plan.get("origin", ""))
-    mark = f" ({origin})" if origin not in ("", MEASURED) else ""
+    mark = f" ({suite.plan.origin})" if suite.plan.origin != MEASURED else ""
     return f"{suite.suite_id} on {suite.host or 'an unnamed host'}{mark}"
 
 
 def _when(suite: Suite) -> str:
     began = [(t, run) for run in suite.runs if (t := _instant(run.started_wall))]
     ended = [t + timedelta(microseconds=(r.t_end_ns - r.t_start_ns) / 1000) for t, r in began]
-    planned = _instant(str(suite.plan.get("created_wall", "")))
+    planned = _instant(suite.plan.created_wall)
     start = planned or min((t for t, _ in began), default=None)
     end = max(ended, default=None)
     if start is None or end is None:
@@ -111,15 +110,14 @@ def _seal(suite: Suite) -> str:
 
 
 def _runs(suite: Suite, told: IncidentLog) -> str:
-    entries = suite.entries("runs")
     done = {run.run_id for run in suite.runs}
-    blocks: dict[str, bool] = {}
-    for entry in entries:
-        if entry.get("workload") != DRIFT_CHECK:
-            block = str(entry.get("block"))
-            blocks[block] = blocks.get(block, True) and str(entry.get("run_id")) in done
+    blocks: dict[int, bool] = {}
+    for run in suite.plan.runs:
+        if run.workload != DRIFT_CHECK:
+            blocks[run.block] = blocks.get(run.block, True) and run.run_id in done
+    planned = len(suite.plan.runs)
     return (
-        f"{sum(blocks.values())} of {len(blocks)} blocks whole; {len(done)} of {len(entries)} runs "
+        f"{sum(blocks.values())} of {len(blocks)} blocks whole; {len(done)} of {planned} runs "
         f"finished, {len(told.void_to_end)} void to the end, {told.never} never made"
     )
 
@@ -161,15 +159,14 @@ def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
 
 
 def _time(suite: Suite) -> str:
-    timing = suite.timing if isinstance(suite.timing, dict) else {}
-    wall_s = timing.get("wall_s")
-    if not isinstance(wall_s, int | float) or not wall_s > 0:
+    wall_s = suite.timing.get("wall_s", 0.0)
+    if not wall_s > 0:
         return "where the time went is not known: timing.json is made when the suite is fetched"
     shares = [
-        (float(timing[key]) / wall_s, name)
+        (suite.timing[key] / wall_s, name)
         for key, (_, name) in TIMES.items()
-        if key not in ("measuring_s", "wall_s") and isinstance(timing.get(key), int | float)
+        if key not in ("measuring_s", "wall_s") and key in suite.timing
     ]
     rest = [f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True) if share > 0.005]
-    measuring = float(timing.get("measuring_s") or 0.0) / wall_s
+    measuring = suite.timing.get("measuring_s", 0.0) / wall_s
     return f"measuring {measuring:.0%} of {duration(wall_s)}; {', '.join(rest)}"

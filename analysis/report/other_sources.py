@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from statistics import fmean
-from typing import Any
 
 from analysis.report import view, words
 from analysis.report.view import Blocks
@@ -53,7 +52,7 @@ def section(found: Results) -> Blocks:
 
 def _rows(found: Results, source: str) -> Iterator[list[str]]:
     runs = [run for run in found.suite.compared_runs if source in run.other_sources]
-    zones = dict.fromkeys(str(zone["zone"]) for run in runs for zone in _zones(run, source))
+    zones = dict.fromkeys(zone.zone for run in runs for zone in run.zones_of(source))
     moved = [zone for zone in zones if any(_joules(run, source, zone) for run in runs)]
     for zone, *of in product(moved, found.suite.workloads, found.suite.configurations):
         own = [
@@ -79,31 +78,24 @@ def _rows(found: Results, source: str) -> Iterator[list[str]]:
         ]
 
 
-def _zones(run: Run, source: str) -> list[Any]:
-    zones = run.other_sources.get(source, {}).get("zones")
-    return zones if isinstance(zones, list) else []
-
-
-def _joules(run: Run, source: str, zone: str) -> float | None:
+def _joules(run: Run, source: str, name: str) -> float | None:
     """None where the source gave no figure, or had a gap."""
-    for one in _zones(run, source):
-        if one.get("zone") == zone and isinstance(one.get("energy_uj"), int | float):
-            return float(one["energy_uj"]) / 1e6
-    return None
+    zones = (zone for zone in run.zones_of(source) if zone.zone == name)
+    return next((z.energy_uj / 1e6 for z in zones if z.energy_uj is not None), None)
 
 
 def _seconds(run: Run, source: str) -> float:
     record = run.other_sources[source]
-    return max(float((record.get("t_end_ns") or 0) - (record.get("t_start_ns") or 0)), 1.0) / 1e9
+    return max(float((record.t_end_ns or 0) - (record.t_start_ns or 0)), 1.0) / 1e9
 
 
 def _still(runs: Sequence[Run], source: str) -> str:
     """What counted nothing in any run."""
     known: dict[str, float] = {}
     for run in runs:
-        for zone in (str(one["zone"]) for one in _zones(run, source)):
-            if (joules := _joules(run, source, zone)) is not None:
-                known[zone] = known.get(zone, 0.0) + joules
+        for zone in run.zones_of(source):
+            if zone.energy_uj is not None:
+                known[zone.zone] = known.get(zone.zone, 0.0) + zone.energy_uj
     still = [zone for zone, joules in known.items() if not joules]
     return f"{source}: {', '.join(still)} stood still in all runs: no joules." if still else ""
 
@@ -111,12 +103,9 @@ def _still(runs: Sequence[Run], source: str) -> str:
 def _failed(runs: Sequence[Run], source: str) -> str:
     """In how many runs it gave no figure, and the first reason."""
     reasons = [
-        str(run.other_sources[source].get("error") or "a reading failed")
+        record.error or "a reading failed"
         for run in runs
-        if source in run.other_sources
-        and (
-            "error" in run.other_sources[source]
-            or any(zone.get("energy_uj") is None for zone in _zones(run, source))
-        )
+        if (record := run.other_sources.get(source)) is not None
+        and (record.error or any(zone.energy_uj is None for zone in run.zones_of(source)))
     ]
     return f"no figure in {len(reasons)} runs ({reasons[0].rstrip('.')})." if reasons else ""

@@ -12,7 +12,7 @@ from analysis.report.texts import say
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate, Span
-from analysis.suite.assumptions import IDLE, RANGED, SLEEP, Assumptions
+from contract.assumptions import IDLE, RANGED, SLEEP, Assumptions
 from contract.command_results import AnswerLine
 
 Label = Callable[[str], str]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from statistics import fmean
-from typing import Any
 
 from analysis.energy import trust
 from analysis.report import view, words
@@ -176,12 +174,11 @@ def provenance_section(found: Results) -> Blocks:
     """Plan, machine, packages, changes during the suite, time."""
     suite = found.suite
     plan = suite.plan
-    before = dict(_flat(suite.before))
-    facts = [[label, str(plan.get(key, ""))] for key, label in PLAN.items()]
+    facts = [[label, str(getattr(plan, key))] for key, label in PLAN.items()]
     facts += [
-        [label, words.LAB_MACHINES.get(before[key], before[key])]
+        [label, words.LAB_MACHINES.get(suite.machine[key], suite.machine[key])]
         for key, label in MACHINE.items()
-        if key in before
+        if key in suite.machine
     ]
     if shares := trust.stolen_shares(found.energy):
         mean, most = (words.number(100 * of, 1) for of in (fmean(shares), max(shares)))
@@ -198,12 +195,16 @@ def provenance_section(found: Results) -> Blocks:
     )
 
 
-def _time(timing: Mapping[str, Any]) -> Blocks:
-    wall = timing.get("wall_s")
+def _time(timing: Mapping[str, float]) -> Blocks:
+    wall_s = timing.get("wall_s", 0.0)
     rows = [
-        [label, words.number(float(timing[key]), 0), _part(timing[key], wall)]
+        [
+            label,
+            words.number(timing[key], 0),
+            f"{timing[key] / wall_s * 100:.0f} %" if wall_s > 0 else "",
+        ]
         for key, (label, _) in TIMES.items()
-        if isinstance(timing.get(key), int | float)
+        if key in timing
     ]
     page = view.table("Where the time went", ["Step", "Seconds", "Share"], rows)
     cpu_s, within_s = timing.get("controller_cpu_s"), timing.get("controller_cpu_wall_s")
@@ -214,18 +215,3 @@ def _time(timing: Mapping[str, Any]) -> Blocks:
         f"{words.number(cpu_s / within_s * 100, 1)} % of one processor busy, which is part of the "
         "joules."
     )
-
-
-def _part(value: float, wall: Any) -> str:
-    return f"{value / wall * 100:.0f} %" if isinstance(wall, int | float) and wall > 0 else ""
-
-
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Leaves of nested records as `a.b.c` and text."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        yield path, ", ".join(v if isinstance(v, str) else json.dumps(v) for v in value)
-    elif value is not None:
-        yield path, str(value)

@@ -13,7 +13,6 @@ from analysis.stats.contrasts import (
     Answer,
     Contrast,
     Question,
-    Side,
     passes,
     questions,
 )
@@ -21,6 +20,7 @@ from analysis.stats.results import Results, whole_joules
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS
 from analysis.suite.records import TAIL
+from contract.plan import Side
 
 MOST_DOUBTED = 4  # comparisons that a doubt names
 

@@ -87,8 +87,8 @@ class Report:
     def head(self) -> Blocks:
         """Which suite this is, and the banner where figures are not measured."""
         suite = self.found.suite
-        when = str(suite.plan.get("created_wall", "")).replace("T", " ")
-        lab = words.LAB_MACHINES.get(str(suite.before.get("lab_machine")), "")
+        when = suite.plan.created_wall.replace("T", " ")
+        lab = words.LAB_MACHINES.get(suite.machine.get("lab_machine", ""), "")
         facts = [suite.host, suite.suite_id, when.replace("+00:00", " UTC")]
         facts.append(f"virtual lab on {lab}" if lab else "")
         text = " · ".join(dict.fromkeys(f for f in facts if f))

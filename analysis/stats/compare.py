@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
 from contract.command_results import Difference, Ratio
+from contract.plan import ConfigurationEntry, WorkloadEntry
 
 COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
 PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
@@ -78,9 +79,8 @@ class Compared:
     @property
     def other_work(self) -> list[str]:
         """Workloads that were not given the same parameters, so that they did other work."""
-        given = [suite.named("workloads") for suite in (self.a, self.b)]
         names = dict.fromkeys(ratio.workload for ratio in self.joules)
-        return [n for n in names if given[0].get(n, {}) != given[1].get(n, {})]
+        return [name for name in names if self.a.entries.get(name) != self.b.entries.get(name)]
 
 
 Read = tuple[Suite, pl.DataFrame]
@@ -107,7 +107,7 @@ def compare_read(suites: Sequence[Read]) -> list[Compared]:
     twice = [suite_id for i, suite_id in enumerate(ids) if suite_id in ids[:i]]
     if twice:
         raise SuiteError(f"Two of the folders are the same suite, {twice[0]}: name it once.")
-    others.sort(key=lambda other: str(other[0].plan.get("created_wall", "")))
+    others.sort(key=lambda other: other[0].plan.created_wall)
     night_sds = _night_sds([_component_blocks(*each) for each in (first, *others)])
     return _adjusted([_compared(first, other, night_sds) for other in others])
 
@@ -174,7 +174,7 @@ def _compared(
         a,
         b,
         component,
-        joint([*origins, str(a.plan.get("origin")), str(b.plan.get("origin"))]),
+        joint([*origins, a.plan.origin, b.plan.origin]),
         tuple(differences(a, b)),
         tuple(ratio for ratio in joules if ratio is not None),
         tuple(_costs(a, b, blocks_a, blocks_b, shared)),
@@ -240,7 +240,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, 
 def differences(a: Suite, b: Suite) -> Iterator[Difference]:
     """Between the plans, the machines, the meters, and what each configuration and workload is."""
     for key in PLAN:
-        yield from _unlike(key, a.plan.get(key), b.plan.get(key))
+        yield from _unlike(key, getattr(a.plan, key), getattr(b.plan, key))
     for key in MACHINE:
         yield from _unlike(key, a.before.get(key), b.before.get(key))
     meters = [
@@ -248,10 +248,18 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
     ]
     for name in dict.fromkeys([*meters[0], *meters[1]]):
         yield from _unlike(f"meter {name}", *(of.get(name) for of in meters))
-    for kind in ("configurations", "workloads"):
-        entries = [suite.named(kind) for suite in (a, b)]
-        for name in dict.fromkeys([*entries[0], *entries[1]]):
-            yield from _unlike(f"{kind[:-1]} {name}", *(entry.get(name) for entry in entries))
+    for kind, key in (("configuration", "stacks"), ("workload", "entries")):
+        of_a, of_b = (_documents(getattr(suite, key)) for suite in (a, b))
+        for name in dict.fromkeys([*of_a, *of_b]):
+            yield from _unlike(f"{kind} {name}", of_a.get(name), of_b.get(name))
+
+
+def _documents(
+    entries: Mapping[str, ConfigurationEntry | WorkloadEntry],
+) -> dict[str, dict[str, object]]:
+    """Entries of a plan with what their kinds declare beside the other keys."""
+    documents = {name: asdict(entry) for name, entry in entries.items()}
+    return {name: {**entry.pop("settings", {}), **entry} for name, entry in documents.items()}
 
 
 def _unlike(what: str, a: Any, b: Any) -> Iterator[Difference]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
 
 import polars as pl
 
@@ -19,8 +18,8 @@ from analysis.stats.summary import (
     compare_pairs,
     estimate_of,
 )
-from analysis.suite.documents import mapping, mappings
 from analysis.suite.records import SYSTEM, Suite
+from contract.plan import DeclaredComparison, Side
 
 IDLE = "idle"
 
@@ -104,11 +103,11 @@ def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
     if suite.by_disk:
         against += combinations([name for name in names if suite.reference(name) == name], 2)
     seen: set[frozenset[str]] = set()
-    for number, (base, other) in enumerate([*suite.contrasts, *against]):
+    for number, (base, other) in enumerate([*suite.plan.analysis.contrasts, *against]):
         pair = frozenset((base, other))
         if len(pair) == 2 and pair not in seen:
             seen.add(pair)
-            yield base, other, number < len(suite.contrasts)
+            yield base, other, number < len(suite.plan.analysis.contrasts)
 
 
 def _contrast(
@@ -144,14 +143,6 @@ def _rest(
 
 
 @dataclass(frozen=True)
-class Side:
-    """An entry of the plan, and a phase of it or `all`."""
-
-    workload: str
-    phase: str
-
-
-@dataclass(frozen=True)
 class Question:
     """A comparison as it was declared; `per` is a unit of work, or empty for the joules themselves.
 
@@ -180,7 +171,7 @@ class Answer:
 
 def questions(suite: Suite) -> list[Question]:
     """The plan's comparisons in its order; one that makes no sense keeps its fault."""
-    return [_question(suite, entry) for entry in mappings(suite.analysis.get("comparisons"))]
+    return [_question(suite, declared) for declared in suite.plan.analysis.comparisons]
 
 
 def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
@@ -193,28 +184,24 @@ def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
     ]
 
 
-def _question(suite: Suite, entry: Mapping[str, Any]) -> Question:
-    named = entry.get("configurations")
-    wanted = [str(name) for name in named] if isinstance(named, list) else suite.configurations
+def _question(suite: Suite, declared: DeclaredComparison) -> Question:
+    first, second = declared.first, declared.second
+    names = declared.configurations
+    if names is None:
+        names = tuple(
+            name
+            for name in suite.configurations
+            if all((side.workload, name) in suite.planned for side in (first, second))
+        )
     question = Question(
-        name=str(entry.get("name") or ""),
-        question=str(entry.get("question") or entry.get("name") or "Without a name"),
-        first=_side(entry.get("first")),
-        second=_side(entry.get("second")),
-        per=str(entry.get("per") or ""),
-        configurations=tuple(name for name in suite.configurations if name in wanted),
+        name=declared.name,
+        question=declared.question or declared.name,
+        first=first,
+        second=second,
+        per=declared.per or "",
+        configurations=tuple(name for name in suite.configurations if name in names),
     )
-    if not isinstance(named, list):
-        sides = (question.first.workload, question.second.workload)
-        there = question.configurations
-        both = (c for c in there if all((side, c) in suite.planned for side in sides))
-        question = replace(question, configurations=tuple(both))
     return replace(question, fault=" ".join(_faults(suite, question)))
-
-
-def _side(given: Any) -> Side:
-    side = mapping(given)
-    return Side(str(side.get("workload") or ""), str(side.get("phase") or ALL))
 
 
 def _faults(suite: Suite, question: Question) -> Iterator[str]:

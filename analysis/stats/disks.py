@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from analysis.stats.stats import Span
-from analysis.suite.documents import mapping
 from analysis.suite.records import Suite
+from contract.documents import DiskFacts
 
 # Keys of a disk in provenance/before.json, and what they are called.
 FIELDS = {
@@ -37,11 +36,10 @@ def table(suite: Suite) -> list[list[str]]:
     there = roles(suite)
     if len(there) < 2:
         return []
-    known = [_facts(suite, role) for role in there]
     rows = [
-        [called, *(str(facts.get(key) or "not known") for facts in known)]
+        [called, *(_fact(suite, role, key) or "not known" for role in there)]
         for key, called in FIELDS.items()
-        if len({str(facts.get(key)) for facts in known}) > 1
+        if len({_fact(suite, role, key) for role in there}) > 1
     ]
     return [["", *there], *rows]
 
@@ -55,16 +53,15 @@ def described(suite: Suite) -> str:
     """`they differ in model and firmware` or `two specimens of one model`."""
     fields = [field.removesuffix(" (B)").removesuffix(" (%)") for field in unlike(suite)]
     if not fields:
-        known = any(_facts(suite, role).get("model") for role in roles(suite))
-        return "two specimens of one model" if known else "of unknown models"
+        return "two specimens of one model" if models(suite) else "of unknown models"
     together = ", ".join(fields[:-1])
     return f"they differ in {f'{together} and {fields[-1]}' if together else fields[-1]}"
 
 
 def models(suite: Suite) -> list[str]:
     """What the disks call themselves, in the plan's order; none where that is not known."""
-    known = (_facts(suite, role).get("model") for role in roles(suite))
-    return list(dict.fromkeys(str(model) for model in known if model))
+    known = (_fact(suite, role, "model") for role in roles(suite))
+    return list(dict.fromkeys(filter(None, known)))
 
 
 def roles(suite: Suite) -> list[str]:
@@ -72,10 +69,10 @@ def roles(suite: Suite) -> list[str]:
     return list(dict.fromkeys(filter(None, map(suite.disk_of, suite.configurations))))
 
 
-def _facts(suite: Suite, role: str) -> Mapping[str, Any]:
-    """What the agent found of a disk before the first run, else what the plan says."""
-    planned = mapping(mapping(suite.plan.get("disks")).get(role))
-    return {**planned, **mapping(mapping(suite.before.get("disks")).get(role))}
+def _fact(suite: Suite, role: str, key: str) -> str:
+    """What the agent found of a disk before the first run, else what the plan says; or empty."""
+    planned = getattr(suite.plan.disks.get(role), key, "")
+    return suite.machine.get(f"disks.{role}.{key}", str(planned))
 
 
 WHEN = ("before", "after")
@@ -114,11 +111,11 @@ class _Told:
 
     cell: tuple[int, str]
     disk: str
-    of: Mapping[str, Mapping[str, Any]]
+    of: Mapping[str, DiskFacts]
 
     def numbers(self, key: str) -> dict[str, float]:
-        found = ((when, self.of[when].get(key)) for when in WHEN)
-        return {when: float(value) for when, value in found if isinstance(value, int | float)}
+        values = ((when, self.of[when].get(key)) for when in WHEN)
+        return {when: float(value) for when, value in values if isinstance(value, int | float)}
 
 
 def conditions(suite: Suite) -> list[Condition]:
@@ -130,8 +127,7 @@ def conditions(suite: Suite) -> list[Condition]:
 
 def limit_k(suite: Suite) -> float | None:
     """By how much a disk may be warmer or colder than at first before its runs are warned of."""
-    given = (run.disks.get("limit_k") for run in suite.runs)
-    return min((float(k) for k in given if isinstance(k, int | float)), default=None)
+    return min((run.disks.limit_k for run in suite.runs if run.disks.limit_k), default=None)
 
 
 def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | None:
@@ -161,22 +157,19 @@ def findings(suite: Suite, found: Sequence[Condition]) -> Iterator[str]:
 
 
 def _told(suite: Suite, name: str) -> Iterator[_Told]:
-    planned = mapping(mapping(suite.plan.get("disks")).get(suite.disk_of(name)))
+    planned = suite.plan.disks.get(suite.disk_of(name))
     for run in suite.compared_runs:
-        if run.configuration == name:
-            disk, *_ = *_own(run.disks.get("before"), planned), ""
-            of = {when: mapping(mapping(run.disks.get(when)).get(disk)) for when in WHEN}
-            if disk:
-                yield _Told((run.block, run.workload), disk, of)
-
-
-def _own(told: Any, planned: Mapping[str, Any]) -> list[str]:
-    """The disk that the plan means, by its serial number, which a SATA disk has within its WWID;
-    without one in the plan the only disk there is."""
-    serial, names = str(planned.get("serial") or ""), list(map(str, mapping(told)))
-    if serial:
-        return [name for name in names if serial in name]
-    return names if len(names) == 1 else []
+        if run.configuration != name:
+            continue
+        # By its serial number, which a SATA disk has within its WWID; without one the only disk.
+        names = list(run.disks.before)
+        if planned is not None and planned.serial:
+            names = [name for name in names if planned.serial in name]
+        elif len(names) > 1:
+            names = []
+        for disk in names[:1]:
+            of = {"before": run.disks.before[disk], "after": run.disks.after.get(disk, {})}
+            yield _Told((run.block, run.workload), disk, of)
 
 
 def _condition(name: str, runs: Sequence[_Told], base: Sequence[_Told]) -> Condition:

@@ -20,10 +20,9 @@ from analysis.stats.contrasts import IDLE
 from analysis.stats.stats import LEVEL, Floats
 from analysis.stats.steadiness import hours_of
 from analysis.suite.clocks import TargetClock
-from analysis.suite.documents import mapping
 from analysis.suite.records import MODELLED, TAIL, Suite
+from contract.plan import DriftCheckEntry
 
-LIMIT = 0.01
 LEAST = 4  # readings that tell of their scatter; two more than a line has parameters
 HELD, MOVED, CANNOT_TELL = "held", "moved", "cannot tell"
 # The share of a phase in which a modelled machine was not stopped by its host.
@@ -98,30 +97,17 @@ class DriftCheck:
         return max(moved or self.readings, key=lambda reading: abs(reading.change))
 
 
-def given(suite: Suite) -> tuple[str, str | None, float]:
-    """Workload, configuration and limit of the suite's drift_check.
-
-    Where the plan has none: idling on the baseline, and 1 %.
-    """
-    told = mapping(suite.plan.get("drift_check"))
-    limit = told.get("limit")
-    if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
-        limit = LIMIT
-    configuration = str(told.get("configuration") or "") or suite.baseline
-    return str(told.get("workload") or IDLE), configuration, float(limit)
-
-
 def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> DriftCheck | None:
     """The suite's drift_check; None where it ran less than twice or no instrument saw it twice."""
-    workload, configuration, limit = given(suite)
-    if configuration is None:
-        return None
+    plan = suite.plan.drift_check
+    if plan is None:  # then idling on the baseline, if it was done, tells as well
+        plan = DriftCheckEntry(IDLE, suite.baseline or "")
     rows = energy.filter(
         pl.col("component").str.contains(JUDGED),
         ~pl.col("phase").is_in(["between", TAIL]),
         pl.col("power_w") > 0,
-        workload=workload,
-        configuration=configuration,
+        workload=plan.workload,
+        configuration=plan.configuration,
     )
     if rows.is_empty():
         return None
@@ -130,7 +116,9 @@ def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Drift
     hours = max(times.values()) - min(times.values())
     apart = None if math.isnan(hours) else hours
     readings = tuple(_readings(rows, times))
-    return DriftCheck(workload, configuration, limit, apart, readings) if readings else None
+    if not readings:
+        return None
+    return DriftCheck(plan.workload, plan.configuration, plan.limit, apart, readings)
 
 
 def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, float]:

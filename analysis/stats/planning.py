@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from analysis.stats.contrasts import Contrast
 
 FORMAT = "fde-next/1"
-HALF_WIDTH = 0.005  # of a ratio; the plan's analysis.half_width goes before it
 MOST_BLOCKS = 100  # more of them are no advice
 PILOT = (
     10  # a deviation from fewer blocks says little, and Stein's second stage is then far too long
@@ -150,7 +149,7 @@ def next_suite(suite: Suite, found: Sequence[Contrast]) -> dict[str, Any]:
 
     By the declared contrasts, or by all where none is declared.
     """
-    wanted = _wanted_half_width(suite)
+    wanted = suite.plan.analysis.half_width
     declared = [c for c in found if c.declared] or list(found)
     rows = [row for c in declared if (row := _row(c, wanted)) is not None]
     document: dict[str, Any] = {
@@ -214,10 +213,3 @@ def _sentence(document: dict[str, Any], asked: int) -> str:
 
 def _count(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")  # a narrow no-break space, as in all text
-
-
-def _wanted_half_width(suite: Suite) -> float:
-    value = suite.analysis.get("half_width")
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1:
-        return float(value)
-    return HALF_WIDTH

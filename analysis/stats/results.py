@@ -165,7 +165,7 @@ class Results:
     @property
     def origin(self) -> str:
         """The worst that any figure is, or would be: what the report must say at its top."""
-        return joint([*self.energy["origin"].unique(), str(self.suite.plan.get("origin", ""))])
+        return joint([*self.energy["origin"].unique(), self.suite.plan.origin])
 
     @cached_property
     def family(self) -> Family:
@@ -366,7 +366,7 @@ def verify(folder: Path, again: Results | None = None) -> Findings:
     seal = manifest.check(folder)
     said = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []
     problems = list(seal.problems)
-    if again.suite.plan.get("sha256") != manifest.canonical_sha256(again.suite.plan):
+    if not again.suite.frozen:
         problems.append("plan.json is not what was frozen: its own sum does not match.")
     closed = trail(folder, {run.run_id for run in again.suite.runs})
     said += closed.said

@@ -17,9 +17,9 @@ from scipy import special
 from analysis.energy.energy import energy_table, of_references
 from analysis.stats.comparison import Comparison, holm
 from analysis.stats.contrasts import contrasts
-from analysis.suite.documents import optional
+from analysis.suite.documents import read_optional
 from analysis.suite.records import Run, Suite
-from analysis.suite.suite_folder import parse
+from analysis.suite.suite_folder import parse_run
 from contract.journal import INTERRUPTIONS, REPEAT, SKIPPED
 
 NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
@@ -40,7 +40,7 @@ class VoidTries:
 
 def void_tries(suite: Suite) -> list[VoidTries]:
     """By configuration with any try; p-values by Holm."""
-    known = {str(e.get("run_id")): str(e.get("configuration")) for e in suite.entries("runs")}
+    known = {run.run_id: run.configuration for run in suite.plan.runs}
     void = Counter(
         known[entry.run_id]
         for entry in suite.journal
@@ -90,13 +90,13 @@ def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -
 
 def _complete(suite: Suite) -> Iterator[Run]:
     """The void tries of which the record is whole and the configuration was the planned one."""
-    names = {str(entry.get("run_id")) for entry in suite.entries("runs")}
     folders = sorted((suite.folder / "runs").glob("*.void-*"))
-    folders += [suite.folder / "runs" / run.run_id for run in suite.void if run.run_id in names]
+    folders += [suite.folder / "runs" / run.run_id for run in suite.void]
     for folder in folders:
-        document = optional(folder / "run.json", [])
+        document = read_optional(folder / "run.json", [])
         try:
-            if document["proof"]["ok"] and document["plan_sha256"] == suite.plan.get("sha256"):
-                yield parse(document)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            run = parse_run({**document, "status": "finished"}, suite.plan.sha256)
+        except (KeyError, TypeError, ValueError, AttributeError):
             continue
+        if isinstance(run, Run):
+            yield run

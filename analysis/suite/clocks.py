@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ CLEAR = 3  # spreads of the delay that a drift must exceed to be seen in `FEW` p
 FEW = 20
 BUNCHED = 0.4  # share of records that a controller may read late for being busy
 MAX_WANDER = 10e-6  # how far a rate may wander from its mean while a suite runs
-BOOT = "controller_boot_id"
 KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record without delay
 
 
@@ -69,22 +67,17 @@ class TargetClock:
     models: Mapping[str, BootClock]
 
     @classmethod
-    def fit(cls, lines: Iterable[Mapping[str, Any]]) -> TargetClock:
-        """From the lines of clock.jsonl; a line that is no reading is left out.
-
-        Lines of several boots of the controller (`controller_boot_id`) stand on one axis already
-        (analysis.suite.controller_boots).
-        """
+    def fit(cls, readings: Iterable[ClockReading]) -> TargetClock:
+        """Fit the readings of clock.jsonl; those of several boots of the controller stand on one
+        axis already (analysis.suite.controller_boots)."""
         by_boots: dict[tuple[str, str], list[ClockReading]] = {}
-        for line in lines:
-            reading = reading_of(line)
-            if reading is not None:
-                boots = reading.boot_id, str(line.get("controller_boot_id") or "")
-                by_boots.setdefault(boots, []).append(reading)
+        for reading in readings:
+            boots = reading.boot_id, reading.controller_boot_id
+            by_boots.setdefault(boots, []).append(reading)
         models: dict[str, tuple[OffsetModel, ...]] = {}
-        for (boot_id, _), readings in by_boots.items():
-            models[boot_id] = models.get(boot_id, ()) + OffsetModel.pieces(readings, boot_id)
-        return cls({boot_id: BootClock(found) for boot_id, found in models.items()})
+        for (boot_id, _), of_boot in by_boots.items():
+            models[boot_id] = models.get(boot_id, ()) + OffsetModel.pieces(of_boot, boot_id)
+        return cls({boot_id: BootClock(pieces) for boot_id, pieces in models.items()})
 
     def to_controller_ns(self, boot_id: str, t_target_ns: int) -> int | None:
         """The same moment on the controller's clock, None where that boot has no reading."""
@@ -95,17 +88,6 @@ class TargetClock:
         """How far `to_controller_ns` can be off."""
         model = self.models.get(boot_id)
         return None if model is None else model.bound_ns(t_target_ns)
-
-
-def reading_of(line: Mapping[str, Any]) -> ClockReading | None:
-    """A line of clock.jsonl; None where it is no reading."""
-    try:
-        sent, there, back = (int(line[f"t_{key}_ns"]) for key in ("send", "target", "receive"))
-        asleep_ns = int(line.get("controller_asleep_ns") or 0)
-        boots = str(line["boot_id"]), str(line.get(BOOT) or "")
-        return ClockReading(sent, there, back, *boots, asleep_ns)
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 @dataclass(frozen=True, eq=False)

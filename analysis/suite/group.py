@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
 from contract.places import step
+from contract.plan import ConfigurationEntry, WorkloadEntry
 
 FILE, FORMAT = "group.json", "fde-group/1"
 # What may differ between hosts and yet be compared: it is said.
@@ -67,13 +67,13 @@ def shared(suites: Sequence[Suite]) -> Shared:
         raise SuiteError("Name the suites of two hosts or more.")
     for one, other in combinations(suites, 2):
         _require_other_machine(one, other)
-    _require_same(suites, "what their figures are", [s.plan.get("origin") for s in suites])
+    _require_same(suites, "what their figures are", [s.plan.origin for s in suites])
     _require_same(suites, "the margin of equivalence", [s.margin for s in suites])
     _require_same(suites, "the baseline", [s.baseline for s in suites])
     kept: dict[str, tuple[str, ...]] = {}
     said: list[str] = []
     for kind in ("workloads", "configurations"):
-        entries = [suite.named(kind) for suite in suites]
+        entries = [suite.entries if kind == "workloads" else suite.stacks for suite in suites]
         names = suites[0].workloads if kind == "workloads" else suites[0].configurations
         kept[kind] = tuple(n for n in names if all(e.get(n) == entries[0][n] for e in entries))
         if not kept[kind]:
@@ -129,7 +129,7 @@ def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) 
 
 def _left_out(
     kind: str,
-    entries: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, ConfigurationEntry] | Mapping[str, WorkloadEntry]],
     kept: Sequence[str],
     suites: Sequence[Suite],
 ) -> Iterator[str]:
@@ -143,15 +143,15 @@ def _left_out(
 
 
 def _plans(suites: Sequence[Suite]) -> Iterator[str]:
-    groups = {suite.plan.get("group") for suite in suites}
+    groups = {suite.plan.group for suite in suites}
     if len(groups) > 1 or None in groups:
         yield "These suites were not planned as one group, and may have run at other times."
     for key, what in PLAN.items():
-        values = [suite.plan.get(key) for suite in suites]
+        values = [getattr(suite.plan, key) for suite in suites]
         if any(value != values[0] for value in values):
             told = ", ".join(f"{s.host} {_text(v)}" for s, v in zip(suites, values, strict=True))
             yield f"Not the same on every host: {what} ({told})."
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+def _text(value: object) -> str:
+    return str(value) if isinstance(value, str | int | float) else json.dumps(asdict(value))  # type: ignore[call-overload]

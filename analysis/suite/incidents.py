@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from analysis.suite.clocks import reading_of
-from analysis.suite.documents import lines
+from analysis.suite.documents import read_lines
 from analysis.suite.records import Suite
 from analysis.suite.samples import EPOCHS, Samples
+from contract.documents import SessionLine
 from contract.journal import BEGUN, CLOSED, INTERRUPTIONS, REPEAT, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
@@ -42,15 +41,14 @@ def _silence(name: str, lengths_s: Sequence[float]) -> Silence | None:
     return Silence(name, len(lengths_s), sum(lengths_s), max(lengths_s)) if lengths_s else None
 
 
-def of_link(readings: Iterable[Mapping[str, Any]], journal: Iterable[Entry]) -> Silence | None:
-    """Of the lines of clock.jsonl, while the agent was at work by its journal; None without any."""
+def link_silence(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> Silence | None:
+    """Find when the link did not answer while the agent was at work by its journal; None without
+    any such time."""
     at_work = _at_work(journal)
     lengths: list[float] = []
     last: dict[str, ClockReading] = {}
-    for line in readings:
-        reading, boot = reading_of(line), str(line.get("controller_boot_id"))
-        if reading is None:
-            continue
+    for reading in readings:
+        boot = reading.controller_boot_id
         before = last.get(boot, reading)
         pause_ns = reading.t_send_ns - before.t_receive_ns
         here = before.t_target_ns, before.t_target_ns + pause_ns
@@ -197,7 +195,6 @@ class _Told:
 def incident_log(suite: Suite) -> IncidentLog:
     """The facts of a suite; reads all times of all meters."""
     told = _told(suite.journal)
-    planned = [str(e["run_id"]) for e in suite.entries("runs") if "run_id" in e]
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
@@ -209,7 +206,7 @@ def incident_log(suite: Suite) -> IncidentLog:
         interruptions=tuple(told.interruptions),
         voids=tuple(_grouped(told.voids, {run.run_id for run in suite.runs})),
         waits=tuple(_wait(cause, times) for cause, times in told.waits.items()),
-        never=sum(run_id not in known for run_id in planned),
+        never=sum(run.run_id not in known for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
         failed=last.detail if last is not None and last.state == "suite-failed" else "",
@@ -218,7 +215,7 @@ def incident_log(suite: Suite) -> IncidentLog:
         controller_boots=suite.controller_boots,
         controller_sleeps=suite.controller_sleeps,
         silences=tuple(silence for silence in silences if silence is not None),
-        unlinked=of_link(suite.clock, suite.journal),
+        unlinked=link_silence(suite.clock, suite.journal),
     )
 
 
@@ -228,9 +225,9 @@ def _sessions(suite: Suite) -> tuple[int, int]:
     One that is still at work has no end either.
     """
     begun, ended = [], set()
-    for line in lines(suite.folder / "sessions.jsonl", []):
-        key = (line.get("controller_boot_id"), line.get("begun_ns"))
-        if "wall_s" not in line:
+    for line in read_lines(SessionLine, suite.folder / "sessions.jsonl", []):
+        key = (line.controller_boot_id, line.begun_ns)
+        if line.wall_s is None:
             begun.append(key)
         else:
             ended.add(key)

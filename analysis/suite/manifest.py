@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,13 +34,6 @@ class Seal:
     sealed: bool
     files: int
     problems: tuple[str, ...]
-
-
-def canonical_sha256(document: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical JSON of all keys but `sha256` (sorted, no spaces, UTF-8)."""
-    rest = {key: value for key, value in document.items() if key != "sha256"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check(folder: Path) -> Seal:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from analysis.suite import samples
-from analysis.suite.documents import optional
+from analysis.suite.documents import read_optional
 from analysis.suite.records import Meter
 from contract import derived, schema
 from contract.documents import MeterDocument
@@ -52,7 +52,7 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
     found = []
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
         try:
-            described = schema.read(MeterDocument, optional(path / "meter.json", problems))
+            described = schema.read(MeterDocument, read_optional(path / "meter.json", problems))
         except ValueError as error:
             problems.append(
                 f"Meter {path.name} has no readable meter.json ({error}): it is left out."

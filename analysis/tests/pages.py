@@ -17,7 +17,7 @@ from analysis.report.render import TEMPLATES
 from analysis.report.sections import Report
 from analysis.report.view import Block, Table
 from analysis.stats.results import Results
-from analysis.suite.manifest import canonical_sha256
+from contract.plan import digest
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
@@ -67,7 +67,7 @@ def write_wide(folder: Path) -> None:
 def change_plan(folder: Path, **changes: object) -> None:
     """Change the plan of a suite as if it had been planned so."""
     plan = {**json.loads((folder / "plan.json").read_text(encoding="utf-8")), **changes}
-    plan["sha256"] = canonical_sha256(plan)
+    plan["sha256"] = digest(plan)
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     for path in (folder / "runs").glob("*/run.json"):
         run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": plan["sha256"]}

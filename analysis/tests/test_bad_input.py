@@ -254,6 +254,7 @@ def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
         (None, "has no plan.json"),
         ("{", "cannot be read as JSON"),
         ("[]", "names no format"),
+        ('{"format": "fde-plan/3", "suite_id": "../s"}', "is no valid plan"),
         ('{"format": "fde-plan/9"}', "use the version of the testbed that made it"),
     ],
 )

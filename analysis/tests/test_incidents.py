@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -22,6 +21,7 @@ from analysis.tests.known import known
 from analysis.tests.pages import UNWANTED, text_of
 from analysis.tests.test_remarks import table
 from contract.journal import AGENT_KILLED, INTERRUPTIONS, TARGET_DOWN, Entry
+from instrumentation.clock import ClockReading
 from validation.synthetic.tables import energy_of, suite_of
 
 S = 1_000_000_000
@@ -207,16 +207,15 @@ def test_a_meters_silence_is_longer_than_any_bunch() -> None:
     assert pauses_s(two) == []
 
 
-def reading(at_s: float, boot: str = "a") -> dict[str, Any]:
+def reading(at_s: float, boot: str = "a") -> ClockReading:
     """A clock reading; the target's clock is the controller's."""
     sent = round(at_s * S)
-    times = {"t_send_ns": sent, "t_target_ns": sent + 5, "t_receive_ns": sent + 10}
-    return {**times, "boot_id": "one", "controller_boot_id": boot}
+    return ClockReading(sent, sent + 5, sent + 10, "one", boot)
 
 
 def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> None:
     clock = [reading(t) for t in (0, 100, 130, 131, 161, 761, 791)]
-    clock += [{"t_send_ns": "torn"}, *(reading(t, "b") for t in (900, 930, 1005, 3000))]
+    clock += [reading(t, "b") for t in (900, 930, 1005, 3000)]
     begins = [{"begun_ns": n, "controller_boot_id": "a"} for n in (1, 2)]
     lines = [*begins, *({**begin, "wall_s": 1} for begin in begins)]
     (tmp_path / "sessions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

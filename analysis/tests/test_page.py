@@ -31,8 +31,9 @@ from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
 from analysis.suite.records import SuiteError
-from analysis.tests.known import known
+from analysis.tests.known import known, replanned
 from analysis.tests.pages import UNWANTED, Parsed, pieces, text_of, whole_page
+from contract.plan import DeclaredAnalysis, WorkloadEntry
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
 
@@ -131,8 +132,10 @@ def test_what_only_the_family_takes_back_is_said_to_be_so() -> None:
 
 
 def test_a_contrast_declared_the_other_way_round_is_turned(found: Results) -> None:
-    plan = {**found.suite.plan, "analysis": {"contrasts": [["opal", "plain"]], "margin": 0.02}}
-    turned = replace(found, suite=replace(found.suite, plan=plan))
+    turned = replace(
+        found,
+        suite=replanned(found.suite, analysis=DeclaredAnalysis(contrasts=(("opal", "plain"),))),
+    )
     one, other = (answer.against_baseline(f, "opal") for f in (found, turned))
     assert one is not None
     assert other is not None
@@ -276,8 +279,8 @@ def test_a_second_level_is_named_on_the_first_screen_and_ringed(found: Results) 
         )
         for b in range(4)
     )
-    plan = {**found.suite.plan, "workloads": [{"name": "sql"}]}
-    two = replace(found, suite=replace(found.suite, plan=plan), all_energy=every)
+    sql = replanned(found.suite, workloads=(WorkloadEntry("sql", {}),))
+    two = replace(found, suite=sql, all_energy=every)
     (one,) = (one for one in two.family.levels if one.levels)
     assert (one.workload, one.configuration, one.blocks) == (
         "sql",

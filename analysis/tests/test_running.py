@@ -13,6 +13,7 @@ from analysis.stats.results import Results
 from analysis.stats.running import RunningAnswer, running_answer
 from analysis.suite.records import Suite, VoidRun
 from analysis.suite.suite_folder import read
+from analysis.tests.known import replanned
 from validation.synthetic.suite import Truth
 
 
@@ -82,8 +83,8 @@ def test_a_block_that_runs_a_part_of_the_suite_does_not_count_and_leaves_nothing
 ) -> None:
     suite = found.suite
     extra = run_of(suite, 2, "opal", "sql")
-    entries = [run for run in suite.entries("runs") if run["run_id"] != extra]
-    answer = after(replace(suite, plan={**suite.plan, "runs": entries}), 3, extra)
+    others = tuple(run for run in suite.plan.runs if run.run_id != extra)
+    answer = after(replanned(suite, runs=others), 3, extra)
     assert answer.left_out == () and [c.blocks for c in answer.contrasts] == [2, 3, 3]
     assert answer.contrasts[0] == after(suite, 2).contrasts[0]
 

@@ -207,7 +207,7 @@ def compare(
     pairs = [
         PairCompared(
             pair.b.suite_id,
-            str(pair.b.plan.get("created_wall", "")),
+            pair.b.plan.created_wall,
             pair.component,
             pair.origin,
             pair.differences,

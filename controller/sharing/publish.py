@@ -316,7 +316,7 @@ def _describe(
     )
     write_json(folder / ABOUT, asdict(what))
     title = f"Energy of disk encryption: suite {found.suite.suite_id} ({found.origin})"
-    date = str(found.suite.plan.get("created_wall", ""))[:10]
+    date = found.suite.plan.created_wall[:10]
     citation = {
         "cff-version": "1.2.0",
         "message": "If you use these figures, please cite them, and the software.",
@@ -365,7 +365,7 @@ def _crate(
                 "@type": "Dataset",
                 "name": title,
                 "identifier": found.suite.suite_id,
-                "description": f"{found.suite.plan.get('scale', '')}. Figures are {found.origin}.",
+                "description": f"{found.suite.plan.scale}. Figures are {found.origin}.",
                 "datePublished": date,
                 "license": {"@id": "LICENSE"},
                 "author": [{"@id": f"#author-{i}"} for i, _ in enumerate(authors)],

@@ -21,10 +21,10 @@ def draw(pairs: Sequence[Compared], origin: str) -> Figure | None:
     """
     try:
         start, *times = [
-            datetime.fromisoformat(str(suite.plan["created_wall"]))
+            datetime.fromisoformat(suite.plan.created_wall)
             for suite in (pairs[0].a, *(pair.b for pair in pairs))
         ]
-    except (KeyError, ValueError):
+    except ValueError:
         return None
     if len(pairs) < 2:
         return None

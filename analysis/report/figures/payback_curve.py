@@ -15,7 +15,7 @@ from analysis.money.course import course
 from analysis.money.payback import Payback, repaid_after_years
 from analysis.report import payback_text, words
 from analysis.report.figures import style
-from analysis.suite.assumptions import Assumptions
+from contract.assumptions import Assumptions
 
 ONE_COLUMN, COLUMNS = 3, 2  # up to so many panels below each other, more of them side by side
 LINE, SHADE = "#0072B2", "#bcd7ea"

@@ -18,8 +18,8 @@ import yaml
 
 from analysis.stats import results
 from analysis.suite.bundle import opened
-from analysis.suite.manifest import canonical_sha256
 from contract.places import ROOT
+from contract.plan import digest
 from controller.cli.app import main
 from instrumentation import decode
 from instrumentation.meters.answers import envelope
@@ -144,7 +144,7 @@ def _set(document: Any, keys: Sequence[Any], text: Any) -> None:
 def _close(folder: Path, old_plan: str) -> None:
     """Sums of plan, runs and journal as they are after the marks were planted."""
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    plan["sha256"] = canonical_sha256(plan)
+    plan["sha256"] = digest(plan)
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     for path in folder.glob("runs/*/run.json"):
         text = path.read_text(encoding="utf-8").replace(old_plan, plan["sha256"])
