@@ -86,14 +86,9 @@ def lasting(say: Callable[[str], None]) -> Callable[[str], None]:
             say(line)
         except OSError as error:
             if error.errno in _TERMINAL_GONE:
-                _let_go_of_terminal()
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                for fd in (1, 2):
+                    os.dup2(nowhere, fd)
+                os.close(nowhere)
 
     return lasting_say
-
-
-def _let_go_of_terminal() -> None:
-    """Whatever is still written goes nowhere, instead of failing."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for fd in (1, 2):
-        os.dup2(nowhere, fd)
-    os.close(nowhere)

@@ -534,14 +534,18 @@ def _storage(
         },
         extent=extent,
         filesystem=found.filesystem,
-        configurations={c.name: _configuration(c) for c in found.configurations},
+        configurations={
+            entry.name: Configuration(
+                entry.name,
+                entry.kind,
+                entry.disk,
+                {key: value for key, value in entry.settings.items() if value is not None},
+                entry.filesystem,
+            )
+            for entry in found.configurations
+        },
         discard_first=discard_first,
     )
-
-
-def _configuration(entry: ConfigurationEntry) -> Configuration:
-    settings = {name: value for name, value in entry.settings.items() if value is not None}
-    return Configuration(entry.name, entry.kind, entry.disk, settings, entry.filesystem)
 
 
 def _check(plan: Plan) -> None:

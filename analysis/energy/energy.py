@@ -360,11 +360,13 @@ def _zone_rows(
 ) -> Iterator[Row]:
     """Of each zone, and of the sums of zones."""
     for component, parts in summed_zones(by_zone).items():
-        by_zone[component] = {
-            name: (duration_s, _together([by_zone[zone][name][1] for zone in parts]))
-            for name, (duration_s, _) in by_zone[parts[0]].items()
-            if all(name in by_zone[zone] for zone in parts)
-        }
+        by_zone[component] = {}
+        for name, (duration_s, _) in by_zone[parts[0]].items():
+            if all(name in by_zone[zone] for zone in parts):  # counters of the same stretch
+                energies = [by_zone[zone][name][1] for zone in parts]
+                total = _sum([(1.0, energy) for energy in energies], len(parts))
+                least = min(energy.coverage for energy in energies)
+                by_zone[component][name] = duration_s, replace(total, coverage=least)
     for component, found in by_zone.items():
         for name, (duration_s, energy) in found.items():
             label = {"phase": name, "source": source, "component": prefix + component}
@@ -390,12 +392,6 @@ def summed_zones(by_zone: Mapping[str, Mapping[str, tuple[float, Energy]]]) -> d
         if not any(rapl.MIRROR in energy.flags for _, energy in found.values())
     )
     return {c: z for c, z in summands(own).items() if z not in ([], ["package-0"], ["dram"])}
-
-
-def _together(parts: Sequence[Energy]) -> Energy:
-    """Counters of the same stretch as one."""
-    whole = _sum([(1.0, energy) for energy in parts], len(parts))
-    return replace(whole, coverage=min(energy.coverage for energy in parts))
 
 
 def _zone_energies(
@@ -468,7 +464,8 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
     still = {}
     if metered is not None:
         idle = [name for name in suite.workloads if suite.workload_of(name) == IDLE]
-        spans = {run_id: span for run_id, of_run in edges.items() if (span := _span(of_run))}
+        times = {run_id: [e.t_ns for e in of_run.values()] for run_id, of_run in edges.items()}
+        spans = {run_id: (min(ns), max(ns)) for run_id, ns in times.items() if ns}
         for channel in meter.channels:
             still[channel] = still_runs(suite.runs, spans, metered, channel, idle)
     for run in suite.runs:
@@ -493,12 +490,6 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                 label = {"phase": name, "source": meter.name, "component": channel}
                 label["origin"] = meter.origin
                 yield _row(run, label, duration_s, found, meter.accuracy)
-
-
-def _span(edges: Mapping[int, PhaseEdge]) -> tuple[int, int] | None:
-    """From the first to the last edge of a run, on the controller's clock; None without any."""
-    times = [edge.t_ns for edge in edges.values()]
-    return (min(times), max(times)) if times else None
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:

@@ -52,9 +52,11 @@ def still_zones(
             found |= {(run.run_id, zone) for run in own}
         if never or kind_of(zone) == "uncore":  # a graphics processor that is asleep takes nothing
             continue
-        patience = WHOLE_S + _step_s(own, zone)
+        counters = (c for run in own for p in run.phases for c in p.counters if c.zone == zone)
+        # A step of the counter at 1 W.
+        patience = WHOLE_S + max((unit_nj(c.max_range_uj or 0) or 0) * 1e-9 for c in counters)
         still = [
-            _still(stretches, patience)
+            any(one.energy_j == 0 and one.seconds >= patience for one in stretches)
             or stopped_s.get((run.run_id, zone), 0.0) >= LONGEST_S + patience
             for run, stretches in zip(own, every, strict=True)
         ]
@@ -72,16 +74,6 @@ def _stretches(energies: Energies) -> list[Stretch]:
     return [
         Stretch(seconds, e.energy_j) for name, (seconds, e) in energies.items() if name != "all"
     ]
-
-
-def _still(stretches: Iterable[Stretch], patience: float) -> bool:
-    return any(one.energy_j == 0 and one.seconds >= patience for one in stretches)
-
-
-def _step_s(runs: Iterable[Run], zone: str) -> float:
-    """How long a step of the counter takes at 1 W."""
-    counters = (c for run in runs for p in run.phases for c in p.counters if c.zone == zone)
-    return max((unit_nj(c.max_range_uj or 0) or 0) * 1e-9 for c in counters)
 
 
 def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
@@ -145,7 +137,11 @@ def still_runs(
         return {run.run_id for run in runs}
     found: set[str] = set()
     constant = metered.constant_ns[channel]
-    at_work = [_at_work(stretch, spans, working) for stretch in constant]
+    # For how long, in ns, each stretch lies within one run of work at the most.
+    at_work = [
+        max(0, *(min(end, spans[r][1]) - max(begin, spans[r][0]) for r in working))
+        for begin, end in constant
+    ]
     for k, (start_ns, end_ns) in enumerate(constant):
         met = {
             run_id
@@ -160,14 +156,6 @@ def still_runs(
     if len(found & working) > SHARE * len(working):
         return {run.run_id for run in runs}
     return found
-
-
-def _at_work(
-    stretch: tuple[int, int], spans: Mapping[str, tuple[int, int]], working: Collection[str]
-) -> int:
-    """For how long, in ns, a stretch lies within one run of work at the most."""
-    shared = (min(stretch[1], spans[r][1]) - max(stretch[0], spans[r][0]) for r in working)
-    return max(0, *shared)
 
 
 def _works(run: Run, channel: str, idle: Collection[str]) -> bool:

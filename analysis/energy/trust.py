@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -53,7 +53,17 @@ def own_shares(suite: Suite) -> list[OwnShare]:
                 if phase.own_cpu_s is not None and phase.cpu_busy_s is not None:
                     phases.setdefault(phase.name, []).append(phase)
         if phases:
-            by_phase = tuple((phase, *_share(same)) for phase, same in phases.items())
+            by_phase = tuple(
+                (
+                    name,
+                    *share(
+                        sum(phase.own_cpu_s or 0.0 for phase in same),
+                        sum(phase.cpu_busy_s or 0.0 for phase in same),
+                        sum(phase.duration_s for phase in same),
+                    ),
+                )
+                for name, same in phases.items()
+            )
             found.append(OwnShare(name, program_of(runs), by_phase))
     return found
 
@@ -68,14 +78,6 @@ def share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
     whether it was at rest."""
     at_rest = busy_s - own_s < AT_REST * took_s
     return own_s / (took_s if at_rest else busy_s), at_rest
-
-
-def _share(phases: Sequence[Phase]) -> tuple[float, bool]:
-    return share(
-        sum(phase.own_cpu_s or 0.0 for phase in phases),
-        sum(phase.cpu_busy_s or 0.0 for phase in phases),
-        sum(phase.duration_s for phase in phases),
-    )
 
 
 def stolen_shares(energy: pl.DataFrame) -> list[float]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from scipy.ndimage import minimum_filter1d
 
@@ -310,7 +309,9 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
             x = (own[rows] - known.own_ns).astype(np.float64)
             end[rows] = known.arrival_ns + np.rint(known.line.at(x)).astype(np.int64)
         values = {name: table[name].to_numpy().astype(np.float64, copy=False) for name in columns}
-        good = _readable(values)
+        # A record without a power in every channel is as good as missing.
+        powers = [value for name, value in values.items() if name.startswith("power_w_")]
+        good = np.all(np.isfinite(powers), axis=0)
         if not good.any():
             continue
         epoch = table["epoch"].to_numpy().astype(np.int64)[good]
@@ -322,15 +323,6 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
             for what in ("power_w", "energy_j")
         )
         yield Windows(start, end, epoch, power, energy)
-
-
-def _readable(values: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
-    """Records with a power in every channel; one without is as good as missing."""
-    powers = [value for name, value in values.items() if name.startswith("power_w_")]
-    good = np.ones(len(powers[0]), np.bool_)
-    for power in powers:
-        good &= np.isfinite(power)
-    return good
 
 
 def joined(end: Ints, width: Ints, epoch: Ints, last: tuple[int, int] | None) -> tuple[Ints, Ints]:
@@ -368,7 +360,12 @@ class Remarks:
                 width = np.rint(bearing["window_s"].to_numpy() * 1e9).astype(np.int64)
                 for word in set(flags.split()) - KNOWN:
                     parts.setdefault(word, []).append(_merged(end - width, end, width))
-        return cls({word: _joined_remarks(found) for word, found in parts.items()})
+        stretches = {}
+        for word, spans in parts.items():
+            starts, ends = (np.concatenate(sides) for sides in zip(*spans, strict=True))
+            order = np.argsort(starts, kind="stable")
+            stretches[word] = starts[order], np.maximum.accumulate(ends[order])
+        return cls(stretches)
 
     def during(self, start_ns: int, end_ns: int, own: str, all_own: Sequence[str]) -> list[str]:
         """Words on records between two instants; those on other channels than `own` left out.
@@ -396,10 +393,3 @@ def _merged(start: Ints, end: Ints, width: Ints) -> Spans:
     """Stretches of records that follow each other within half a window."""
     new = np.flatnonzero(start[1:] - end[:-1] > width[1:] // 2) + 1
     return start[np.concatenate([[0], new])], end[np.concatenate([new - 1, [len(end) - 1]])]
-
-
-def _joined_remarks(parts: Iterable[Spans]) -> Spans:
-    starts, ends = zip(*parts, strict=True)
-    start, end = np.concatenate(starts), np.concatenate(ends)
-    order = np.argsort(start, kind="stable")
-    return start[order], np.maximum.accumulate(end[order])

@@ -21,9 +21,9 @@ from analysis.stats.contrasts import working
 from analysis.stats.stats import Estimate, Span, estimate
 from analysis.stats.summary import BlockValues
 from analysis.suite import records
-from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Meter, Suite
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
 from contract.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
-from instrumentation.accuracy import ErrorTerm, read_terms
+from instrumentation.accuracy import read_terms
 
 HOURS_PER_DAY = 24
 
@@ -178,7 +178,10 @@ def _payback(
         at_rest = Reading(estimate(rest_j).mean, estimate(sooner_s).mean, -1.0)
         by_rule[IDLE] = [*readings, at_rest]
 
-    terms = _terms(suite.meters, base.sources | other.sources)
+    # Of the one meter that read all; of several, none is known.
+    sources = base.sources | other.sources
+    accuracy = (meter.accuracy for meter in suite.meters if {meter.name} == sources)
+    terms = read_terms(next(accuracy, {}))
 
     rule = a.after_work if a.after_work in whole_j else SLEEP
     return payback(
@@ -300,12 +303,6 @@ def _together(sides: Sides, configuration: str, weights: Mapping[str, float]) ->
 
 def _weighted(parts: Sequence[Part], weight: float) -> tuple[Part, ...]:
     return tuple(replace(part, weight=weight * part.weight) for part in parts)
-
-
-def _terms(meters: Sequence[Meter], sources: frozenset[str]) -> tuple[ErrorTerm, ...]:
-    """The terms of error of the one meter that read all; of several, none is known."""
-    of_one = (meter.accuracy for meter in meters if {meter.name} == sources)
-    return read_terms(next(of_one, {}))
 
 
 def _sides(energy: pl.DataFrame) -> Sides:

@@ -99,13 +99,6 @@ class Payback:
         return self.meter_j / abs(self.saving_j.mean)
 
 
-def runs_to_repay(price: float, saving_j: float, electricity_price_per_kwh: float) -> float:
-    """Runs until `price` is saved: price / (J × price per kWh / 3.6 MJ), for a saving above 0."""
-    if saving_j <= 0:
-        raise ValueError("a disk that saves nothing is never repaid")
-    return price / (saving_j * electricity_price_per_kwh / JOULES_PER_KWH)
-
-
 def battery_runs(battery_j: float, energy_j: Estimate) -> Span:
     """Runs that a battery holds: battery_j / energy_j, the limits swapped."""
     low = battery_j / energy_j.high if energy_j.high else None
@@ -157,7 +150,10 @@ def payback(
     savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
     saving = estimate(savings_j, any_look)
     each_day = a.runs_per_day if runs_per_day is None else runs_per_day
-    budget = _budget(savings_j, meter, any_look)
+    n = len(savings_j)
+    error = float(np.std(savings_j, ddof=1)) / math.sqrt(n) if n > 1 else None
+    rows = (budgets.scatter(error, n - 1, "J", any_look), *meter)
+    budget = Budget("saving", "J", float(np.mean(savings_j)), rows, any_look=any_look)
     span = budget.interval
     yearly = span.scaled(each_day * money_per_joule_a_day(a))
     in_life = annuity(a.discount_rate, a.life_years)
@@ -193,14 +189,6 @@ def payback(
         after_work=after_work,
         tail_j=tail_j,
     )
-
-
-def _budget(savings_j: Sequence[float], meter: Sequence[Row], any_look: bool) -> Budget:
-    """Of the saving: its scatter over blocks, and the meter's terms."""
-    n = len(savings_j)
-    error = float(np.std(savings_j, ddof=1)) / math.sqrt(n) if n > 1 else None
-    rows = (budgets.scatter(error, n - 1, "J", any_look), *meter)
-    return Budget("saving", "J", float(np.mean(savings_j)), rows, any_look=any_look)
 
 
 def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span | None:

@@ -301,7 +301,12 @@ def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
             continue
         for entry, configuration in _nearest(suite, runs, figure, here):
             values = runs.values(entry, configuration, here, here.column)
-            if values or (figure.workload and _has_phase(runs, entry, here)):
+            has_phase = (
+                runs.values(name, stack, here, "duration_s")
+                for name, stack in runs.by
+                if name == entry
+            )
+            if values or (figure.workload and any(has_phase)):
                 found = of_seconds(here, values)
                 yield _Ours(figure, here, entry, configuration, found)
 
@@ -335,9 +340,12 @@ def _put_together(
 
 def _nearest(suite: Suite, runs: RunsHere, figure: Published, here: Here) -> list[tuple[str, str]]:
     """The entries that have the figure's size, or else those that come nearest to it."""
+    entries = [name for name in suite.workloads if suite.workload_of(name) == here.workload]
+    if figure.workload and here.workload in entries:  # a paper that names it means that alone
+        entries = [here.workload]
     there = [
         (entry, configuration)
-        for entry in _entries_of(suite, figure, here.workload)
+        for entry in entries
         if (configuration := _where(suite, runs, entry, here, figure)) is not None
     ]
     with_values = [one for one in there if runs.values(*one, here, "duration_s")]
@@ -347,27 +355,12 @@ def _nearest(suite: Suite, runs: RunsHere, figure: Published, here: Here) -> lis
     return [one for one in with_values if far[one] <= min(far.values())]
 
 
-def _entries_of(suite: Suite, figure: Published, workload: str) -> list[str]:
-    """The entries of a workload; of a paper that names it, the one that bears its name alone."""
-    found = [name for name in suite.workloads if suite.workload_of(name) == workload]
-    return [workload] if figure.workload and workload in found else found
-
-
 def _where(suite: Suite, runs: RunsHere, entry: str, here: Here, figure: Published) -> str | None:
     """The configuration of a figure; of one without, the first that has runs of the entry."""
     if here.configuration:
         return configuration_here(suite, here.configuration, here.medium or medium_of(figure))
     order = [suite.baseline or "", *suite.configurations]
     return next((name for name in order if (entry, name) in runs.by), None)
-
-
-def _has_phase(runs: RunsHere, entry: str, here: Here) -> bool:
-    """Whether the entry has the phases at all, on whatever configuration."""
-    return any(
-        runs.values(name, configuration, here, "duration_s")
-        for name, configuration in runs.by
-        if name == entry
-    )
 
 
 def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:
@@ -412,7 +405,10 @@ def _beside(
     against = "" if reference is None else reference.here.member
     if (versus := here.singles[0].versus) is not None:
         against = versus.configuration or versus.member
-    joules, per = _joules(runs, one)
+    asked, per = joules_of(here)
+    joules = estimate_of(runs.values(one.entry, one.configuration, asked, "energy_j"))
+    if not runs.system:  # joules of another component are not the system's
+        joules, per = None, ""
     if here.says or len({single.configuration for single in here.singles}) > 1:
         joules = None  # a ratio has none, and those of several configurations are no one's
     return Beside(
@@ -432,14 +428,6 @@ def _beside(
         stands_in=runs.stands_in(one.entry, one.configuration, here),
         origin=_origin(energy, one),
     )
-
-
-def _joules(runs: RunsHere, one: _Ours) -> tuple[Estimate | None, str]:
-    """Ours for the same work, where a meter saw the whole system."""
-    if not runs.system:
-        return None, ""
-    asked, per = joules_of(one.here)
-    return estimate_of(runs.values(one.entry, one.configuration, asked, "energy_j")), per
 
 
 def _origin(energy: pl.DataFrame, one: _Ours) -> str:

@@ -38,7 +38,11 @@ RUN_AGAIN = ("no-runs", "no-pairs")
 
 def lines(found: Results, folder: Path) -> tuple[AnswerLine, ...]:
     """The answers in their order; `folder` is what commands call the suite."""
-    compared = _compared(found)
+    # Every configuration that encrypts; where none does, those beside the baseline.
+    suite = found.suite
+    bare = [name for name in suite.configurations if suite.reference(name) == name]
+    others = [name for name in suite.configurations if name not in (*bare, suite.baseline)]
+    compared = [_one(found, name) for name in others or bare if name != suite.baseline]
     return (
         *_costs(found, compared),
         _most(found),
@@ -97,14 +101,6 @@ class _Compared:
 
 
 CODES = ("more", "less", "equivalent", "two-disks", "unsettled", "unknown")
-
-
-def _compared(found: Results) -> list[_Compared]:
-    """Every configuration that encrypts; where none does, those beside the baseline."""
-    suite = found.suite
-    bare = [name for name in suite.configurations if suite.reference(name) == name]
-    others = [name for name in suite.configurations if name not in (*bare, suite.baseline)]
-    return [_one(found, name) for name in others or bare if name != suite.baseline]
 
 
 def _one(found: Results, name: str) -> _Compared:
@@ -376,7 +372,10 @@ def _quieter(found: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
             share=f"{100 * scatter[worst]:.0f} %",
         )
     reach = planning.within_reach(first.comparison) if first.comparison else None
-    if reach is not None and (hours := _hours_a_block(found.suite)):
+    # How long a block took, rests and switches with it; 0 where that is unknown.
+    blocks_made = len({run.block for run in found.suite.compared_runs})
+    hours = found.suite.timing.get("wall_s", 0.0) / 3600 / max(1, blocks_made)
+    if reach is not None and hours:
         width, blocks = reach
         facts |= {"half_width": width, "blocks": blocks, "hours": blocks * hours}
         said += say(
@@ -386,12 +385,6 @@ def _quieter(found: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
             hours=words.rounded(blocks * hours),
         )
     return line("next", "quieter", facts, names=_names(hopeless), said=said)
-
-
-def _hours_a_block(suite: Suite) -> float:
-    """How long a block took, rests and switches with it; 0 where that is unknown."""
-    blocks = len({run.block for run in suite.compared_runs})
-    return suite.timing.get("wall_s", 0.0) / 3600 / max(1, blocks)
 
 
 def without_report(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine:

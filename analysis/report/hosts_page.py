@@ -79,7 +79,10 @@ def page(found: Hosts, place: Path) -> Page:
         Section("Provenance", "provenance", hosts_sections.provenance(found)),
     )
     said = view.join(view.paragraph(s, "answer") for s in hosts_sections.sentences(found))
-    first = view.columns(said, hosts_sections.matrix(found), _box(found))
+    box = view.note("How far to trust it", view.bullets(hosts_sections.trusted(found)), "plain")
+    if found.shared.said:
+        box += view.note("Not alike", view.bullets(found.shared.said), "warning")
+    first = view.columns(said, hosts_sections.matrix(found), box)
     facts = [place.resolve().name, words.count(len(found.names), "host"), ", ".join(found.names)]
     return Page(
         f"Disk encryption in joules: {place.resolve().name}",
@@ -87,14 +90,6 @@ def page(found: Hosts, place: Path) -> Page:
         view.paragraph(" · ".join(facts), "facts") + answer.banner(found.origin),
         (Section("The answer", "answer", first + view.index(below)), *below),
     )
-
-
-def _box(found: Hosts) -> Blocks:
-    """How far to trust each host; then what is not the same on all of them."""
-    box = view.note("How far to trust it", view.bullets(hosts_sections.trusted(found)), "plain")
-    if found.shared.said:
-        box += view.note("Not alike", view.bullets(found.shared.said), "warning")
-    return box
 
 
 def _own(found: Hosts, place: Path) -> Blocks:

@@ -17,7 +17,7 @@ from analysis.stats.contrasts import counted
 from analysis.stats.host_effects import LEAST_HOSTS
 from analysis.stats.hosts import ALL, Effect, Hosts
 from analysis.stats.results import Results
-from analysis.suite.records import MEASURED, SYSTEM, Meter, Suite
+from analysis.suite.records import MEASURED, SYSTEM
 
 NAMED = 3  # so many configurations are told one by one, more of them as a range
 DRIVE, SOFTWARE = "encryption in the drive (Opal)", "encryption in software"
@@ -55,10 +55,12 @@ def _costs(found: Hosts, what: str, effects: Sequence[Effect]) -> str:
     """Each configuration's mean over these hosts, and whether that mean speaks for each of them."""
     if not effects:
         return f"What {what} costs on these hosts is unknown: not every host has both sides."
+    used = min(len(effect.workloads) for effect in effects)
+    blocks = min(effect.these.n for effect in effects if effect.these)
     where = (
         f"On these {len(found.names)} hosts {what} changes the {words.name_of(found.component)}'s "
         f"energy against {found.first.label(found.first.baseline or '')}, over "
-        f"{_scope(found, effects)},"
+        f"{answer.extent(used, len(counted(found.first)), blocks)} each,"
     )
     if len(effects) <= NAMED:
         labelled = what != DRIVE
@@ -76,13 +78,6 @@ def _costs(found: Hosts, what: str, effects: Sequence[Effect]) -> str:
         f"{where} by {ends[0]} to {ends[1]} in the mean: of {len(effects)} configurations, as to "
         f"the hosts, {told}."
     )
-
-
-def _scope(found: Hosts, effects: Sequence[Effect]) -> str:
-    """Over how much: the fewest workloads and blocks of all."""
-    used = min(len(effect.workloads) for effect in effects)
-    blocks = min(effect.these.n for effect in effects if effect.these)
-    return f"{answer.extent(used, len(counted(found.first)), blocks)} each"
 
 
 def _one(found: Hosts, effect: Effect, labelled: bool) -> str:
@@ -317,21 +312,16 @@ def _facts(found: Results) -> dict[str, str]:
         if text := suite.machine.get(path):
             facts.setdefault(label, text)
     for meter in suite.meters:
-        facts[f"Meter {meter.name}"] = _meter(meter)
-    facts["Joules"] = _joules(suite, found)
-    return facts
-
-
-def _meter(meter: Meter) -> str:
-    accuracy = meter.accuracy.get("relative_limit")
-    said = f", ±{accuracy * 100:g} % by its maker" if isinstance(accuracy, int | float) else ""
-    origin = "" if meter.origin == MEASURED else f", {meter.origin}"
-    return f"{meter.kind}: {', '.join(meter.channels)}{said}{origin}"
-
-
-def _joules(suite: Suite, found: Results) -> str:
-    """Of one run of the baseline, mean over the working workloads: how large the machine is."""
+        limit = meter.accuracy.get("relative_limit")
+        stated = f", ±{limit * 100:g} % by its maker" if isinstance(limit, int | float) else ""
+        origin = "" if meter.origin == MEASURED else f", {meter.origin}"
+        channels = ", ".join(meter.channels)
+        facts[f"Meter {meter.name}"] = f"{meter.kind}: {channels}{stated}{origin}"
+    # How large the machine is.
     rows = found.summary.filter(configuration=suite.baseline or "", component=SYSTEM)
     watts = [float(w) for w in rows["mean_w"] if w is not None]
     mean = words.number(sum(watts) / len(watts)) if watts else words.NOTHING
-    return f"{mean} W in the mean of all workloads on {suite.label(suite.baseline or '')}"
+    facts["Joules"] = (
+        f"{mean} W in the mean of all workloads on {suite.label(suite.baseline or '')}"
+    )
+    return facts

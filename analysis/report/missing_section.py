@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from analysis.report import view, words
@@ -31,8 +30,13 @@ class Missing:
 def missing(suite: Suite) -> list[Missing]:
     """Skipped runs first, then parts; runs of one reason together."""
     found: dict[tuple[str, str, str], list[str]] = {}
-    for workload, configuration, what, reason in _each(suite):
-        found.setdefault((workload, what, reason), []).append(configuration)
+    for skipped in suite.skipped:
+        key = skipped.workload, ALL_OF_IT, skipped.reason
+        found.setdefault(key, []).append(skipped.configuration)
+    for run in suite.runs:
+        for part in run.left_out:
+            key = run.workload, part.what, part.reason
+            found.setdefault(key, []).append(run.configuration)
     return [
         Missing(workload, tuple(dict.fromkeys(where)), what, reason, len(where))
         for (workload, what, reason), where in found.items()
@@ -48,14 +52,6 @@ def sentence(suite: Suite) -> str:
     partly = dict.fromkeys(words.name_of(one.workload) for one in found if not one.skipped)
     said += [f"left out: {words.count(parts, 'part')} of {', '.join(partly)}"] * bool(parts)
     return "; ".join(said)
-
-
-def _each(suite: Suite) -> Iterator[tuple[str, str, str, str]]:
-    for skipped in suite.skipped:
-        yield skipped.workload, skipped.configuration, ALL_OF_IT, skipped.reason
-    for run in suite.runs:
-        for one in run.left_out:
-            yield run.workload, run.configuration, one.what, one.reason
 
 
 def left_out(found: Results) -> Blocks:

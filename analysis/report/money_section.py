@@ -99,7 +99,10 @@ def money_section(found: Results) -> Blocks:
         page += view.answer(payback_text.money_line(found))
     else:
         page += _decision(found, a, profiles or by_workload)
-        page += _lines(found, a, profiles, _others(profiles, by_workload))
+        # Without the lines that the profile's already are.
+        named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
+        others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
+        page += _lines(found, a, profiles, others)
         page += _pictures(found, a, profiles or by_workload)
     return page + _batteries(found, a)
 
@@ -133,12 +136,6 @@ def _decision(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Bl
     if headline is not None:
         page += view.bullets(payback_text.decision(headline, a, found.suite.label))
     return page
-
-
-def _others(profiles: Sequence[Payback], by_workload: Sequence[Payback]) -> list[Payback]:
-    """The workloads' own lines, without those that the profile's already are."""
-    there = {(p.workload, p.against, p.runs_per_day) for p in profiles}
-    return [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in there]
 
 
 def _lines(

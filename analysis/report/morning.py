@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
 
-from analysis.energy.watermarks import disagreements, watermarks
 from analysis.report import first_page, missing_section, render, words
 from analysis.report.provenance import TIMES, duration, interruptions, times
 from analysis.report.steadiness_section import FEW_READINGS, SCATTERS, where
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, drift_check
-from analysis.stats.results import Results, energy_of, uncovered
+from analysis.stats.results import energy_of, results_of, uncovered
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
@@ -35,32 +33,27 @@ def summary(folder: Path, derive: bool = False) -> SuiteSummary:
     suite = read(folder)
     energy = energy_of(folder) if derive or manifest.current(folder / "energy.parquet") else None
     told = incident_log(suite)
+    mark = f" ({suite.plan.origin})" if suite.plan.origin != MEASURED else ""
+    waits = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in told.waits]
+    waited = f"waited for: {', '.join(waits)}" if waits else ""
     happened = [
-        _name(suite),
+        f"{suite.suite_id} on {suite.host}{mark}",
         _when(suite),
         _runs(suite, told),
         _voids(suite, told),
         _interrupted(told, energy),
-        "; ".join(filter(None, [missing_section.sentence(suite), _waits(told)])),
+        "; ".join(filter(None, [missing_section.sentence(suite), waited])),
         _drift_check(suite, energy),
         _time(suite),
     ]
     answer = (
         (first_page.without_report(suite, told, folder),)
         if energy is None
-        else first_page.lines(_results(suite, energy), folder)
+        else first_page.lines(results_of(suite, energy), folder)
     )
     lines = [fitted(line) for line in happened if line]
     lines += render.text(first_page.blocks(answer), WIDTH).splitlines()
     return SuiteSummary(str(folder), tuple(lines), answer)
-
-
-def _results(suite: Suite, energy: pl.DataFrame) -> Results:
-    """What the report is of, from the joules that it has made."""
-    clock = TargetClock.fit(suite.clock)
-    marks = tuple(watermarks(suite, clock))
-    suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
-    return Results(suite, clock, energy, marks)
 
 
 def fitted(line: str, width: int = WIDTH) -> str:
@@ -70,11 +63,6 @@ def fitted(line: str, width: int = WIDTH) -> str:
         return line
     kept = line[: width - 1]
     return f"{(kept[: kept.rfind(' ')] if ' ' in kept[20:] else kept).rstrip(' ,;:')}…"
-
-
-def _name(suite: Suite) -> str:
-    mark = f" ({suite.plan.origin})" if suite.plan.origin != MEASURED else ""
-    return f"{suite.suite_id} on {suite.host or 'an unnamed host'}{mark}"
 
 
 def _when(suite: Suite) -> str:
@@ -137,11 +125,6 @@ def _interrupted(told: IncidentLog, energy: pl.DataFrame | None) -> str:
     parts += [f"{words.count(missed, 'run')} not seen whole by a meter"] * bool(missed)
     parts += [f"it gave up: {told.failed}"] * bool(told.failed)
     return f"faults: {', '.join(parts)}" if parts else "no faults"
-
-
-def _waits(told: IncidentLog) -> str:
-    parts = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in told.waits]
-    return f"waited for: {', '.join(parts)}" if parts else ""
 
 
 def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:

@@ -89,7 +89,8 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
         f"is worth {price(payback.net_present_value, a)} today (net present value; below 0 means "
         "a loss).",
     ]
-    said += [_after_work(payback), _tail(payback)]
+    rule = AFTER_WORK[payback.after_work]
+    said += [f"All of this is for a machine that {rule} once its work is done.", _tail(payback)]
     if payback.probability is not None:
         ranged = [RANGES[name] for name in RANGED if name in a.ranges]
         counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else " alone"
@@ -110,23 +111,13 @@ LITTLE = 0.001  # a share of the saving that is not worth a figure
 AFTER_WORK = {SLEEP: "sleeps", IDLE: "stays on, at rest,"}
 
 
-def _after_work(payback: Payback) -> str:
-    """What the time that is saved is worth, by the rule that applies."""
-    what = AFTER_WORK[payback.after_work]
-    return f"All of this is for a machine that {what} once its work is done."
-
-
-def _each(payback: Payback) -> str:
-    return "a day" if payback.workload == PROFILE else "a run"
-
-
 def _tail(payback: Payback) -> str:
     if abs(payback.tail_j) < LITTLE * abs(payback.saving_j.mean):
         share = f"below {LITTLE * 100:g} % of the saving"
         return f"Delayed writes after the work's end are counted: {share}."
     return (
         f"Delayed writes after the work's end are counted: {words.rounded(payback.tail_j)} J of "
-        f"the saving. Without them {_each(payback)} saves "
+        f"the saving. Without them {'a day' if payback.workload == PROFILE else 'a run'} saves "
         f"{words.rounded(payback.saving_j.mean - payback.tail_j)} J."
     )
 

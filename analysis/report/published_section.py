@@ -101,15 +101,13 @@ def _compared(found: Results, row: Beside) -> str:
     more += [found.suite.label(row.configuration)] if row.here.configuration else []
     more += [row.entry] if row.entry != row.here.workload else []
     if row.stands_in:
-        more.append(f"here of {', '.join(_numbers(row))}")
+        derived = any(part.unit == "derivations" for part in row.here.parts)
+        shown = (
+            f"{words.grouped(number)} iterations" if derived else size_of(number)
+            for number in row.stands_in
+        )
+        more.append(f"here of {', '.join(shown)}")
     return ", ".join([reference.marked(row.here.member), *filter(None, more)])
-
-
-def _numbers(row: Beside) -> list[str]:
-    """What stands in, with its unit: derivations are of iterations, all else is of bytes."""
-    if any(part.unit == "derivations" for part in row.here.parts):
-        return [f"{words.grouped(number)} iterations" for number in row.stands_in]
-    return [size_of(number) for number in row.stands_in]
 
 
 def _titled(figure: Published) -> str:
@@ -153,7 +151,8 @@ def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Blocks:
         "key",
     )
     page += view.paragraph(" ".join(said(rows)))
-    return page + tables(found, rows) + _unsafe(rows)
+    texts = [text for row in rows for text in (row.here.member, row.published.software)]
+    return page + tables(found, rows) + view.bullets(reference.reasons(texts))
 
 
 def said(rows: list[Beside]) -> list[str]:
@@ -175,12 +174,6 @@ def said(rows: list[Beside]) -> list[str]:
             "the same order."
         )
     return text
-
-
-def _unsafe(rows: list[Beside]) -> Blocks:
-    """What of the paper's is unsafe today, a line each."""
-    texts = [text for row in rows for text in (row.here.member, row.published.software)]
-    return view.bullets(reference.reasons(texts))
 
 
 def value(figure: Published) -> str:

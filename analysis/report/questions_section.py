@@ -160,9 +160,9 @@ def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> s
     missing = len(answers) - len(there)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)
+    per = f" per {UNITS[question.per].one}" if question.per in UNITS else ""
     return (
-        f"{first[0].upper()}{first[1:]} takes{_per(question)}, against {_side(question.second)}, "
-        f"{told}.{rest}"
+        f"{first[0].upper()}{first[1:]} takes{per}, against {_side(question.second)}, {told}.{rest}"
     )
 
 
@@ -180,10 +180,6 @@ def _side(side: Side) -> str:
     if side.phase == "all":
         return name
     return f"the tail of {name}" if side.phase == TAIL else f"{name}, {parse(side.phase).shown}"
-
-
-def _per(question: Question) -> str:
-    return f" per {UNITS[question.per].one}" if question.per in UNITS else ""
 
 
 def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Blocks:

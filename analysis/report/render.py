@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from analysis.report import view
-from analysis.report.texts import Term, catalogue
+from analysis.report.texts import LANGUAGE, Term, catalogue
 from analysis.report.view import (
     Answer,
     Blocks,
@@ -47,10 +47,12 @@ def html(page: Page) -> str:
     traces = any(view.every(Trace, page))
     view.draw(page)
     scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
+    texts = catalogue().texts.items()
+    script = {k.removeprefix("script."): v for k, v in texts if k.startswith("script.")}
     return made.get_template("page.html.j2").render(
         page=page,
-        language=catalogue().language,
-        words=json.dumps(catalogue().starting("script."), ensure_ascii=False),
+        language=LANGUAGE,
+        words=json.dumps(script, ensure_ascii=False),
         styles=[asset("uPlot.min.css")] * traces,
         scripts=scripts,
         digests=" ".join(map(digest, scripts)),

@@ -97,7 +97,10 @@ class Report:
     def answer(self) -> Blocks:
         """The first screen: a sentence, a picture, the table, how far to trust it; then lines."""
         found = self.found
-        lines = first_page.lines(found, _address(found.suite.folder))
+        # Commands name the folder without where it lies on this machine.
+        folder, here = found.suite.folder.resolve(), Path.cwd()
+        folder = folder.relative_to(here) if folder.is_relative_to(here) else Path(folder.name)
+        lines = first_page.lines(found, folder)
         picture, table = tables.overall_picture(found), tables.matrix(found)
         trust = trust_section.trust_box(found, self.twice, found.drift_check)
         shown = view.columns(first_page.sentence(lines) + table, picture, trust)
@@ -132,9 +135,13 @@ class Report:
         single = "Where n = 1 there is no interval." if (found.summary["n"] < 2).any() else ""
         baseline = found.suite.base_label or "the baseline"
         there = set(found.summary["component"])
+        memory = (
+            "This machine's RAPL has no DRAM zone: none of its figures holds the memory's joules. "
+        )
+        memory *= "dram" not in there and bool({"package", "package-0"} & there)
         sources = (
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
-            f"added. {_memory(found)}"
+            f"added. {memory}"
             if found.suite.meters or not there
             else f"{not_counted(there)} "
         )
@@ -167,12 +174,6 @@ class Report:
         return trust_section.trust_section(self.found, self.twice)
 
 
-def _address(folder: Path) -> Path:
-    """What a command on the page calls a suite's folder, without where it lies on this machine."""
-    whole, here = folder.resolve(), Path.cwd()
-    return whole.relative_to(here) if whole.is_relative_to(here) else Path(folder.name)
-
-
 def _sections(**shown: Blocks | None) -> tuple[Section, ...]:
     """By name, None left out; titles, and what the index calls them, are the catalogue's."""
     short = catalogue().texts
@@ -186,11 +187,3 @@ def _sections(**shown: Blocks | None) -> tuple[Section, ...]:
 def terms() -> Blocks:
     """The terms explained."""
     return (Terms(catalogue().terms, say("term.close")),)
-
-
-def _memory(found: Results) -> str:
-    """That a machine's RAPL does not count its memory, as AMD's and many desktops' does not."""
-    there = set(found.summary["component"])
-    if "dram" in there or not {"package", "package-0"} & there:
-        return ""
-    return "This machine's RAPL has no DRAM zone: none of its figures holds the memory's joules. "

@@ -112,7 +112,8 @@ def matrix(found: Results) -> Blocks:
     """The table and its legend; the longer side stands in rows, so that a phone can show it."""
     component = found.family.component
     others = [name for name in found.suite.configurations if name != found.suite.baseline]
-    cells = _cells(found, component)
+    versus = found.family.versus
+    cells = {key[:2]: cell_of(c) for key, c in versus.items() if key[3] == component}
     rows = [w for w in found.suite.workloads if any((w, o) in cells for o in others)]
     if not rows or found.suite.baseline is None:
         return ()
@@ -158,10 +159,6 @@ def overall_picture(found: Results) -> Blocks:
     return view.picture(drawn, caption, found.origin)
 
 
-def _cells(found: Results, component: str) -> dict[tuple[str, str], MatrixCell]:
-    return {key[:2]: cell_of(c) for key, c in found.family.versus.items() if key[3] == component}
-
-
 def cell_of(c: Comparison | None) -> MatrixCell:
     """A comparison as a cell of a table."""
     if c is None:
@@ -173,18 +170,11 @@ def cell_of(c: Comparison | None) -> MatrixCell:
 
 
 def _legend(found: Results, over: str) -> Blocks:
-    margin = f"±{found.suite.margin * 100:g} %"
+    suite, margin = found.suite, f"±{found.suite.margin * 100:g} %"
+    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
+    aside = f" {over}: without idle and what is there for a question ({', '.join(names)})."
     return view.paragraph(
         f"▲ significant increase, ▼ decrease, ≈ equivalent within {margin}, ? not settled; in "
-        f"brackets 95 % intervals. At most 5 % for any false sign.{_aside(found, over)}",
+        f"brackets 95 % intervals. At most 5 % for any false sign.{aside * bool(names)}",
         "key",
     )
-
-
-def _aside(found: Results, over: str) -> str:
-    """Which rows the first one leaves out, where that is not idle alone."""
-    suite = found.suite
-    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
-    if not names:
-        return ""
-    return f" {over}: without idle and what is there for a question ({', '.join(names)})."

@@ -35,17 +35,14 @@ def trust_box(
     ]
     left = missing_section.sentence(found.suite)
     limits = [f"Not measured: {left}."] * bool(left)
-    limits += [_first_sentence(text) for text in (*found.reservations, *found.suite.problems)]
+    # Their first sentences; the whole texts stand at Trust.
+    texts = (*found.reservations, *found.suite.problems)
+    limits += [f"{text.partition('. ')[0].rstrip('.')}." for text in texts]
     room = MOST_LINES - len(lines)
     if len(limits) > room:
         limits = [*limits[: room - 1], " ".join(limits[room - 1 :])]
     kind = "warning" if limits else "plain"
     return view.note(TITLE, view.bullets([*limits, *lines]), kind)
-
-
-def _first_sentence(text: str) -> str:
-    """Up to its first full stop; the whole text stands at Trust."""
-    return f"{text.partition('. ')[0].rstrip('.')}."
 
 
 def _blocks(found: Results) -> str:

@@ -198,13 +198,6 @@ def _overall(
             yield ratio
 
 
-def p_of(a: Sequence[float], b: Sequence[float], night_sd: float = NIGHT_SD) -> float | None:
-    """Two-sided p-value that both logarithms have the same mean on another night; None as
-    `between_nights`."""
-    found = between_nights(a, b, night_sd)
-    return None if found is None else found[1]
-
-
 def between_nights(
     a: Sequence[float], b: Sequence[float], night_sd: float = NIGHT_SD
 ) -> tuple[float, float] | None:

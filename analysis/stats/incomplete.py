@@ -63,7 +63,9 @@ def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks |
     telling = np.any([np.any(part.weights != 0, axis=1) for part in found], axis=0)
     n = int(np.sum(telling))
     by_block = np.mean([part.by_block for part in found], axis=0)[telling]
-    if any(_certain(part) for part in found):
+    # Where a block's values alone make part of the result, nothing tells its error.
+    least = 1 - ROUNDING**0.5
+    if any(np.trace(part.freedom) < least * np.sum(part.weights**2) for part in found):
         return InBlocks(Comparison(n, exp(ratio), margin), by_block)
     covariance = np.sum([part.freedom for part in found], axis=0)
     variance = float(np.sum(np.sum([part.scores for part in found], axis=0) ** 2))
@@ -92,7 +94,9 @@ def _workload(logs: Floats) -> _Workload | None:
     adjusted = np.einsum("bij,bj->bi", root, weights)
     left = np.einsum("bij,bj->bi", within, values - effects)
     freedom = np.diag(np.sum(adjusted**2, axis=1)) - adjusted @ inverse @ adjusted.T
-    filled = _filled(values, there, effects)
+    # What is missing as its block and configuration lead to expect.
+    blocks = np.sum(np.where(there, values - effects, 0.0), axis=1) / counts
+    filled = np.where(there, values, blocks[:, None] + effects)
     return _Workload(
         float(contrast @ effects),
         np.where(np.abs(weights) > ROUNDING, weights, 0.0),
@@ -102,22 +106,9 @@ def _workload(logs: Floats) -> _Workload | None:
     )
 
 
-def _filled(values: Floats, there: Floats, effects: Floats) -> Floats:
-    """The logarithms, with what is missing as its block and configuration lead to expect."""
-    counts = np.maximum(there.sum(axis=1), 1)
-    blocks = np.sum(np.where(there, values - effects, 0.0), axis=1) / counts
-    return np.where(there, values, blocks[:, None] + effects)
-
-
 def _inverse_root(matrices: Floats) -> Floats:
     """Of positive semidefinite matrices, over what they do not annihilate."""
     lambdas, vectors = np.linalg.eigh(matrices)
     kept = lambdas > ROUNDING
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, lambdas, 1.0)), 0.0)
     return np.asarray((vectors * scale[:, None, :]) @ np.swapaxes(vectors, 1, 2))
-
-
-def _certain(part: _Workload) -> bool:
-    """Whether a block's values alone make part of the result, so that nothing tells its error."""
-    told = (1 - ROUNDING**0.5) * float(np.sum(part.weights**2))
-    return bool(np.trace(part.freedom) < told)

@@ -255,7 +255,13 @@ class Results:
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
-    suite, clock, energy = computed(folder, raw)
+    suite, _, energy = computed(folder, raw)
+    return results_of(suite, energy)
+
+
+def results_of(suite: Suite, energy: pl.DataFrame) -> Results:
+    """Derive from a suite and its joules what a report shows."""
+    clock = TargetClock.fit(suite.clock)
     marks = tuple(watermarks(suite, clock))
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
     return Results(suite, clock, energy, marks)

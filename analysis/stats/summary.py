@@ -158,7 +158,11 @@ def groups_of(suite: Suite, energy: pl.DataFrame) -> dict[Key, Group]:
         last = len(workload) + len(configuration)
         return workload.get(key[0], last), configuration.get(key[1], last), key
 
-    found = {_key(values): frame for values, frame in rows.partition_by(KEYS, as_dict=True).items()}
+    frames = rows.partition_by(KEYS, as_dict=True)
+    found: dict[Key, pl.DataFrame] = {
+        (str(load), str(name), str(source), str(component)): frame
+        for (load, name, source, component), frame in frames.items()
+    }
     return {key: _group(found[key]) for key in sorted(found, key=place)}
 
 
@@ -171,11 +175,6 @@ def _group(frame: pl.DataFrame) -> Group:
 
     origins = frozenset(str(name) for names in frame["origin"] for name in names)
     return Group(by_block("energy_j"), by_block("duration_s"), by_block("power_w"), origins)
-
-
-def _key(values: Sequence[object]) -> Key:
-    workload, configuration, source, component = (str(value) for value in values)
-    return workload, configuration, source, component
 
 
 def base_of(key: Key, suite: Suite) -> Key:
@@ -247,7 +246,8 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     rows = energy.filter(component=component)
     units = [u for u in UNITS.values() if (rows[u.work].fill_null(0.0) > 0).any()]
     counted = {unit: _by_block(rows, unit) for unit in units}
-    of_all = [unit for unit in units if _in_every_phase(energy, unit.work)]
+    parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
+    of_all = [unit for unit in units if len(parts) and (parts[unit.work].fill_null(0.0) > 0).all()]
     return [
         _one(suite, configuration, phase, unit, counted[unit])
         for phase in (ALL, *phases)
@@ -301,8 +301,3 @@ def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blo
         if unit.work == "bytes"
         else None,
     )
-
-
-def _in_every_phase(energy: pl.DataFrame, work: str) -> bool:
-    parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
-    return bool((parts[work].fill_null(0.0) > 0).all()) if len(parts) else False

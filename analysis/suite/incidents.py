@@ -187,7 +187,7 @@ class _Told:
     counts: Counter[str] = field(default_factory=Counter)  # by the fields of `IncidentLog`
     interruptions: list[Interruption] = field(default_factory=list)
     voids: list[tuple[str, str, bool]] = field(default_factory=list)  # run, reason, asked for
-    waits: dict[str, list[tuple[float | None, str]]] = field(default_factory=dict)
+    waits: dict[str, Wait] = field(default_factory=dict)
     open_run: tuple[str, str] = ("", "")  # run and its last state
     to_repeat: dict[str, bool] = field(default_factory=dict)  # run: another one came in between
 
@@ -205,7 +205,7 @@ def incident_log(suite: Suite) -> IncidentLog:
         boots=len({entry.boot_id for entry in suite.journal}),
         interruptions=tuple(told.interruptions),
         voids=tuple(_grouped(told.voids, {run.run_id for run in suite.runs})),
-        waits=tuple(_wait(cause, times) for cause, times in told.waits.items()),
+        waits=tuple(told.waits.values()),
         never=sum(run.run_id not in known for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
@@ -240,40 +240,34 @@ def _told(entries: Sequence[Entry]) -> _Told:
     told = _Told()
     for number, entry in enumerate(entries):
         if entry.state == "suite-started":
-            _start(told, entry, _before(entries[:number]))
+            told.counts["starts"] += 1
+            # At its start an agent folds into void lines what was open, and what to repeat.
+            folded = INTERRUPTIONS | {REPEAT}
+            before = next((e for e in reversed(entries[:number]) if e.cause not in folded), None)
+            if before is not None:
+                same_boot = "restarts" if before.boot_id == entry.boot_id else "reboots"
+                told.counts["resumed" if before.state in TERMINAL else same_boot] += 1
         elif entry.state == "waiting":
-            waited = _seconds(entries[number : number + 2]), entry.detail
-            told.waits.setdefault(entry.cause, []).append(waited)
+            after = entries[number + 1] if number + 1 < len(entries) else None
+            wait = told.waits.get(entry.cause, Wait(entry.cause, 0, 0.0, ""))
+            seconds = 0.0  # what a boot ended has no length
+            if after is not None and after.boot_id == entry.boot_id:
+                seconds = max(0.0, (after.t_mono_ns - entry.t_mono_ns) / NS)
+            told.waits[entry.cause] = Wait(
+                entry.cause, wait.times + 1, wait.seconds + seconds, entry.detail
+            )
         elif entry.state in BEGUN:
             if told.open_run[0] != entry.run_id:
-                _begin(told, entry.run_id)
+                if entry.run_id in told.to_repeat:
+                    later = told.to_repeat.pop(entry.run_id)
+                    told.counts["later" if later else "at_once"] += 1
+                told.to_repeat = dict.fromkeys(told.to_repeat, True)
             told.open_run = entry.run_id, entry.state
         elif entry.state in CLOSED:
             if entry.state == "void" and entry.cause != SKIPPED:
                 _void(told, entry)
             told.open_run = "", ""
     return told
-
-
-def _before(entries: Sequence[Entry]) -> Entry | None:
-    """The last line of the agent before: at its start one folds into void lines what was open, and
-    what it was asked to repeat."""
-    folded = INTERRUPTIONS | {REPEAT}
-    return next((e for e in reversed(entries) if e.cause not in folded), None)
-
-
-def _start(told: _Told, entry: Entry, before: Entry | None) -> None:
-    told.counts["starts"] += 1
-    if before is None:
-        return
-    same_boot = "restarts" if before.boot_id == entry.boot_id else "reboots"
-    told.counts["resumed" if before.state in TERMINAL else same_boot] += 1
-
-
-def _begin(told: _Told, run_id: str) -> None:
-    if run_id in told.to_repeat:
-        told.counts["later" if told.to_repeat.pop(run_id) else "at_once"] += 1
-    told.to_repeat = dict.fromkeys(told.to_repeat, True)
 
 
 def _void(told: _Told, entry: Entry) -> None:
@@ -294,15 +288,3 @@ def _grouped(voids: Iterable[tuple[str, str, bool]], finished: set[str]) -> Iter
     for (_, asked), members in sorted(groups.items(), key=lambda item: -len(item[1])):
         runs = {run_id for run_id, _ in members}
         yield VoidTries(members[-1][1], len(members), len(runs), len(runs & finished), asked)
-
-
-def _seconds(entries: Sequence[Entry]) -> float | None:
-    """From the first line to the next; None where there is none in the same boot."""
-    if len(entries) < 2 or entries[0].boot_id != entries[1].boot_id:
-        return None
-    return max(0.0, (entries[1].t_mono_ns - entries[0].t_mono_ns) / NS)
-
-
-def _wait(cause: str, times: Sequence[tuple[float | None, str]]) -> Wait:
-    seconds = sum(length for length, _ in times if length is not None)
-    return Wait(cause, len(times), seconds, times[-1][1])

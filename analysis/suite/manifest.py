@@ -172,12 +172,11 @@ def _untold(folder: Path, last: Mapping[str, _Last]) -> Iterator[str]:
             yield f"The journal does not tell of runs/{run_id}: it was cut."
         elif len(aside) > run.voids:
             yield f"{run_id} has {len(aside)} void tries, the journal tells of {run.voids}."
-        elif run.state not in CLOSED and _status(folder / "runs" / run_id) == "finished":
-            yield f"Run {run_id} finished, but the journal leaves it at {run.state}: it was cut."
-
-
-def _status(folder: Path) -> object:
-    return strict_json.read_object(folder / "run.json").get("status")
+        elif run.state not in CLOSED:
+            document = strict_json.read_object(folder / "runs" / run_id / "run.json")
+            if document.get("status") == "finished":
+                left = f"the journal leaves it at {run.state}"
+                yield f"Run {run_id} finished, but {left}: it was cut."
 
 
 def _steady(folder: Path, entries: Sequence[Entry]) -> Iterator[str]:

@@ -78,7 +78,11 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     slept = controller_boots.sleeps(clock)
     recorded = controller_boots.cut_recordings(recorded, slept)
     clock = tuple(controller_boots.cut_readings(clock, slept))
-    shift_ns = controller_boots.shifts(clock, recorded, _spans(runs))
+    spans: dict[str, tuple[int, int]] = {}  # of runs, by boot of the target on its own clock
+    for run in runs:
+        begin, end = spans.get(run.boot_id, (run.t_start_ns, run.t_end_ns))
+        spans[run.boot_id] = min(begin, run.t_start_ns), max(end, run.t_end_ns)
+    shift_ns = controller_boots.shifts(clock, recorded, spans)
     sleeps = sum(map(len, slept.values()))
     timing = read_optional(folder / "timing.json", [])
     suite = Suite(
@@ -225,15 +229,6 @@ def _plan(folder: Path) -> tuple[SuitePlan, bool]:
         return plan, plan.sha256 == plans.digest(document)
     except (ValueError, RecursionError) as error:
         raise SuiteError(f"{path} is no valid plan ({error}): fetch the suite again.") from None
-
-
-def _spans(runs: Iterable[Run]) -> dict[str, tuple[int, int]]:
-    """By boot of the target, from when to when finished runs went, on its clock."""
-    found: dict[str, tuple[int, int]] = {}
-    for run in runs:
-        begin, end = found.get(run.boot_id, (run.t_start_ns, run.t_end_ns))
-        found[run.boot_id] = min(begin, run.t_start_ns), max(end, run.t_end_ns)
-    return found
 
 
 def _last_lines(folder: Path, journal: Iterable[Entry], problems: list[str]) -> dict[str, Entry]:

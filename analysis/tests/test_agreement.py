@@ -360,7 +360,7 @@ def test_unsafe_ciphers_are_marked_in_every_table(
     unsafe = [cell for cell in shown if cell.startswith(("DES", "3DES", "Blowfish"))]
     assert unsafe
     assert all(reference.MARK in cell for cell in unsafe)
-    told = text_of(published_section._unsafe(rows["verma"]))
+    told = text_of(published_section.published_section(found))
     for name in ("DES", "3DES", "Blowfish", "ECB"):
         assert f"{reference.MARK} {name} is unsafe today" in told
     assert all(one.why and one.source for one in reference.known())

@@ -108,22 +108,6 @@ def test_every_term_is_in_the_glossary_and_leads_to_its_meaning() -> None:
     assert [name for name in names if name not in entries] == []
 
 
-def test_another_language_may_be_filled_in_part(tmp_path: Path) -> None:
-    (tmp_path / "en.yml").write_text((texts.FOLDER / "en.yml").read_text(encoding="utf-8"))
-    (tmp_path / "de.yml").write_text(
-        "texts: {section.answer: Die Antwort}\n"
-        "terms: {block: {forms: [Block], text: Einmal alles.}}\n"
-    )
-    found = texts.catalogue("de", tmp_path)
-    assert found.language == "de"
-    assert found.say("section.answer") == "Die Antwort"
-    assert found.say("section.trust") == "How far to trust it"
-    (block,) = (term for term in found.terms if term.name == "block")
-    assert (block.forms, block.text) == (("Block",), "Einmal alles.")
-    with pytest.raises(KeyError):
-        found.say("answer.disks")
-
-
 def test_a_browser_runs_our_scripts_alone() -> None:
     page = page_of(Paragraph("<script>alert(1)</script> gpj\u202e", ""))
     assert "\u202e" not in page and r"gpj\u202e" in page

@@ -22,6 +22,8 @@ from analysis.suite.records import SYSTEM, Suite
 PARTS = ("package", "package-0", "dram", "drive")
 UPRIGHT = 5  # up to so many configurations stand beside each other; more lie one below the other
 DOTS = 12  # up to so many blocks each has its dot; more would hide the bar
+# Where so many dots stand across a bar of width 1.
+SPREADS = {n: np.linspace(-0.22, 0.22, n).tolist() if n > 1 else [0.0] for n in range(DOTS + 1)}
 Quantity = Literal["energy_j", "power_w"]
 UNITS: Mapping[Quantity, str] = {"energy_j": "Energy (J)", "power_w": "Mean power (W)"}
 
@@ -195,7 +197,7 @@ def _whiskers_and_dots(axis: Axes, all_placed: Sequence[Placed], upright: bool) 
         (place + shift * width, value)
         for bar, place, width in all_placed
         if len(bar.values) <= DOTS
-        for shift, value in zip(_spread(len(bar.values)), bar.values, strict=True)
+        for shift, value in zip(SPREADS[len(bar.values)], bar.values, strict=True)
     ]
     if dots:
         along, values = zip(*dots, strict=True)
@@ -208,8 +210,3 @@ def _whiskers_and_dots(axis: Axes, all_placed: Sequence[Placed], upright: bool) 
             markeredgecolor=style.INK,
             markeredgewidth=0.6,
         )
-
-
-def _spread(count: int) -> list[float]:
-    """Where dots stand across a bar of width 1."""
-    return np.linspace(-0.22, 0.22, count).tolist() if count > 1 else [0.0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import polars as pl
 from matplotlib.artist import Artist
@@ -39,9 +39,18 @@ def draw(
     }
     if max((len(values) for values in by.values()), default=0) < 2:
         return None
-    own = {name: _against_mean(values) for name, values in by.items()}
+    means = {name: sum(values.values()) / len(values) for name, values in by.items()}
+    own = {
+        name: {block: (value / means[name] - 1) * 100 for block, value in values.items()}
+        for name, values in by.items()
+        if means[name]
+    }
     bases = {n: by.get(suite.base_of(n) or "", {}) for n in by if n != suite.baseline}
-    ratio = {n: _against(base, by[n]) for n, base in bases.items() if base}
+    ratio = {
+        n: {block: (v / base[block] - 1) * 100 for block, v in by[n].items() if base.get(block)}
+        for n, base in bases.items()
+        if base
+    }
     panels: list[tuple[str, Series]] = [("Against own mean (%)", own)]
     panels += [(f"Against {suite.base_label} (%)", ratio)] if ratio else []
     here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
@@ -62,28 +71,17 @@ def draw(
         axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         last = max(block for values in by.values() for block in values) + 1
         axes[-1].set_xlim(1 - 0.02 * last, last + 0.02 * last)
-        figure.legend(*_legend(list(axes)), loc="outside right upper", fontsize=7.5)
+        # Each label once, as the last panel that has it draws it: there all have markers.
+        artists: dict[str, Artist] = {}
+        for axis in axes:
+            handles, labels = axis.get_legend_handles_labels()
+            artists |= zip(labels, handles, strict=True)
+        figure.legend(
+            list(artists.values()), list(artists), loc="outside right upper", fontsize=7.5
+        )
         title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
         style.titled(figure, title, records.joint(here["origin"].unique()))
     return figure
-
-
-def _legend(axes: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
-    """Each label once, as the last panel that has it draws it: there all have markers."""
-    found: dict[str, Artist] = {}
-    for axis in axes:
-        handles, labels = axis.get_legend_handles_labels()
-        found |= zip(labels, handles, strict=True)
-    return list(found.values()), list(found)
-
-
-def _against_mean(values: Mapping[int, float]) -> dict[int, float]:
-    mean = sum(values.values()) / len(values)
-    return {block: (value / mean - 1) * 100 for block, value in values.items()} if mean else {}
-
-
-def _against(base: Mapping[int, float], values: Mapping[int, float]) -> dict[int, float]:
-    return {b: (v / base[b] - 1) * 100 for b, v in values.items() if base.get(b)}
 
 
 def _together(axis: Axes, own: Series) -> None:

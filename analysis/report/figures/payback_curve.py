@@ -36,7 +36,11 @@ def draw(
     rows = math.ceil(len(paybacks) / columns)
     with style.drawing(5.4, 1.3 + 1.75 * rows) as figure:
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-        years = np.linspace(0, _end(paybacks, assumptions), 121)
+        # Beyond the disk's life, and beyond the payback where that is not too far away.
+        life = assumptions.life_years
+        spans = [repaid_after_years(p.saving_per_year, assumptions) for p in paybacks]
+        ends = [1.15 * span.mid for span in spans if span is not None and span.mid <= FAR * life]
+        years = np.linspace(0, max([BEYOND_LIFE * life, *ends]), 121)
         for axis, payback in zip(axes, paybacks, strict=False):
             _panel(axis, payback, assumptions, years)
             name = f"beside {labels[payback.against]}"
@@ -54,14 +58,6 @@ def draw(
         style.titled(figure, "Electricity saved, less the drive's extra price", origin)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
-
-
-def _end(paybacks: Sequence[Payback], assumptions: Assumptions) -> float:
-    """Beyond the disk's life, and beyond the payback where that is not too far away."""
-    life = assumptions.life_years
-    spans = [repaid_after_years(p.saving_per_year, assumptions) for p in paybacks]
-    seen = [1.15 * s.mid for s in spans if s is not None and s.mid <= FAR * life]
-    return max([BEYOND_LIFE * life, *seen])
 
 
 def _panel(axis: Axes, payback: Payback, a: Assumptions, years: np.ndarray) -> None:

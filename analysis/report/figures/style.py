@@ -130,7 +130,12 @@ def svg(figure: Figure) -> str:
             engine.execute(figure)
             figure.set_layout_engine(None)  # else savefig draws all of it once more to lay it out
         figure.savefig(buffer, format="svg", metadata=NO_DATE, facecolor="none")
-    return re.sub(r' d="[^"]*"', _shorter, buffer.getvalue())
+    # Lines to a hundredth of a point.
+    return re.sub(
+        r' d="[^"]*"',
+        lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0].replace(" \n", " ")),
+        buffer.getvalue(),
+    )
 
 
 def svgs(figures: Sequence[Figure]) -> list[str]:
@@ -157,7 +162,3 @@ def _alone() -> None:
     """Ctrl-C is for the process that waits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _shorter(path: re.Match[str]) -> str:
-    return re.sub(r"(\.\d\d)\d+", r"\1", path[0].replace(" \n", " "))
