@@ -155,15 +155,15 @@ def scan(path: Path) -> tuple[list[Entry], int]:
     if not path.exists():
         return [], 0
     data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    lines = whole.splitlines(keepends=True)
+    complete = data[: data.rfind(b"\n") + 1]
+    lines = complete.splitlines(keepends=True)
     entries: list[Entry] = []
     used = 0
     for number, line in enumerate(lines):
         try:
             entries.append(parse(line))
         except (ValueError, TypeError) as error:
-            if number == len(lines) - 1 and len(whole) == len(data):
+            if number == len(lines) - 1 and len(complete) == len(data):
                 break  # blocks of the last line that never reached the medium read as zeros
             raise JournalError(
                 f"Line {number + 1} of {path} is damaged: the suite cannot be resumed, "
@@ -209,7 +209,7 @@ def follow(
     A closing line that others follow (a suite that was resumed) does not end it. Raises
     AbandonedError once the suite was not `held` for 15 s.
     """
-    seen, size = start, -1
+    passed_on, size = start, -1
     held_s = looked_s = clock()
     while True:
         # Parsing on every poll would cost the machine under test more than looking at the size.
@@ -219,8 +219,8 @@ def follow(
             entries = read(path)
             # A line shows before it is on the medium: what is passed on must not be undone.
             _sync(path)
-            yield from entries[seen:]
-            seen = max(seen, len(entries))
+            yield from entries[passed_on:]
+            passed_on = max(passed_on, len(entries))
             if len(entries) > start and entries[-1].state in TERMINAL:
                 return
         now_s = clock()

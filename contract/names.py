@@ -51,14 +51,14 @@ def as_utf8(text: str) -> str:
     return SURROGATES.sub(_code, text)
 
 
-def _code(found: re.Match[str]) -> str:
-    byte = ord(found[0]) - 0xDC00  # PEP 383: how Python keeps a byte that is no UTF-8
-    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else ascii(found[0])[1:-1]
+def _code(match: re.Match[str]) -> str:
+    byte = ord(match[0]) - 0xDC00  # PEP 383: how Python keeps a byte that is no UTF-8
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else ascii(match[0])[1:-1]
 
 
 def printable_json(text: str) -> str:
     """JSON for a terminal and for programs, which read the same texts from it."""
-    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def sentence(text: str) -> str:

@@ -59,8 +59,8 @@ class Disk:
         """
         if self.erase == self.serial:
             return ""
-        found = re.fullmatch(rf"{re.escape(self.serial)} ([0-9a-f]{{12}})", self.erase or "")
-        return found[1] if found else None
+        match = re.fullmatch(rf"{re.escape(self.serial)} ([0-9a-f]{{12}})", self.erase or "")
+        return match[1] if match else None
 
 
 @dataclass(frozen=True)
@@ -462,13 +462,13 @@ def parse_target(document: Mapping[str, Any], path: Path) -> Target:
             "provision the target again."
         )
     try:
-        found = schema.read(TargetDocument, document)
+        described = schema.read(TargetDocument, document)
     except (ValueError, OverflowError) as error:
         raise PlanError(f"{path} is not complete ({error}): provision the target again.") from error
     return Target(
-        _storage(found, Extent(DATA_OFFSET_BYTES, found.extent_bytes)),
-        *_assets(found.assets or {}),
-        found.quiet or Quiet(),
+        _storage(described, Extent(DATA_OFFSET_BYTES, described.extent_bytes)),
+        *_assets(described.assets or {}),
+        described.quiet or Quiet(),
     )
 
 
@@ -484,56 +484,56 @@ def _read(path: Path, what: str) -> dict[str, Any]:
     return document
 
 
-def _plan(found: PlanDocument) -> Plan:
-    assets, asset_sums = _assets(found.assets)
+def _plan(document: PlanDocument) -> Plan:
+    assets, asset_sums = _assets(document.assets)
     return Plan(
-        suite_id=found.suite_id,
-        suite=found.suite,
-        host=found.host,
-        seed=found.seed,
-        origin=found.origin,
-        storage=_storage(found, found.extent, found.discard_first),
+        suite_id=document.suite_id,
+        suite=document.suite,
+        host=document.host,
+        seed=document.seed,
+        origin=document.origin,
+        storage=_storage(document, document.extent, document.discard_first),
         workloads={
             w.name: WorkloadSpec(w.name, w.parameters, w.workload or w.name)
-            for w in found.workloads
+            for w in document.workloads
         },
-        runs=found.runs,
-        rapl_hz=found.rapl_hz,
-        settle_s=found.settle_s,
-        tail_s=found.tail_s,
-        pad_s=found.pad_s,
-        attempts=found.attempts,
-        run_limit_s=found.run_limit_s,
+        runs=document.runs,
+        rapl_hz=document.rapl_hz,
+        settle_s=document.settle_s,
+        tail_s=document.tail_s,
+        pad_s=document.pad_s,
+        attempts=document.attempts,
+        run_limit_s=document.run_limit_s,
         assets=assets,
         asset_sums=asset_sums,
-        watermark=found.watermark,
-        may_skip=found.may_skip,
-        precondition=found.precondition,
-        quiet=found.quiet or Quiet(),
-        rapl_source=found.rapl_source,
-        sha256=found.sha256,
+        watermark=document.watermark,
+        may_skip=document.may_skip,
+        precondition=document.precondition,
+        quiet=document.quiet or Quiet(),
+        rapl_source=document.rapl_source,
+        sha256=document.sha256,
     )
 
 
 def _assets(
-    given: Mapping[str, Asset | str | None],
+    declared: Mapping[str, Asset | str | None],
 ) -> tuple[dict[str, Path], dict[str, dict[str, str | None]]]:
     """Paths by name, and the sums of those that have some."""
-    entries = {name: entry for name, entry in given.items() if entry}
+    entries = {name: entry for name, entry in declared.items() if entry}
     paths = {name: Path(e if isinstance(e, str) else e.path) for name, e in entries.items()}
     return paths, {n: asdict(e) for n, e in entries.items() if not isinstance(e, str)}
 
 
 def _storage(
-    found: PlanDocument | TargetDocument, extent: Extent, discard_first: bool = True
+    document: PlanDocument | TargetDocument, extent: Extent, discard_first: bool = True
 ) -> StorageSpec:
     return StorageSpec(
         disks={
             role: Disk(role, disk.by_id, disk.serial, disk.size_bytes, disk.erase)
-            for role, disk in found.disks.items()
+            for role, disk in document.disks.items()
         },
         extent=extent,
-        filesystem=found.filesystem,
+        filesystem=document.filesystem,
         configurations={
             entry.name: Configuration(
                 entry.name,
@@ -542,7 +542,7 @@ def _storage(
                 {key: value for key, value in entry.settings.items() if value is not None},
                 entry.filesystem,
             )
-            for entry in found.configurations
+            for entry in document.configurations
         },
         discard_first=discard_first,
     )
@@ -556,15 +556,15 @@ def _check(plan: Plan) -> None:
                 f"Configuration {configuration.name} is on disk {configuration.disk!r}, "
                 "which the plan does not name: make a new plan."
             )
-    seen: set[str] = set()
+    run_ids: set[str] = set()
     for run in plan.runs:
         if run.configuration not in plan.storage.configurations:
             raise PlanError(f"Run {run.run_id} has an unknown configuration: make a new plan.")
         if run.workload not in plan.workloads:
             raise PlanError(f"Run {run.run_id} has an unknown workload: make a new plan.")
-        if run.run_id in seen:
+        if run.run_id in run_ids:
             raise PlanError(f"Run id {run.run_id!r} is not unique: make a new plan.")
-        seen.add(run.run_id)
+        run_ids.add(run.run_id)
     if plan.origin not in ("measured", "modelled"):
         raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")
 

@@ -99,16 +99,16 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
     )
     readings = [start, *between, end]
     bound_w = default_max_power_w(counter.zone)
-    found = rapl.total(readings, counter.max_range_uj, bound_w, windows=windows)
-    if found.energy_uj is None:
-        return Energy(None, None, 0.0, _words(counter, found.flags))
+    difference = rapl.total(readings, counter.max_range_uj, bound_w, windows=windows)
+    if difference.energy_uj is None:
+        return Energy(None, None, 0.0, _words(counter, difference.flags))
     known = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]
-    wrapped = ("wrap-corrected",) if found.kind == "corrected" else ()
+    wrapped = ("wrap-corrected",) if difference.kind == "corrected" else ()
     lasted_s = (counter.end.t_after_ns - counter.start.t_before_ns) * 1e-9
-    unseen = counter.update_ns is None and lasted_s < 2 * UNOBSERVED_S and found.energy_uj > 0
+    unseen = counter.update_ns is None and lasted_s < 2 * UNOBSERVED_S and difference.energy_uj > 0
     coarse = (rapl.COARSE,) if unseen and windows else ()
-    flags = tuple(dict.fromkeys([*known, *found.flags, *wrapped, *coarse]))
-    energy_j = found.energy_uj / 1e6
+    flags = tuple(dict.fromkeys([*known, *difference.flags, *wrapped, *coarse]))
+    energy_j = difference.energy_uj / 1e6
     return Energy(energy_j, _statistical_j(counter, start, end, energy_j), 1.0, flags)
 
 
@@ -149,10 +149,10 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
 def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
     """The first reading of each zone: two sources of one counter must not count twice, and
     pyRAPL's, which has no more than that of its phase, never stands in for ours."""
-    seen: set[str] = set()
+    zones: set[str] = set()
     for counter in counters:
-        if counter.source != PYRAPL and counter.zone not in seen:
-            seen.add(counter.zone)
+        if counter.source != PYRAPL and counter.zone not in zones:
+            zones.add(counter.zone)
             yield counter
 
 
@@ -220,16 +220,16 @@ _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "e
 def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
     """Without the joules of meters that saw less of the whole machine than its processor and
     memory took, or its drive, over all runs: they see a part of it, as one of two supplies."""
-    whole = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
-    rapl = whole.filter(source=RAPL)
+    totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
+    rapl = totals.filter(source=RAPL)
     package = "package" if "package" in set(rapl["component"]) else "package-0"
     parts = [
         rapl.filter(pl.col("component").is_in([package, "dram"])),
-        whole.filter(pl.col("component") == "drive", ~pl.col("source").is_in(COUNTERS)),
+        totals.filter(pl.col("component") == "drive", ~pl.col("source").is_in(COUNTERS)),
     ]
     small = pl.lit(False)
-    for meter in whole.filter(~pl.col("source").is_in(COUNTERS))["source"].unique():
-        total = whole.filter(source=meter, component=SYSTEM)
+    for meter in totals.filter(~pl.col("source").is_in(COUNTERS))["source"].unique():
+        total = totals.filter(source=meter, component=SYSTEM)
         for part in parts:
             of_run = part.group_by("run_id").agg(pl.col("energy_j").sum())
             both = total.join(of_run, on="run_id", suffix="_part").sort("run_id")
@@ -275,8 +275,10 @@ def standing_components(energy: pl.DataFrame) -> pl.DataFrame:
     """Source and component of those that have no joules anywhere, for they stood still."""
     stood = pl.col("flags").str.split(" ").list.eval(pl.element().is_in(list(STANDING))).list.any()
     by = energy.group_by("source", "component", maintain_order=True)
-    seen = by.agg(pl.col("energy_j").is_not_null().any().alias("known"), stood.any().alias("stood"))
-    return seen.filter(~pl.col("known"), pl.col("stood")).select("source", "component")
+    components = by.agg(
+        pl.col("energy_j").is_not_null().any().alias("known"), stood.any().alias("stood")
+    )
+    return components.filter(~pl.col("known"), pl.col("stood")).select("source", "component")
 
 
 def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
@@ -293,17 +295,17 @@ def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
     The units of `WORK` are those that there are; what else is counted is null in `all` where one
     of its phases has none.
     """
-    whole: dict[str, float | int | None] = {}
+    total: dict[str, float | int | None] = {}
     for phase in run.phases:
         done = {unit: phase.work[unit] for unit in WORK if unit in phase.work}
         counted = {name: getattr(phase, name) for name in COUNTED}
         yield phase.name, {**done, **counted, "cpus": run.cpus}
         if phase.name != TAIL:
-            whole |= {unit: (whole.get(unit) or 0.0) + amount for unit, amount in done.items()}
+            total |= {unit: (total.get(unit) or 0.0) + amount for unit, amount in done.items()}
     for name in COUNTED:
         amounts = [getattr(phase, name) for phase in run.measured_phases]
-        whole[name] = None if None in amounts else math.fsum(amounts)
-    yield ALL, {**whole, "cpus": run.cpus}
+        total[name] = None if None in amounts else math.fsum(amounts)
+    yield ALL, {**total, "cpus": run.cpus}
 
 
 def _counter_energies(
@@ -312,21 +314,21 @@ def _counter_energies(
     """By run, zone and phase, with what lies between the phases, and all without the tail; and the
     pairs of run and zone whose joules are none, for the zone stood still."""
     samples = cache(partial(rapl_samples, suite))  # read once, where a zone asks
-    found = {}
+    energies = {}
     for run in suite.runs:
         zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
-        found[run.run_id] = {
+        energies[run.run_id] = {
             zone: _zone_energies(partial(samples, run.run_id), run, zone) for zone in zones
         }
-    codes = dict.fromkeys(still_zones(suite.runs, found, rapl_tables(suite)), STANDS_STILL)
+    codes = dict.fromkeys(still_zones(suite.runs, energies, rapl_tables(suite)), STANDS_STILL)
     sound = {
         run_id: {zone: e for zone, e in by_zone.items() if (run_id, zone) not in codes}
-        for run_id, by_zone in found.items()
+        for run_id, by_zone in energies.items()
     }
     codes |= dict.fromkeys(below_packages(suite.runs, sound), BELOW_PART)
     for (run_id, zone), code in codes.items():
-        found[run_id][zone] = none_of(found[run_id][zone], code)
-    return found, set(codes)
+        energies[run_id][zone] = none_of(energies[run_id][zone], code)
+    return energies, set(codes)
 
 
 def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
@@ -337,12 +339,12 @@ def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
     for phase in run.phases:
         for counter in phase.counters:
             if counter.source == PYRAPL:
-                found = by_zone.setdefault(counter.zone, {})
-                found[phase.name] = (phase.duration_s, _by_pyrapl(counter))
-    for zone, found in by_zone.items():
-        found[ALL] = _whole(run, found)
+                by_phase = by_zone.setdefault(counter.zone, {})
+                by_phase[phase.name] = (phase.duration_s, _by_pyrapl(counter))
+    for zone, by_phase in by_zone.items():
+        by_phase[ALL] = _whole(run, by_phase)
         if (run.run_id, zone) in still:
-            by_zone[zone] = none_of(found)
+            by_zone[zone] = none_of(by_phase)
     yield from _zone_rows(run, PYRAPL, f"{PYRAPL}-", by_zone)
 
 
@@ -367,15 +369,15 @@ def _zone_rows(
                 total = _sum([(1.0, energy) for energy in energies], len(parts))
                 least = min(energy.coverage for energy in energies)
                 by_zone[component][name] = duration_s, replace(total, coverage=least)
-    for component, found in by_zone.items():
-        for name, (duration_s, energy) in found.items():
+    for component, by_phase in by_zone.items():
+        for name, (duration_s, energy) in by_phase.items():
             label = {"phase": name, "source": source, "component": prefix + component}
             yield _row(run, label | {"origin": run.origin}, duration_s, energy, None)
 
 
-def _whole(run: Run, found: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
+def _whole(run: Run, by_phase: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
     """All phases without the tail."""
-    measured = [found[phase.name] for phase in run.measured_phases if phase.name in found]
+    measured = [by_phase[phase.name] for phase in run.measured_phases if phase.name in by_phase]
     seconds = sum(phase.duration_s for phase in run.measured_phases)
     return seconds, _sum(measured, len(run.measured_phases))
 
@@ -386,18 +388,20 @@ def summed_zones(by_zone: Mapping[str, Mapping[str, tuple[float, Energy]]]) -> d
     A single one that is called so already is the machine's. What shows another's counter once more
     counts nowhere.
     """
-    own = (
+    counted_zones = (
         zone
-        for zone, found in by_zone.items()
-        if not any(rapl.MIRROR in energy.flags for _, energy in found.values())
+        for zone, by_phase in by_zone.items()
+        if not any(rapl.MIRROR in energy.flags for _, energy in by_phase.values())
     )
-    return {c: z for c, z in summands(own).items() if z not in ([], ["package-0"], ["dram"])}
+    return {
+        c: z for c, z in summands(counted_zones).items() if z not in ([], ["package-0"], ["dram"])
+    }
 
 
 def _zone_energies(
     samples: Callable[[], Mapping[str, list[Reading]]], run: Run, zone: str
 ) -> dict[str, tuple[float, Energy]]:
-    found: dict[str, tuple[float, Energy]] = {}
+    by_phase: dict[str, tuple[float, Energy]] = {}
     within: dict[str, tuple[float, Energy]] = {}
     for phase in run.phases:
         counter = _counter_of(phase, zone)
@@ -406,15 +410,15 @@ def _zone_energies(
         energy = counted(counter)
         if SAMPLES_TELL & set(energy.flags):
             energy = counted(counter, samples().get(zone, ()))
-        found[phase.name] = (phase.duration_s, energy)
+        by_phase[phase.name] = (phase.duration_s, energy)
         within[phase.name] = (phase.duration_s, _summand(counter, energy, run))
-    whole = _whole(run, within)
+    total = _whole(run, within)
     between = [counted(counter, windows=False) for counter in pauses(run.phases, zone)]
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:
         energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
-        found[BETWEEN] = (pause_s, energy)
-    return {**found, ALL: whole}
+        by_phase[BETWEEN] = (pause_s, energy)
+    return {**by_phase, ALL: total}
 
 
 def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
@@ -469,27 +473,27 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
         for channel in meter.channels:
             still[channel] = still_runs(suite.runs, spans, metered, channel, idle)
     for run in suite.runs:
-        for own, channel in zip(meter.own_names, meter.channels, strict=True):
+        for own_name, channel in zip(meter.own_names, meter.channels, strict=True):
             for name, stretches in _stretches(run):
                 at = edges[run.run_id]
                 placed = [(at.get(start), at.get(end)) for start, end in stretches]
                 known = [(a.t_ns, b.t_ns) for a, b in placed if a is not None and b is not None]
                 if metered is None or len(known) < len(stretches):
-                    found = Energy(None, None, 0.0, ("no-clock",))
+                    energy = Energy(None, None, 0.0, ("no-clock",))
                 else:
                     phase = name not in (BETWEEN, TAIL)
-                    found = metered.energy(channel, known, refuse_short=phase)
-                    said = (remarks.during(a, b, own, meter.own_names) for a, b in known)
-                    words = dict.fromkeys(word for part in said for word in part)
-                    found = replace(found, flags=(*found.flags, *words))
+                    energy = metered.energy(channel, known, refuse_short=phase)
+                    remarked = (remarks.during(a, b, own_name, meter.own_names) for a, b in known)
+                    words = dict.fromkeys(word for part in remarked for word in part)
+                    energy = replace(energy, flags=(*energy.flags, *words))
                 if run.run_id in still.get(channel, ()):
-                    found = Energy(None, None, found.coverage, (*found.flags, STANDS_STILL))
-                if name == ALL and found.energy_j is None:
-                    found = Energy(None, None, found.coverage, (*found.flags, "incomplete"))
+                    energy = Energy(None, None, energy.coverage, (*energy.flags, STANDS_STILL))
+                if name == ALL and energy.energy_j is None:
+                    energy = Energy(None, None, energy.coverage, (*energy.flags, "incomplete"))
                 duration_s = sum(end - start for start, end in stretches) * 1e-9
                 label = {"phase": name, "source": meter.name, "component": channel}
                 label["origin"] = meter.origin
-                yield _row(run, label, duration_s, found, meter.accuracy)
+                yield _row(run, label, duration_s, energy, meter.accuracy)
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:

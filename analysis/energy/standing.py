@@ -38,35 +38,39 @@ def still_zones(
     A zone that stood still in a run may have done so in its neighbours' last or first moments; one
     that stood still in more than `SHARE` of the runs has no joules in any.
     """
-    found: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     stopped_s = {key: seconds for table in samples for key, seconds in _longest_s(table)}
     for zone in dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone):
-        own = sorted(
+        zone_runs = sorted(
             (run for run in runs if zone in energies[run.run_id]),
             key=lambda run: (run.boot_id, run.t_start_ns),
         )
-        every = [_stretches(energies[run.run_id][zone]) for run in own]
+        every = [_stretches(energies[run.run_id][zone]) for run in zone_runs]
         never = not any(one.energy_j for stretches in every for one in stretches)
         known = any(one.energy_j is not None for stretches in every for one in stretches)
         if never and known:
-            found |= {(run.run_id, zone) for run in own}
+            pairs |= {(run.run_id, zone) for run in zone_runs}
         if never or kind_of(zone) == "uncore":  # a graphics processor that is asleep takes nothing
             continue
-        counters = (c for run in own for p in run.phases for c in p.counters if c.zone == zone)
+        counters = (
+            c for run in zone_runs for p in run.phases for c in p.counters if c.zone == zone
+        )
         # A step of the counter at 1 W.
         patience = WHOLE_S + max((unit_nj(c.max_range_uj or 0) or 0) * 1e-9 for c in counters)
         still = [
             any(one.energy_j == 0 and one.seconds >= patience for one in stretches)
             or stopped_s.get((run.run_id, zone), 0.0) >= LONGEST_S + patience
-            for run, stretches in zip(own, every, strict=True)
+            for run, stretches in zip(zone_runs, every, strict=True)
         ]
-        if sum(still) > SHARE * len(own):
-            found |= {(run.run_id, zone) for run in own}
+        if sum(still) > SHARE * len(zone_runs):
+            pairs |= {(run.run_id, zone) for run in zone_runs}
             continue
         near = [False, *still, False]
-        beside = [any(near[k : k + 3]) for k in range(len(own))]
-        found |= {(run.run_id, zone) for run, is_near in zip(own, beside, strict=True) if is_near}
-    return found
+        beside = [any(near[k : k + 3]) for k in range(len(zone_runs))]
+        pairs |= {
+            (run.run_id, zone) for run, is_near in zip(zone_runs, beside, strict=True) if is_near
+        }
+    return pairs
 
 
 def _stretches(energies: Energies) -> list[Stretch]:
@@ -107,11 +111,11 @@ def below_packages(
 
 def _whole(by_zone: Mapping[str, Energies], zones: Iterable[str]) -> Stretch:
     """Of a run, the joules of some zones together."""
-    found = [by_zone[zone]["all"] for zone in zones if zone in by_zone]
-    energies = [energy.energy_j for _, energy in found]
+    stretches = [by_zone[zone]["all"] for zone in zones if zone in by_zone]
+    energies = [energy.energy_j for _, energy in stretches]
     known = [energy_j for energy_j in energies if energy_j is not None]
-    seconds = found[0][0] if found else 0.0
-    return Stretch(seconds, sum(known) if found and len(known) == len(energies) else None)
+    seconds = stretches[0][0] if stretches else 0.0
+    return Stretch(seconds, sum(known) if stretches and len(known) == len(energies) else None)
 
 
 def still_runs(
@@ -135,7 +139,7 @@ def still_runs(
     only_w = metered.only_w.get(channel)
     if only_w is not None and (len(working) > 1 or only_w == 0):
         return {run.run_id for run in runs}
-    found: set[str] = set()
+    stood_still: set[str] = set()
     constant = metered.constant_ns[channel]
     # For how long, in ns, each stretch lies within one run of work at the most.
     at_work = [
@@ -152,10 +156,10 @@ def still_runs(
         others = max((*at_work[:k], *at_work[k + 1 :]), default=0)
         alone = len(working) > 1 and at_work[k] >= max(LONE_S * 1e9, 2 * others)
         if len(within & working) >= 2 or (alone and (within or channel == SYSTEM)):
-            found |= met
-    if len(found & working) > SHARE * len(working):
+            stood_still |= met
+    if len(stood_still & working) > SHARE * len(working):
         return {run.run_id for run in runs}
-    return found
+    return stood_still
 
 
 def _works(run: Run, channel: str, idle: Collection[str]) -> bool:

@@ -44,7 +44,7 @@ class OwnShare:
 
 def own_shares(suite: Suite) -> list[OwnShare]:
     """By entry of the plan, where its runs tell CPU seconds at all."""
-    found = []
+    shares = []
     for name in suite.workloads:
         runs = [run for run in suite.runs if run.workload == name]
         phases: dict[str, list[Phase]] = {}
@@ -64,8 +64,8 @@ def own_shares(suite: Suite) -> list[OwnShare]:
                 )
                 for name, same in phases.items()
             )
-            found.append(OwnShare(name, program_of(runs), by_phase))
-    return found
+            shares.append(OwnShare(name, program_of(runs), by_phase))
+    return shares
 
 
 def program_of(runs: Iterable[Run]) -> str:
@@ -155,7 +155,7 @@ def clock(suite: Suite, target: clocks.TargetClock) -> ClockTrust:
 
 def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
     """Coverage by source and channel."""
-    found = []
+    coverages = []
     for meter in suite.meters:
         for channel in meter.channels:
             rows = energy.filter(
@@ -167,8 +167,8 @@ def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
             mean = sum(coverage) / len(coverage) if coverage else None
             gaps = rows.filter(pl.col("coverage") < 1)["run_id"].unique().sort()
             worst = min(coverage, default=None)
-            found.append(MeterTrust(meter.name, channel, len(rows), mean, worst, tuple(gaps)))
-    return found
+            coverages.append(MeterTrust(meter.name, channel, len(rows), mean, worst, tuple(gaps)))
+    return coverages
 
 
 def whole(energy: pl.DataFrame) -> WholeAgainstParts:
@@ -213,7 +213,7 @@ class TwoMeters:
 def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
     """By channel that several meters have; `energy` has all their rows."""
     runs = energy.filter(pl.col("energy_j") > 0, phase="all")
-    found = []
+    comparisons = []
     for meter in suite.meters:
         for channel in meter.channels:
             reference = suite.reference_meter(channel)
@@ -230,8 +230,10 @@ def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
             apart = both.filter((pl.col("energy_j_other") - pl.col("energy_j")).abs() > allowed)
             ratios = [float(r) for r in both["energy_j_other"] / both["energy_j"]]
             mean = sum(ratios) / len(ratios) if ratios else None
-            found.append(TwoMeters(channel, reference, meter.name, len(both), mean, len(apart)))
-    return found
+            comparisons.append(
+                TwoMeters(channel, reference, meter.name, len(both), mean, len(apart))
+            )
+    return comparisons
 
 
 def flagged(energy: pl.DataFrame) -> list[tuple[str, int]]:

@@ -53,7 +53,7 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
     sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
     if not sessions:
         sessions = [_Session((), (), "the target left no watermark")]
-    found = []
+    trusts = []
     for meter in suite.meters:
         placed = [mark for session in sessions for mark in session.marks]
         channels, limit_ms = _readings(meter, placed)
@@ -61,10 +61,10 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
             component, best = _best(meter, channels, session)
             allowed = tuple((-ms, limit_ms + ms) for ms in session.link_bound_ms)
             verdict, sentence = agreement(best, allowed)
-            found.append(
+            trusts.append(
                 WatermarkTrust(number, meter.name, component, best, allowed, verdict, sentence)
             )
-    return found
+    return trusts
 
 
 def disagreements(trusts: Iterable[WatermarkTrust]) -> tuple[str, ...]:
@@ -79,13 +79,13 @@ def _slow(trust: WatermarkTrust) -> bool:
 
 
 def _objection(trust: WatermarkTrust) -> str:
-    seen = trust.fit
+    fitted = trust.fit
     if _slow(trust):
         return (
             f"Session {trust.session}: readings of {trust.source} are means over "
-            f"{seen.window_s:.3g} s by the load watermark, and {seen.window_told_s:.3g} s by its "
-            "description. The intervals of its joules are wider for it: correct its period, or set "
-            "the meter to it."
+            f"{fitted.window_s:.3g} s by the load watermark, and {fitted.window_told_s:.3g} s by "
+            "its description. The intervals of its joules are wider for it: correct its period, or "
+            "set the meter to it."
         )
     return (
         f"Session {trust.session}: load watermark and clock link disagree for {trust.source} "
@@ -96,33 +96,33 @@ def _objection(trust: WatermarkTrust) -> str:
 def delays_s(suite: Suite, meter: Meter, clock: TargetClock) -> dict[str, float]:
     """By channel whose watermarks show another window than declared, the longest delay of its
     readings besides the declared window, in s."""
-    found: dict[str, float] = {}
+    delays: dict[str, float] = {}
     sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
     channels, _ = _readings(meter, [mark for session in sessions for mark in session.marks])
     for session in sessions:
         for name, readings in channels.items() if not session.problem else ():
             delay_s = fit(readings, session.marks).delay_s
             if delay_s is not None:
-                found[name] = max(found.get(name, 0.0), delay_s)
-    return found
+                delays[name] = max(delays.get(name, 0.0), delay_s)
+    return delays
 
 
-def agreement(found: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[str, str]:
+def agreement(fitted: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[str, str]:
     """Verdict and reason: does the fitted interval of each watermark meet the allowed one?
 
     `allowed_ms` are the offsets that the other way allows: from minus the clock link's bound to the
     meter's greatest delay plus that bound.
     """
-    if found.problem:
-        return CANNOT_TELL, found.problem
-    places = ("at the start", "at the end") if len(found.offset_ms) == 2 else ("once",)
-    seen = " and ".join(
+    if fitted.problem:
+        return CANNOT_TELL, fitted.problem
+    places = ("at the start", "at the end") if len(fitted.offset_ms) == 2 else ("once",)
+    offsets = " and ".join(
         f"{offset:.1f} ± {bound:.1f} ms late {place}"
-        for offset, bound, place in zip(found.offset_ms, found.bound_ms, places, strict=True)
+        for offset, bound, place in zip(fitted.offset_ms, fitted.bound_ms, places, strict=True)
     )
     low, high = min(a for a, _ in allowed_ms), max(b for _, b in allowed_ms)
-    sentence = f"seen {seen}; the clocks allow {low:.1f} to {high:.1f} ms"
-    pairs = list(zip(found.offset_ms, found.bound_ms, allowed_ms, strict=True))
+    sentence = f"seen {offsets}; the clocks allow {low:.1f} to {high:.1f} ms"
+    pairs = list(zip(fitted.offset_ms, fitted.bound_ms, allowed_ms, strict=True))
     if any(offset + bound < a or offset - bound > b for offset, bound, (a, b) in pairs):
         return DISAGREES, sentence
     if any(2 * bound + b - a > USEFUL_MS for _, bound, (a, b) in pairs):
@@ -176,14 +176,14 @@ def _readings(meter: Meter, marks: Sequence[Watermark]) -> tuple[dict[str, Readi
         (mark.t_ns[0] - _margin_ns(mark), mark.t_ns[-1] + _margin_ns(mark)) for mark in marks
     ]
     kept: list[tuple[np.ndarray, ...]] = []
-    for found in windows(meter.samples, timing, meter.channels):
-        near = np.zeros(len(found.end_ns), bool)
+    for part in windows(meter.samples, timing, meter.channels):
+        near = np.zeros(len(part.end_ns), bool)
         for begin_ns, end_ns in around_ns:
-            near |= (found.end_ns >= begin_ns) & (found.end_ns <= end_ns)
+            near |= (part.end_ns >= begin_ns) & (part.end_ns <= end_ns)
         if near.any():
-            width_s = (found.end_ns - found.start_ns)[near] / 1e9
-            powers = [found.power_w[name][near] for name in meter.channels]
-            kept.append((found.end_ns[near], width_s, *powers))
+            width_s = (part.end_ns - part.start_ns)[near] / 1e9
+            powers = [part.power_w[name][near] for name in meter.channels]
+            kept.append((part.end_ns[near], width_s, *powers))
     if not kept:
         return {}, timing.bound_ns / 1e6
     ends, widths, *powers = (np.concatenate(column) for column in zip(*kept, strict=True))

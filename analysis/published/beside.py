@@ -62,8 +62,8 @@ def by_chance(published: float, here: Comparison, half_log: float = 0.0) -> floa
     """Probability that a ratio with this interval would agree if nothing differed here at all."""
     if here.low is None or here.high is None or here.low <= 0:
         return 0.0
-    own = math.log(here.high / here.low) / 2
-    room, sigma = math.log(CLOSE) - math.hypot(own, half_log), own / NORMAL_95
+    half_width = math.log(here.high / here.low) / 2
+    room, sigma = math.log(CLOSE) - math.hypot(half_width, half_log), half_width / NORMAL_95
     if room <= 0:
         return 0.0
     apart = -math.log(published)
@@ -108,9 +108,9 @@ class Agreement:
 
 def agreement(rows: Sequence[Beside]) -> Agreement:
     """Of all figures of a paper, or of one of its places."""
-    said = [(row, judged(row)) for row in rows]
-    counts = {w: sum(found == w for _, found in said) for w in WORDS}
-    known = [row for row, found in said if found is not None]
+    verdicts = [(row, judged(row)) for row in rows]
+    counts = {w: sum(verdict == w for _, verdict in verdicts) for w in WORDS}
+    known = [row for row, verdict in verdicts if verdict is not None]
     same, pairs = _order(rows)
     chances = [
         by_chance(*both, row.published_half_log)
@@ -130,8 +130,8 @@ def _order(rows: Iterable[Beside]) -> tuple[int, int]:
     pairs = [
         pair for same in groups.values() for pair in combinations(same, 2) if _face(same, *pair)
     ]
-    told = [_same_order(a.plain_values, b.plain_values) for a, b in pairs]
-    return told.count(True), len(told) - told.count(None)
+    agreements = [_same_order(a.plain_values, b.plain_values) for a, b in pairs]
+    return agreements.count(True), len(agreements) - agreements.count(None)
 
 
 def _face(group: Sequence[Beside], a: Beside, b: Beside) -> bool:
@@ -149,10 +149,10 @@ def _same_order(a: tuple[float, float] | None, b: tuple[float, float] | None) ->
     """None where they are not apart in both."""
     if a is None or b is None:
         return None
-    there, here = math.log(a[0] / b[0]), math.log(a[1] / b[1])
-    if min(abs(there), abs(here)) <= math.log(APART):
+    published, here = math.log(a[0] / b[0]), math.log(a[1] / b[1])
+    if min(abs(published), abs(here)) <= math.log(APART):
         return None
-    return (there > 0) == (here > 0)
+    return (published > 0) == (here > 0)
 
 
 PLAIN = ("plain", "none")
@@ -293,8 +293,8 @@ def _cipher(stack: ConfigurationEntry) -> str:
 def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
     for here in likes(figure):
         if here.several or here.versus:
-            if (whole := _put_together(suite, runs, figure, here)) is not None:
-                entry, configuration, values = whole
+            if (combination := _put_together(suite, runs, figure, here)) is not None:
+                entry, configuration, values = combination
                 put = {block: here.put(value) for block, value in values.items()}
                 ratio = values if here.stated(figure.usable) is not None else {}
                 yield _Ours(figure, here, entry, configuration, put, ratio)
@@ -307,8 +307,8 @@ def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
                 if name == entry
             )
             if values or (figure.workload and any(has_phase)):
-                found = of_seconds(here, values)
-                yield _Ours(figure, here, entry, configuration, found)
+                values_in_unit = of_seconds(here, values)
+                yield _Ours(figure, here, entry, configuration, values_in_unit)
 
 
 def _put_together(
@@ -318,11 +318,11 @@ def _put_together(
     they are ratios to it, or differences. Parts that are not here are left out, of ranks none."""
     if here.several:
         all_of_them = [_put_together(suite, runs, figure, each) for each in here.several]
-        found = [one for one in all_of_them if one is not None]
-        if not found or (here.combine == "rank" and None in all_of_them):
+        available = [one for one in all_of_them if one is not None]
+        if not available or (here.combine == "rank" and None in all_of_them):
             return None
-        values = combined(here.combine, [values for *_, values in found])
-        return (*found[0][:2], values) if values else None
+        values = combined(here.combine, [values for *_, values in available])
+        return (*available[0][:2], values) if values else None
     places = _nearest(suite, runs, figure, here)
     if not places:
         return None
@@ -343,14 +343,14 @@ def _nearest(suite: Suite, runs: RunsHere, figure: Published, here: Here) -> lis
     entries = [name for name in suite.workloads if suite.workload_of(name) == here.workload]
     if figure.workload and here.workload in entries:  # a paper that names it means that alone
         entries = [here.workload]
-    there = [
+    candidates = [
         (entry, configuration)
         for entry in entries
         if (configuration := _where(suite, runs, entry, here, figure)) is not None
     ]
-    with_values = [one for one in there if runs.values(*one, here, "duration_s")]
+    with_values = [one for one in candidates if runs.values(*one, here, "duration_s")]
     if not with_values:
-        return there
+        return candidates
     far = {one: runs.distance(*one, here) for one in with_values}
     return [one for one in with_values if far[one] <= min(far.values())]
 
@@ -379,9 +379,9 @@ def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) 
     else:
         first = alike[0].figure
     of_first = [o for o in alike if o.figure is first]
-    own = [o for o in of_first if (o.entry, o.here.member) == (one.entry, one.here.member)]
-    own += [o for o in of_first if o.entry == one.entry]
-    return next(iter([*own, *of_first]), None)
+    nearest = [o for o in of_first if (o.entry, o.here.member) == (one.entry, one.here.member)]
+    nearest += [o for o in of_first if o.entry == one.entry]
+    return next(iter([*nearest, *of_first]), None)
 
 
 def _plain(figure: Published) -> bool:
@@ -435,5 +435,5 @@ def _origin(energy: pl.DataFrame, one: _Ours) -> str:
     rows = energy.filter(workload=one.entry)
     if one.here.column != "duration_s":
         return records.joint(rows.filter(component=SYSTEM)["origin"].unique())
-    there = set(rows["origin"].unique())
-    return records.SYNTHETIC if records.SYNTHETIC in there else records.MEASURED
+    origins = set(rows["origin"].unique())
+    return records.SYNTHETIC if records.SYNTHETIC in origins else records.MEASURED

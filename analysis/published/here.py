@@ -48,10 +48,10 @@ class RunsHere:
     @cached_property
     def by(self) -> Mapping[tuple[str, str], Sequence[RunHere]]:
         """By entry of the plan and configuration."""
-        there = self.energy["component"].unique().sort().to_list()
-        if not there:
+        components = self.energy["component"].unique().sort().to_list()
+        if not components:
             return {}
-        component = SYSTEM if self.system else there[0]
+        component = SYSTEM if self.system else components[0]
         names = ["workload", "configuration", "run_id", "block", "phase", *COLUMNS, *WORK]
         rows = self.energy.filter(component=component)
         rows = rows.with_columns(cpu_percent=CPU_PERCENT).select(names)
@@ -59,11 +59,11 @@ class RunsHere:
         for row in rows.iter_rows(named=True):
             key = row["workload"], row["configuration"], row["run_id"]
             runs.setdefault(key, {})[row["phase"]] = row
-        found: dict[tuple[str, str], list[RunHere]] = {}
+        by_entry: dict[tuple[str, str], list[RunHere]] = {}
         for (workload, configuration, _), phases in runs.items():
             block = int(next(iter(phases.values()))["block"])
-            found.setdefault((workload, configuration), []).append(RunHere(block, phases))
-        return found
+            by_entry.setdefault((workload, configuration), []).append(RunHere(block, phases))
+        return by_entry
 
     def values(self, entry: str, configuration: str, here: Here, column: str) -> BlockValues:
         """By block the sum over the parts of a quantity for the amount of work that is wanted.
@@ -154,8 +154,8 @@ def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | No
 @lru_cache(maxsize=4096)
 def matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     """The phases that a pattern holds, with the number in its first group, 0 without one."""
-    found = ((name, re.fullmatch(pattern, name)) for name in names)
-    return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in found if m)
+    matches = ((name, re.fullmatch(pattern, name)) for name in names)
+    return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in matches if m)
 
 
 MB, KB = 2**20, 2**10
@@ -228,8 +228,8 @@ class Here:
 
     def put(self, ratio: float) -> float:
         """A ratio of ours as the paper puts it."""
-        said = {"loss": (1 - ratio) * 100, "gain": (ratio - 1) * 100}
-        return said.get(self.says, ratio)
+        phrased = {"loss": (1 - ratio) * 100, "gain": (ratio - 1) * 100}
+        return phrased.get(self.says, ratio)
 
 
 def combined(how: Combine, several: Sequence[BlockValues]) -> BlockValues:

@@ -168,9 +168,9 @@ def _on_disk(figure: Published) -> Iterator[Here]:
             both[0], several=both, combine=how if "_m" in figure.quantity else "mean", note="both"
         )
         return
-    for found in _timed(figure, one):
+    for counterpart in _timed(figure, one):
         for stack in VERACRYPT[figure.subject]:
-            yield replace(found, configuration=stack, note=_format(stack))
+            yield replace(counterpart, configuration=stack, note=_format(stack))
 
 
 def _format(stack: str) -> str:
@@ -266,9 +266,15 @@ def _verma(figure: Published) -> Iterator[Here]:
     sizes = (figure.size_bytes,) if figure.size_bytes else VERMA_SIZES
     for mode, note in _modes(figure):
         parts = _files(rf"{cipher}-{mode}\.{figure.operation}\.(\d+)B", sizes)
-        for found in _timed(figure, Here("cipher_modes", parts, member_of(figure), note=note)):
+        for counterpart in _timed(
+            figure, Here("cipher_modes", parts, member_of(figure), note=note)
+        ):
             average = figure.quantity == "average_time"
-            yield replace(found, factor=found.factor / len(parts)) if average else found
+            yield (
+                replace(counterpart, factor=counterpart.factor / len(parts))
+                if average
+                else counterpart
+            )
 
 
 RANKED = ("Blowfish", "DES", "AES", "3DES")
@@ -282,8 +288,8 @@ def _verma_texts(figure: Published) -> Iterator[Here]:
         return Here("cipher_modes", parts, subject)
 
     if figure.entry == "ranking":
-        own = figure.subject.removesuffix(" or 3DES")
-        order = (own, *(name for name in RANKED if name != own))
+        name = figure.subject.removesuffix(" or 3DES")
+        order = (name, *(other for other in RANKED if other != name))
         each = tuple(replace(one(name), numerator=1.0) for name in order)
         yield replace(each[0], member=figure.subject, several=each, combine="rank")
     elif figure.entry == "3des-des":

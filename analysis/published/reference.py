@@ -154,8 +154,8 @@ def _figures(paper: str) -> tuple[Published, ...]:
 
 def _figure(row: dict[str, Any]) -> Published:
     half = row.pop("half_width_95")
-    whole = ("size_bytes", "block_bytes", "iterations")
-    changed: dict[str, Any] = {name: _whole(row[name]) for name in whole}
+    counts = ("size_bytes", "block_bytes", "iterations")
+    changed: dict[str, Any] = {name: _whole(row[name]) for name in counts}
     changed |= {"value": float(row["value"]), "doubtful": row["doubtful"] == "yes"}
     changed["fitting"] = float(row["fitting"]) if row["fitting"] else None
     return Published(

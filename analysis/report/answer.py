@@ -43,16 +43,18 @@ def banner(origin: str) -> Blocks:
     """What must be said of figures that are not measured; nothing where they are."""
     if origin == MEASURED:
         return ()
-    said = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
-    return view.note(f"{origin.capitalize()}. ", said, origin)
+    text = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
+    return view.note(f"{origin.capitalize()}. ", text, origin)
 
 
-def measured(found: Results) -> str:
+def measured(results: Results) -> str:
     """What was measured on which machine and disks, and by what, in one sentence."""
-    suite = found.suite
-    there = set(found.summary["component"])
-    package = "package" if "package" in there else "package-0"
-    parts = [words.name_of(name) for name in (SYSTEM, "drive", package, "dram") if name in there]
+    suite = results.suite
+    components = set(results.summary["component"])
+    package = "package" if "package" in components else "package-0"
+    parts = [
+        words.name_of(name) for name in (SYSTEM, "drive", package, "dram") if name in components
+    ]
     facts = [
         suite.machine.get("cpu.model", ""),
         say("answer.disks", disks=", ".join(disks.models(suite))),
@@ -84,18 +86,18 @@ def judged(texts: Iterable[tuple[str, Comparison]], joint: str) -> str:
     for text, c in texts:
         by.setdefault(judgement(c), []).append(text)
     return "; ".join(
-        f"{joint.join(same)}: {'each ' * (len(same) > 1)}{said}" for said, same in by.items()
+        f"{joint.join(same)}: {'each ' * (len(same) > 1)}{verdict}" for verdict, same in by.items()
     )
 
 
-def against_baseline(found: Results, name: str | None) -> Contrast | None:
+def against_baseline(results: Results, name: str | None) -> Contrast | None:
     """The contrast of a configuration with the baseline."""
-    return against(found, found.suite.baseline, name)
+    return against(results, results.suite.baseline, name)
 
 
-def against(found: Results, base: str | None, name: str | None) -> Contrast | None:
+def against(results: Results, base: str | None, name: str | None) -> Contrast | None:
     """The contrast of two configurations, whichever way round it was declared."""
-    for c in found.contrasts:
+    for c in results.contrasts:
         if (c.base, c.other) == (base, name):
             return c
         if (c.base, c.other) == (name, base):

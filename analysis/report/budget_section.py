@@ -24,9 +24,9 @@ KEY = (
 )
 
 
-def budget_section(found: Results) -> Blocks:
+def budget_section(results: Results) -> Blocks:
     """The key, who states which term, and which figures lack one."""
-    budgeted = [*budgets.joules(found), *budgets.overall(found)]
+    budgeted = [*budgets.joules(results), *budgets.overall(results)]
     stated = dict.fromkeys(
         (row.term, row.stated) for one in budgeted for row in one.budget.rows if row.stated
     )

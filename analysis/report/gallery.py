@@ -60,10 +60,10 @@ class OwnEntry:
     reason: str
 
 
-def of_suite(found: Results, page: str, bundle: str) -> Entry:
+def of_suite(results: Results, page: str, bundle: str) -> Entry:
     """A suite's entry."""
-    suite = found.suite
-    beside = {one.other: one for one in found.contrasts if one.base == suite.baseline}
+    suite = results.suite
+    beside = {one.other: one for one in results.contrasts if one.base == suite.baseline}
     rows = []
     for name in suite.configurations:
         role = suite.disk_of(name)
@@ -73,17 +73,19 @@ def of_suite(found: Results, page: str, bundle: str) -> Entry:
         if name != suite.baseline:
             energy = words.change_in(beside[name].comparison if name in beside else None)
         cipher = str(stack.settings.get("cipher") or NO_CIPHER.get(stack.encrypted_by or "", "?"))
-        rows.append(Row(_machine(found), model, cipher, suite.label(name), energy))
+        rows.append(Row(_machine(results), model, cipher, suite.label(name), energy))
     scale = textwrap.shorten(suite.plan.scale, ABOUT, placeholder=" …")
     about = f"{scale}; {suite.plan.blocks or '?'} blocks"
-    return Entry(suite.suite_id, found.origin, page, bundle, about, tuple(rows))
+    return Entry(suite.suite_id, results.origin, page, bundle, about, tuple(rows))
 
 
-def _machine(found: Results) -> str:
-    machine = found.suite.machine
+def _machine(results: Results) -> str:
+    machine = results.suite.machine
     if lab := machine.get("lab_machine"):
         return f"virtual lab: {words.LAB_MACHINES.get(lab, lab)}"
-    return machine.get("cpu.model") or (NO_MACHINE if found.origin == "synthetic" else "not named")
+    return machine.get("cpu.model") or (
+        NO_MACHINE if results.origin == "synthetic" else "not named"
+    )
 
 
 def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
@@ -93,19 +95,19 @@ def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
     """
     try:
         document = strict_json.loads((folder / ENTRY).read_text(encoding="utf-8"))
-        found = schema.read(OwnEntry, document)
+        entry = schema.read(OwnEntry, document)
         with (folder / MARKS).open(encoding="utf-8", newline="") as file:
             rows = [_load(row) for row in csv.DictReader(file)]
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, csv.Error) as error:
         raise SuiteError(f"{folder / ENTRY} or {MARKS} cannot be read ({error}).") from None
-    head = view.paragraph(f"{found.machine}, read by {found.instrument}: {found.origin}.", "facts")
-    head += view.paragraph(found.about) + view.note(
-        "No suite. ", view.paragraph(found.reason), "plain"
+    head = view.paragraph(f"{entry.machine}, read by {entry.instrument}: {entry.origin}.", "facts")
+    head += view.paragraph(entry.about) + view.note(
+        "No suite. ", view.paragraph(entry.reason), "plain"
     )
     what = "Energy of each marked load: the counter at its end less that at its begin"
     heads = ["Load", "Time (s)", "Energy (J)", "Mean power (W)"]
-    table = view.table(what, heads, rows, origin=found.origin)
-    return found, Page(found.title, found.title, head + table, ())
+    table = view.table(what, heads, rows, origin=entry.origin)
+    return entry, Page(entry.title, entry.title, head + table, ())
 
 
 def _load(row: Mapping[str, str]) -> list[str]:
@@ -115,10 +117,10 @@ def _load(row: Mapping[str, str]) -> list[str]:
     return [row["name"], words.number(seconds, 2), joules, watts]
 
 
-def of_own(found: OwnEntry, page: str) -> Entry:
+def of_own(entry: OwnEntry, page: str) -> Entry:
     """Its line in the gallery."""
-    row = Row(found.machine, "none", "none", found.instrument, words.NOTHING)
-    return Entry(found.title, found.origin, page, "", found.about, (row,))
+    row = Row(entry.machine, "none", "none", entry.instrument, words.NOTHING)
+    return Entry(entry.title, entry.origin, page, "", entry.about, (row,))
 
 
 def html(entries: Sequence[Entry]) -> str:

@@ -29,40 +29,40 @@ class Missing:
 
 def missing(suite: Suite) -> list[Missing]:
     """Skipped runs first, then parts; runs of one reason together."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    configurations: dict[tuple[str, str, str], list[str]] = {}
     for skipped in suite.skipped:
         key = skipped.workload, ALL_OF_IT, skipped.reason
-        found.setdefault(key, []).append(skipped.configuration)
+        configurations.setdefault(key, []).append(skipped.configuration)
     for run in suite.runs:
         for part in run.left_out:
             key = run.workload, part.what, part.reason
-            found.setdefault(key, []).append(run.configuration)
+            configurations.setdefault(key, []).append(run.configuration)
     return [
         Missing(workload, tuple(dict.fromkeys(where)), what, reason, len(where))
-        for (workload, what, reason), where in found.items()
+        for (workload, what, reason), where in configurations.items()
     ]
 
 
 def sentence(suite: Suite) -> str:
     """In a line, or empty: which workloads were skipped, and how many parts were left out."""
-    found = missing(suite)
-    skipped = dict.fromkeys(words.name_of(one.workload) for one in found if one.skipped)
-    parts = len({(one.workload, one.what) for one in found if not one.skipped})
-    said = [f"skipped: {', '.join(skipped)}"] * bool(skipped)
-    partly = dict.fromkeys(words.name_of(one.workload) for one in found if not one.skipped)
-    said += [f"left out: {words.count(parts, 'part')} of {', '.join(partly)}"] * bool(parts)
-    return "; ".join(said)
+    parts_missing = missing(suite)
+    skipped = dict.fromkeys(words.name_of(one.workload) for one in parts_missing if one.skipped)
+    parts = len({(one.workload, one.what) for one in parts_missing if not one.skipped})
+    clauses = [f"skipped: {', '.join(skipped)}"] * bool(skipped)
+    partly = dict.fromkeys(words.name_of(one.workload) for one in parts_missing if not one.skipped)
+    clauses += [f"left out: {words.count(parts, 'part')} of {', '.join(partly)}"] * bool(parts)
+    return "; ".join(clauses)
 
 
-def left_out(found: Results) -> Blocks:
+def left_out(results: Results) -> Blocks:
     """A row a part and reason; a sentence where nothing is missing."""
     columns: Fields[Missing] = {
         "Workload": lambda one: words.name_of(one.workload),
         "What": lambda one: one.what,
         "Reason": lambda one: one.reason,
-        "Configurations": lambda one: ", ".join(map(found.suite.label, one.configurations)),
+        "Configurations": lambda one: ", ".join(map(results.suite.label, one.configurations)),
         "Runs": lambda one: str(one.runs),
     }
     caption = "Left out or skipped, and why: nothing is said about these"
-    table = view.table_of(caption, missing(found.suite), columns, words=4, group=True)
+    table = view.table_of(caption, missing(results.suite), columns, words=4, group=True)
     return table or view.paragraph("Nothing that was planned was left out or skipped.")

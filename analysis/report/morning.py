@@ -32,22 +32,22 @@ def summary(folder: Path, derive: bool = False) -> SuiteSummary:
     """
     suite = read(folder)
     energy = energy_of(folder) if derive or manifest.current(folder / "energy.parquet") else None
-    told = incident_log(suite)
+    incidents = incident_log(suite)
     mark = f" ({suite.plan.origin})" if suite.plan.origin != MEASURED else ""
-    waits = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in told.waits]
+    waits = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in incidents.waits]
     waited = f"waited for: {', '.join(waits)}" if waits else ""
     happened = [
         f"{suite.suite_id} on {suite.host}{mark}",
         _when(suite),
-        _runs(suite, told),
-        _voids(suite, told),
-        _interrupted(told, energy),
+        _runs(suite, incidents),
+        _voids(suite, incidents),
+        _interrupted(incidents, energy),
         "; ".join(filter(None, [missing_section.sentence(suite), waited])),
         _drift_check(suite, energy),
         _time(suite),
     ]
     answer = (
-        (first_page.without_report(suite, told, folder),)
+        (first_page.without_report(suite, incidents, folder),)
         if energy is None
         else first_page.lines(results_of(suite, energy), folder)
     )
@@ -80,24 +80,24 @@ def _when(suite: Suite) -> str:
 
 def _instant(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _seal(suite: Suite) -> str:
     if not suite.sealed:
         return "its seal is unreadable" if (suite.folder / MANIFEST).exists() else "not sealed"
-    found = check(suite.folder)
-    if found.problems:
-        number = len(found.problems)
+    sealed = check(suite.folder)
+    if sealed.problems:
+        number = len(sealed.problems)
         which = "1 file is not as it was" if number == 1 else f"{number} files are not as they were"
         return f"sealed, but {which}"
-    return f"sealed, all {found.files} sums are right"
+    return f"sealed, all {sealed.files} sums are right"
 
 
-def _runs(suite: Suite, told: IncidentLog) -> str:
+def _runs(suite: Suite, incidents: IncidentLog) -> str:
     done = {run.run_id for run in suite.runs}
     blocks: dict[int, bool] = {}
     for run in suite.plan.runs:
@@ -106,39 +106,40 @@ def _runs(suite: Suite, told: IncidentLog) -> str:
     planned = len(suite.plan.runs)
     return (
         f"{sum(blocks.values())} of {len(blocks)} blocks whole; {len(done)} of {planned} runs "
-        f"finished, {len(told.void_to_end)} void to the end, {told.never} never made"
+        f"finished, {len(incidents.void_to_end)} void to the end, {incidents.never} never made"
     )
 
 
-def _voids(suite: Suite, told: IncidentLog) -> str:
-    if not told.voids:
+def _voids(suite: Suite, incidents: IncidentLog) -> str:
+    if not incidents.voids:
         why = Counter(run.reason.rstrip(".") for run in suite.void)
         reasons = "; ".join(f"{number}× {reason}" for reason, number in why.most_common())
         return f"void: {reasons}" if reasons else "no try was void"
-    reasons = "; ".join(f"{group.tries}× {group.reason.rstrip('.')}" for group in told.voids)
-    return f"void tries {told.tries_void}, repeated {told.at_once + told.later}: {reasons}"
+    reasons = "; ".join(f"{group.tries}× {group.reason.rstrip('.')}" for group in incidents.voids)
+    repeated = incidents.at_once + incidents.later
+    return f"void tries {incidents.tries_void}, repeated {repeated}: {reasons}"
 
 
-def _interrupted(told: IncidentLog, energy: pl.DataFrame | None) -> str:
-    parts = list(interruptions(told))
+def _interrupted(incidents: IncidentLog, energy: pl.DataFrame | None) -> str:
+    parts = list(interruptions(incidents))
     missed = len(uncovered(energy)) if energy is not None else 0
     parts += [f"{words.count(missed, 'run')} not seen whole by a meter"] * bool(missed)
-    parts += [f"it gave up: {told.failed}"] * bool(told.failed)
+    parts += [f"it gave up: {incidents.failed}"] * bool(incidents.failed)
     return f"faults: {', '.join(parts)}" if parts else "no faults"
 
 
 def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
     if energy is None:
         return ""
-    found = drift_check(suite, energy, TargetClock.fit(suite.clock))
-    if found is None:
+    checked = drift_check(suite, energy, TargetClock.fit(suite.clock))
+    if checked is None:
         return "drift check: nothing to say, it did not finish twice"
-    if found.verdict == CANNOT_TELL:
-        why = FEW_READINGS if found.worst.low is None else SCATTERS
+    if checked.verdict == CANNOT_TELL:
+        why = FEW_READINGS if checked.worst.low is None else SCATTERS
         return f"drift check cannot tell: {why}"
-    worst = f"{where(found.worst)} {words.percent(1 + found.worst.change, 2)}"
-    most = "" if found.verdict == MOVED else "at most "
-    return f"drift check {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
+    worst = f"{where(checked.worst)} {words.percent(1 + checked.worst.change, 2)}"
+    most = "" if checked.verdict == MOVED else "at most "
+    return f"drift check {checked.verdict}: {most}{worst}, limit ±{checked.limit * 100:g} %"
 
 
 def _time(suite: Suite) -> str:

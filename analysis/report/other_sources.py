@@ -32,46 +32,46 @@ SEES = {
 HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"]
 
 
-def section(found: Results) -> Blocks:
+def section(results: Results) -> Blocks:
     """One table of their joules, and what they see; nothing where there is none of them."""
-    runs = found.suite.compared_runs
+    runs = results.suite.compared_runs
     names = dict.fromkeys(name for run in runs for name in run.other_sources)
     sources = [name for name in names if of_other_zones(name, runs)]
     if not sources:
         return ()
-    rows = [row for source in sources for row in _rows(found, source)]
+    rows = [row for source in sources for row in _rows(results, source)]
     what = "Other sources on the target: energy of whole runs, from the settled state to the tail"
     origin = joint(run.origin for run in runs)
     page = view.table(what, HEADERS, rows, words=4, origin=origin, group=True)
     failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
     failed += [why for name in sources if (why := _still(runs, name))]
-    said = [SEES.get(name, "") for name in sources]
-    said += ["No verdict rests on them: they are whole runs, and in no sum."]
-    return page + view.paragraph(" ".join(filter(None, [*said, *failed])), "key")
+    notes = [SEES.get(name, "") for name in sources]
+    notes += ["No verdict rests on them: they are whole runs, and in no sum."]
+    return page + view.paragraph(" ".join(filter(None, [*notes, *failed])), "key")
 
 
-def _rows(found: Results, source: str) -> Iterator[list[str]]:
-    runs = [run for run in found.suite.compared_runs if source in run.other_sources]
+def _rows(results: Results, source: str) -> Iterator[list[str]]:
+    runs = [run for run in results.suite.compared_runs if source in run.other_sources]
     zones = dict.fromkeys(zone.zone for run in runs for zone in run.zones_of(source))
     moved = [zone for zone in zones if any(_joules(run, source, zone) for run in runs)]
-    for zone, *of in product(moved, found.suite.workloads, found.suite.configurations):
-        own = [
+    for zone, *of in product(moved, results.suite.workloads, results.suite.configurations):
+        figures = [
             (run, joules)
             for run in runs
             if [run.workload, run.configuration] == of
             and (joules := _joules(run, source, zone)) is not None
         ]
-        if not own:
+        if not figures:
             continue
         blocks: dict[int, list[float]] = {}
-        for run, joules in own:
+        for run, joules in figures:
             blocks.setdefault(run.block, []).append(joules)
-        power_w = [joules / _seconds(run, source) for run, joules in own]
+        power_w = [joules / _seconds(run, source) for run, joules in figures]
         yield [
             source,
             zone,
             words.name_of(of[0]),
-            found.suite.label(of[1]),
+            results.suite.label(of[1]),
             words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
             words.number(fmean(power_w)),
             str(len(blocks)),

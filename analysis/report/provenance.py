@@ -170,9 +170,9 @@ TIMES = {  # of timing.json, in a table and in a line
 }
 
 
-def provenance_section(found: Results) -> Blocks:
+def provenance_section(results: Results) -> Blocks:
     """Plan, machine, packages, changes during the suite, time."""
-    suite = found.suite
+    suite = results.suite
     plan = suite.plan
     facts = [[label, str(getattr(plan, key))] for key, label in PLAN.items()]
     facts += [
@@ -180,7 +180,7 @@ def provenance_section(found: Results) -> Blocks:
         for key, label in MACHINE.items()
         if key in suite.machine
     ]
-    if shares := trust.stolen_shares(found.energy):
+    if shares := trust.stolen_shares(results.energy):
         mean, most = (words.number(100 * of, 1) for of in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
     page = _time(suite.timing)

@@ -100,9 +100,9 @@ class Explaining:
         html = str(escape(shown(text)))
         places: list[tuple[int, int, Term]] = []
         for term in list(self._left.values()):
-            found = _pattern(term).search(html)
-            if found and not any(a < found.end() and found.start() < b for a, b, _ in places):
-                places.append((found.start(), found.end(), term))
+            match = _pattern(term).search(html)
+            if match and not any(a < match.end() and match.start() < b for a, b, _ in places):
+                places.append((match.start(), match.end(), term))
                 del self._left[term.name]
         for start, last, term in sorted(places, key=lambda place: -place[0]):
             end = last
@@ -139,10 +139,10 @@ def text(blocks: Blocks, width: int = WIDTH) -> str:
 INDENT = " " * 12  # where the first page's lines begin behind their labels
 
 
-def _filled(said: str, width: int, lead: str = "", indent: str = "") -> str:
+def _filled(text: str, width: int, lead: str = "", indent: str = "") -> str:
     """Lines that part no figure from its unit, behind `lead` and then `indent`."""
     lines = textwrap.fill(
-        shown(said),
+        shown(text),
         width,
         initial_indent=lead,
         subsequent_indent=indent,
@@ -155,12 +155,12 @@ def _filled(said: str, width: int, lead: str = "", indent: str = "") -> str:
 def _lines(blocks: Blocks, width: int) -> Iterator[str]:
     for block in blocks:
         match block:
-            case Paragraph(said, _):
-                yield _filled(said, width)
+            case Paragraph(text, _):
+                yield _filled(text, width)
             case Answer():
                 lead = f"{block.label}:".ljust(len(INDENT)) if block.label else INDENT
-                said = f"{block.verdict}{block.reason}"
-                yield _filled(said, width, lead, INDENT)
+                text = f"{block.verdict}{block.reason}"
+                yield _filled(text, width, lead, INDENT)
                 if block.command:  # never cut, so that it can be copied
                     yield f"{INDENT}{block.command}"
             case Bullets(items):
@@ -168,7 +168,7 @@ def _lines(blocks: Blocks, width: int) -> Iterator[str]:
             case Heading(title, _, _):
                 yield f"\n{title}\n"
             case Note(title, inside, _):
-                said = " ".join(_lines(inside, width))
-                yield _filled(f"{title.strip(' .').upper()}: {said}", width) + "\n"
+                text = " ".join(_lines(inside, width))
+                yield _filled(f"{title.strip(' .').upper()}: {text}", width) + "\n"
             case Table():
                 yield f"{block.text}\n"

@@ -325,8 +325,8 @@ def bullets(texts: Iterable[str]) -> Blocks:
 
 def links(items: Iterable[Link], label: str = "") -> Blocks:
     """Links, if there are any."""
-    found = tuple(items)
-    return (Links(found, label),) if found else ()
+    entries = tuple(items)
+    return (Links(entries, label),) if entries else ()
 
 
 def note(title: str, inside: Blocks, kind: str) -> Blocks:

@@ -204,8 +204,8 @@ def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> V
     change = f"significant {'increase' if ratio > 1 else 'decrease'}"
     if word == "differs":
         return Verdict(change, word)
-    said = ([change] if both else []) + ([unseen(n)] if n else [])
-    return Verdict(f"{word} ({'; '.join(said)})" if said else word, word)
+    remarks = ([change] if both else []) + ([unseen(n)] if n else [])
+    return Verdict(f"{word} ({'; '.join(remarks)})" if remarks else word, word)
 
 
 def unseen(n: int) -> str:
@@ -313,10 +313,10 @@ class PhaseName:
 def parse(phase: str) -> PhaseName:
     """Any name is one: what is not understood stays a field."""
     *fields, last = phase.split(".")
-    found = _NUMBER.fullmatch(last)
-    if found is None or not fields:
+    match = _NUMBER.fullmatch(last)
+    if match is None or not fields:
         return PhaseName((*fields, last))
-    return PhaseName(tuple(fields), int(found[1]), found[2])
+    return PhaseName(tuple(fields), int(match[1]), match[2])
 
 
 def size(size_bytes: int) -> str:

@@ -82,8 +82,10 @@ class Row:
         """
         u = self.standard or 0.0
         common = math.sqrt(self.correlation) * abs(self.common)
-        own = math.sqrt(1 - self.correlation)
-        return tuple(u * part for part in (common, *(own * abs(c) for c in self.sensitivities)))
+        unshared = math.sqrt(1 - self.correlation)
+        return tuple(
+            u * part for part in (common, *(unshared * abs(c) for c in self.sensitivities))
+        )
 
     @property
     def common(self) -> float:
@@ -198,8 +200,8 @@ class Budget:
         ]
         widest = max(rectangles, default=0.0)
         rest = _without(self.combined, widest)
-        found = half_width(np.array([widest * math.sqrt(3)]), np.array([self._widened(rest)]))
-        return float(found[0])
+        half_widths = half_width(np.array([widest * math.sqrt(3)]), np.array([self._widened(rest)]))
+        return float(half_widths[0])
 
     def _widened(self, rest: float) -> float:
         """The deviation of a normal distribution whose 95 % are those of all but the widest."""
@@ -243,9 +245,9 @@ class Budget:
         return Budget(figure, unit, value, rows, any_look=self.any_look, carried=carried)
 
 
-def _without(whole: float, part: float) -> float:
+def _without(total: float, part: float) -> float:
     """The root of the difference of squares: what is left of a root sum of squares."""
-    return math.sqrt(max(0.0, (whole - part) * (whole + part)))
+    return math.sqrt(max(0.0, (total - part) * (total + part)))
 
 
 def ratio_readings(

@@ -112,9 +112,9 @@ def compare_read(suites: Sequence[Read]) -> list[Compared]:
     return _adjusted([_compared(first, other, night_sds) for other in others])
 
 
-def _adjusted(found: Sequence[Compared]) -> list[Compared]:
+def _adjusted(pairs: Sequence[Compared]) -> list[Compared]:
     """With Holm's p-values over the tested ratios of all pairs."""
-    tested = [(id(pair), r) for pair in found for r in pair.tested]
+    tested = [(id(pair), r) for pair in pairs for r in pair.tested]
     p_values = holm(np.array([r.p_value for _, r in tested])).tolist()
     adjusted = {(i, id(r)): p for (i, r), p in zip(tested, p_values, strict=True)}
     return [
@@ -124,7 +124,7 @@ def _adjusted(found: Sequence[Compared]) -> list[Compared]:
                 replace(r, p_adjusted=adjusted.get((id(pair), id(r)))) for r in pair.joules
             ),
         )
-        for pair in found
+        for pair in pairs
     ]
 
 
@@ -170,7 +170,7 @@ def _compared(
         for key in shared
     ]
     origins = [name for energy in energies for name in energy["origin"].unique()]
-    found = Compared(
+    pair = Compared(
         a,
         b,
         component,
@@ -179,9 +179,9 @@ def _compared(
         tuple(ratio for ratio in joules if ratio is not None),
         tuple(_costs(a, b, blocks_a, blocks_b, shared)),
     )
-    same = {w for w in counted(a) if w in counted(b) and w not in found.other_work}
+    same = {w for w in counted(a) if w in counted(b) and w not in pair.other_work}
     keys = [key for key in shared if key[0] in same]
-    return _adjusted([replace(found, overall=tuple(_overall(blocks_a, blocks_b, keys)))])[0]
+    return _adjusted([replace(pair, overall=tuple(_overall(blocks_a, blocks_b, keys)))])[0]
 
 
 def _overall(
@@ -191,9 +191,9 @@ def _overall(
     for name in dict.fromkeys(configuration for _, configuration in keys):
         sides = []
         for blocks in (blocks_a, blocks_b):
-            own = [blocks[key] for key in keys if key[1] == name]
-            whole = sorted(set.intersection(*(set(each) for each in own)))
-            sides.append([stats.gmean([each[n] for each in own]) for n in whole])
+            joules = [blocks[key] for key in keys if key[1] == name]
+            complete = sorted(set.intersection(*(set(each) for each in joules)))
+            sides.append([stats.gmean([each[n] for each in joules]) for n in complete])
         if all(sides) and (ratio := _of(("all", name), sides[0], sides[1], 0.0)):
             yield ratio
 
@@ -283,10 +283,10 @@ def _of(
         return None
     logs_a, logs_b = np.log(a), np.log(b)
     mean = float(np.mean(logs_b) - np.mean(logs_a))
-    found = between_nights(logs_a.tolist(), logs_b.tolist(), night_sd)
-    if found is None:
+    between = between_nights(logs_a.tolist(), logs_b.tolist(), night_sd)
+    if between is None:
         return Ratio(*key, len(a), len(b), exp(mean), None, None)
-    half, p_value = found
+    half, p_value = between
     low, high = exp(mean - half), exp(mean + half)
     return Ratio(*key, len(a), len(b), exp(mean), low, high, p_value=p_value)
 
@@ -309,19 +309,19 @@ def _costs(
 
 
 def _log_costs(blocks: Blocks, workload: str, baseline: str | None, name: str) -> list[float]:
-    base, own = blocks.get((workload, baseline or ""), {}), blocks.get((workload, name), {})
-    both = sorted(base.keys() & own.keys())
-    if any(base[n] <= 0 or own[n] <= 0 for n in both):
+    base, joules = blocks.get((workload, baseline or ""), {}), blocks.get((workload, name), {})
+    both = sorted(base.keys() & joules.keys())
+    if any(base[n] <= 0 or joules[n] <= 0 for n in both):
         return []
-    return [math.log(own[n] / base[n]) for n in both]
+    return [math.log(joules[n] / base[n]) for n in both]
 
 
 def _nothing_shared(a: Suite, b: Suite) -> str:
-    told = []
+    descriptions = []
     for name, suite in (("A", a), ("B", b)):
         done = {(run.workload, run.configuration) for run in suite.compared_runs}
         workloads = [w for w in suite.workloads if any(w == work for work, _ in done)]
         stacks = [c for c in suite.configurations if any(c == stack for _, stack in done)]
         has = f"{', '.join(workloads)} on {', '.join(stacks)}" if done else "no finished run"
-        told.append(f"{name} has {has}")
-    return f"The suites share no workload on the same configuration: {'; '.join(told)}."
+        descriptions.append(f"{name} has {has}")
+    return f"The suites share no workload on the same configuration: {'; '.join(descriptions)}."

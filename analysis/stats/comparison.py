@@ -49,10 +49,10 @@ def skewness_error(n: Floats) -> Floats:
     return np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
 
 
-def skewness_used(seen: Floats, n: Floats) -> Floats:
+def skewness_used(skewness: Floats, n: Floats) -> Floats:
     """The skewness that an interval follows: 0 where a normal sample would show as much."""
-    beyond = np.abs(seen) > ALONE * skewness_error(n)
-    return np.where(beyond, UNDERSTATED * seen, 0.0)
+    beyond = np.abs(skewness) > ALONE * skewness_error(n)
+    return np.where(beyond, UNDERSTATED * skewness, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +93,9 @@ class LogRatio:
         """Standard error and degrees of freedom with the instrument's error."""
         if self.any_look or np.all(np.asarray(self.systematic) == 0):
             return self.error, self.df
-        whole = np.hypot(self.error, self.systematic)
-        share = np.where(self.error > 0, self.error, 0.0) / np.where(whole > 0, whole, 1.0)
-        return whole, np.minimum(self.df / np.maximum(share, 1e-3) ** 4, 1e9)
+        combined = np.hypot(self.error, self.systematic)
+        share = np.where(self.error > 0, self.error, 0.0) / np.where(combined > 0, combined, 1.0)
+        return combined, np.minimum(self.df / np.maximum(share, 1e-3) ** 4, 1e9)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Limits of the mean."""
@@ -265,8 +265,8 @@ class Comparison:
     @property
     def turned(self) -> Comparison:
         """The same comparison the other way round."""
-        seen, used = -self.skewness_seen, -self.skewness
-        return replace(self, ratio=1 / self.ratio, skewness_seen=seen, skewness=used)
+        observed, used = -self.skewness_seen, -self.skewness
+        return replace(self, ratio=1 / self.ratio, skewness_seen=observed, skewness=used)
 
     @property
     def deciding(self) -> tuple[float | None, float | None]:
@@ -351,9 +351,9 @@ def pooled_skewness(alike: Sequence[Comparison]) -> float:
     if len(known) < 2:
         return 0.0
     n = np.array([c.n for c in known], dtype=float)
-    seen = float(np.mean([c.skewness_seen for c in known]))
+    observed = float(np.mean([c.skewness_seen for c in known]))
     limit = TOGETHER * float(np.sqrt(np.sum(skewness_error(n) ** 2))) / len(known)
-    return UNDERSTATED * POOLED_TOO * seen if abs(seen) > limit else 0.0
+    return UNDERSTATED * POOLED_TOO * observed if abs(observed) > limit else 0.0
 
 
 def compare(
@@ -386,10 +386,12 @@ def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -
     error, df = float(mean.error), float(mean.df)
     if logs is None:
         return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look)
-    seen = float(sample_skewness(logs))
-    used = 0.0 if mean.any_look else float(skewness_used(np.asarray(seen), np.asarray(float(n))))
+    observed = float(sample_skewness(logs))
+    used = (
+        0.0 if mean.any_look else float(skewness_used(np.asarray(observed), np.asarray(float(n))))
+    )
     return Comparison(
-        n, exp(mean.mean), margin, error, df, mean.any_look, seen, used, doubts=doubts_of(logs)
+        n, exp(mean.mean), margin, error, df, mean.any_look, observed, used, doubts=doubts_of(logs)
     )
 
 
@@ -469,11 +471,11 @@ def judged(comparisons: Sequence[Judged]) -> list[Judged]:
     adjusted = closed(p_values, settled)
     still = np.sum(holm(settled) >= LEVEL)
     level = LEVEL / max(1, int(still))
-    found = iter(
+    decided = iter(
         replace(c, p_adjusted=p, p_equivalence_adjusted=p_equivalence, level=level)
         for c, p, p_equivalence in zip(tested, *adjusted.tolist(), strict=True)
     )
-    return [c if c is None or c.error is None else next(found) for c in comparisons]
+    return [c if c is None or c.error is None else next(decided) for c in comparisons]
 
 
 def settling(p_values: Floats, p_beyond: Floats) -> Floats:

@@ -55,8 +55,8 @@ def scatter_shares(one: Contrast) -> dict[str, float]:
         for name, c in one.by_workload.items()
         if name in one.workloads and c.sd_log is not None
     }
-    whole = sum(squares.values())
-    return {name: square / whole for name, square in squares.items()} if whole else {}
+    total = sum(squares.values())
+    return {name: square / total for name, square in squares.items()} if total else {}
 
 
 def working(suite: Suite) -> list[str]:
@@ -72,13 +72,13 @@ def counted(suite: Suite) -> list[str]:
 def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
     """What joules may be summed over, by its name: one run of each counted workload, and the
     declared duty of a day where it has workloads of the suite. Weights by workload."""
-    found: list[tuple[str, Mapping[str, float]]] = [
+    weighted: list[tuple[str, Mapping[str, float]]] = [
         ("one pass of the suite", dict.fromkeys(counted(suite), 1.0))
     ]
     duty = {} if suite.assumptions is None else suite.assumptions.duty
     if duty and set(duty) <= set(suite.workloads):
-        found.append(("a day of the declared duty", duty))
-    return found
+        weighted.append(("a day of the declared duty", duty))
+    return weighted
 
 
 def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:
@@ -89,10 +89,10 @@ def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict
         .agg(pl.col("energy_j").mean())
         .sort("block")
     )
-    found: dict[tuple[str, str], dict[int, float]] = {}
+    joules: dict[tuple[str, str], dict[int, float]] = {}
     for workload, configuration, block, energy_j in rows.iter_rows():
-        found.setdefault((workload, configuration), {})[int(block)] = float(energy_j)
-    return found
+        joules.setdefault((workload, configuration), {})[int(block)] = float(energy_j)
+    return joules
 
 
 def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
@@ -102,11 +102,11 @@ def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
     against += [(base, name) for name in names if (base := suite.reference(name)) is not None]
     if suite.by_disk:
         against += combinations([name for name in names if suite.reference(name) == name], 2)
-    seen: set[frozenset[str]] = set()
+    yielded: set[frozenset[str]] = set()
     for number, (base, other) in enumerate([*suite.plan.analysis.contrasts, *against]):
         pair = frozenset((base, other))
-        if len(pair) == 2 and pair not in seen:
-            seen.add(pair)
+        if len(pair) == 2 and pair not in yielded:
+            yielded.add(pair)
             yield base, other, number < len(suite.plan.analysis.contrasts)
 
 
@@ -126,13 +126,13 @@ def _contrast(
         if (one := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
             alone[workload] = one.comparison
     both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
-    found = compare_in_blocks(
+    compared = compare_in_blocks(
         suite,
         [[joules[w, base], joules[w, other], *_rest(suite, joules, w, base, other)] for w in both],
     )
-    if found is None:
+    if compared is None:
         return Contrast(base, other, declared, None, ())
-    return Contrast(base, other, declared, found.comparison, tuple(both), alone)
+    return Contrast(base, other, declared, compared.comparison, tuple(both), alone)
 
 
 def _rest(

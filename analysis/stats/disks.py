@@ -33,15 +33,15 @@ def table(suite: Suite) -> list[list[str]]:
 
     Headed by the disks' roles; empty where there is one disk.
     """
-    there = roles(suite)
-    if len(there) < 2:
+    disks = roles(suite)
+    if len(disks) < 2:
         return []
     rows = [
-        [called, *(_fact(suite, role, key) or "not known" for role in there)]
+        [called, *(_fact(suite, role, key) or "not known" for role in disks)]
         for key, called in FIELDS.items()
-        if len({_fact(suite, role, key) for role in there}) > 1
+        if len({_fact(suite, role, key) for role in disks}) > 1
     ]
-    return [["", *there], *rows]
+    return [["", *disks], *rows]
 
 
 def unlike(suite: Suite) -> list[str]:
@@ -120,9 +120,9 @@ class _Told:
 
 def conditions(suite: Suite) -> list[Condition]:
     """By configuration, in the plan's order; only those whose runs tell of their disk."""
-    told = {name: list(_told(suite, name)) for name in suite.configurations}
-    base = told.get(suite.baseline or "", [])
-    return [_condition(name, runs, base) for name, runs in told.items() if runs]
+    reports = {name: list(_told(suite, name)) for name in suite.configurations}
+    base = reports.get(suite.baseline or "", [])
+    return [_condition(name, runs, base) for name, runs in reports.items() if runs]
 
 
 def limit_k(suite: Suite) -> float | None:
@@ -138,10 +138,10 @@ def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | N
     return (when, apart_k) if limit is not None and abs(apart_k) > limit else None
 
 
-def findings(suite: Suite, found: Sequence[Condition]) -> Iterator[str]:
+def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
     """A sentence for each disk apart by more than the limit, and for each setting that changed."""
     limit, base = limit_k(suite), suite.label(suite.baseline or "")
-    for one in found:
+    for one in conditions:
         if apart := too_warm(one, limit):
             way = "warmer" if apart[1] > 0 else "colder"
             yield (
@@ -150,9 +150,13 @@ def findings(suite: Suite, found: Sequence[Condition]) -> Iterator[str]:
                 "between the two may be heat."
             )
     for key, what in SETTINGS.items():
-        seen = {suite.label(c.configuration): c.settings[key] for c in found if key in c.settings}
-        if len({value for values in seen.values() for value in values}) > 1:
-            each = "; ".join(f"{name}: {', then '.join(values)}" for name, values in seen.items())
+        settings = {
+            suite.label(c.configuration): c.settings[key] for c in conditions if key in c.settings
+        }
+        if len({value for values in settings.values() for value in values}) > 1:
+            each = "; ".join(
+                f"{name}: {', then '.join(values)}" for name, values in settings.items()
+            )
             yield f"The disks' {what} was not the same in all runs ({each})."
 
 
@@ -174,7 +178,7 @@ def _told(suite: Suite, name: str) -> Iterator[_Told]:
 
 def _condition(name: str, runs: Sequence[_Told], base: Sequence[_Told]) -> Condition:
     temperatures = {when: _values(runs, "temperature_c", when) for when in WHEN}
-    cells, of_base = ({when: _by_cell(told, when) for when in WHEN} for told in (runs, base))
+    cells, of_base = ({when: _by_cell(reports, when) for when in WHEN} for reports in (runs, base))
     both = {when: cells[when].keys() & of_base[when].keys() for when in WHEN}
     grown = {
         key: [n["after"] - n["before"] for run in runs if len(n := run.numbers(key)) == len(WHEN)]
@@ -214,5 +218,5 @@ def _by_cell(runs: Sequence[_Told], when: str) -> dict[tuple[int, str], float]:
     cells: dict[tuple[int, str], list[_Told]] = {}
     for run in runs:
         cells.setdefault(run.cell, []).append(run)
-    found = {cell: _values(same, "temperature_c", when) for cell, same in cells.items()}
-    return {cell: fmean(values) for cell, values in found.items() if values}
+    by_cell = {cell: _values(same, "temperature_c", when) for cell, same in cells.items()}
+    return {cell: fmean(values) for cell, values in by_cell.items() if values}

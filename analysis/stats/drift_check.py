@@ -77,8 +77,8 @@ class DriftCheck:
         """`moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
         that over all of them where nothing changed; `cannot tell` where one is beyond the limit and
         its scatter explains it, or is unknown; else `held`."""
-        told = {self.verdict_of(reading) for reading in self.readings}
-        return next((one for one in (MOVED, CANNOT_TELL) if one in told), HELD)
+        verdicts = {self.verdict_of(reading) for reading in self.readings}
+        return next((one for one in (MOVED, CANNOT_TELL) if one in verdicts), HELD)
 
     def verdict_of(self, reading: Reading) -> str:
         """The same of one reading among them."""
@@ -124,10 +124,10 @@ def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Drift
 def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, float]:
     """Hours of the runs in the order of time; NaN in the plan's order where boots cannot be set
     beside each other."""
-    there = set(rows["run_id"])
-    order = [run.run_id for run in suite.runs if run.run_id in there] or sorted(there)
+    run_ids = set(rows["run_id"])
+    order = [run.run_id for run in suite.runs if run.run_id in run_ids] or sorted(run_ids)
     hours = hours_of(suite.runs, clock)
-    if there <= hours.keys():
+    if run_ids <= hours.keys():
         order.sort(key=lambda run_id: hours[run_id])
     return {run_id: hours.get(run_id, math.nan) for run_id in order}
 

@@ -35,10 +35,10 @@ def combined(parts: Sequence[LogRatio], weights: Sequence[float]) -> LogRatio:
     """A weighted sum of independent means."""
     mean = sum((w * part.mean for w, part in zip(weights, parts, strict=True)), np.asarray(0.0))
     variances = [(w * part.error) ** 2 for w, part in zip(weights, parts, strict=True)]
-    whole = sum(variances, np.asarray(0.0))
+    variance = sum(variances, np.asarray(0.0))
     lost = sum((v**2 / part.df for v, part in zip(variances, parts, strict=True)), np.asarray(0.0))
-    df = np.where(lost > 0, whole**2 / np.where(lost > 0, lost, 1.0), np.inf)
-    return LogRatio(np.asarray(mean), np.sqrt(whole), df)
+    df = np.where(lost > 0, variance**2 / np.where(lost > 0, lost, 1.0), np.inf)
+    return LogRatio(np.asarray(mean), np.sqrt(variance), df)
 
 
 def hosts_in_general(means: Floats) -> LogRatio:
@@ -55,9 +55,9 @@ def p_differ(logs: Sequence[Floats]) -> Floats:
     NaN where a host has no scatter at all: its weight would be without bound.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = stats.f_oneway(*logs, axis=-1, equal_var=False)
+        test = stats.f_oneway(*logs, axis=-1, equal_var=False)
     still = np.any([LogRatio.of(host).error == 0 for host in logs], axis=0)
-    return np.asarray(np.where(still, np.nan, found.pvalue), dtype=float)
+    return np.asarray(np.where(still, np.nan, test.pvalue), dtype=float)
 
 
 def p_alike(logs: Sequence[Floats], margin: float) -> Floats:

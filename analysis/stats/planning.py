@@ -144,13 +144,13 @@ def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
     return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)
 
 
-def next_suite(suite: Suite, found: Sequence[Contrast]) -> dict[str, Any]:
+def next_suite(suite: Suite, contrasts: Sequence[Contrast]) -> dict[str, Any]:
     """The document `fde-next/1` (data/README.md): blocks for the precision that the plan asks.
 
     By the declared contrasts, or by all where none is declared.
     """
     wanted = suite.plan.analysis.half_width
-    declared = [c for c in found if c.declared] or list(found)
+    declared = [c for c in contrasts if c.declared] or list(contrasts)
     rows = [row for c in declared if (row := _row(c, wanted)) is not None]
     document: dict[str, Any] = {
         "format": FORMAT,

@@ -100,9 +100,9 @@ def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) 
     return in_blocks(logs, suite.margin, suite.any_look) if blocks else None
 
 
-def first_component(order: Sequence[str], *there: Collection[str]) -> str:
+def first_component(order: Sequence[str], *sets: Collection[str]) -> str:
     """The first that all of them have; the system where there is none."""
-    return next((name for name in order if all(name in each for each in there)), SYSTEM)
+    return next((name for name in order if all(name in each for each in sets)), SYSTEM)
 
 
 def joint_origin(energy: pl.DataFrame) -> str:
@@ -159,11 +159,11 @@ def groups_of(suite: Suite, energy: pl.DataFrame) -> dict[Key, Group]:
         return workload.get(key[0], last), configuration.get(key[1], last), key
 
     frames = rows.partition_by(KEYS, as_dict=True)
-    found: dict[Key, pl.DataFrame] = {
+    by_key: dict[Key, pl.DataFrame] = {
         (str(load), str(name), str(source), str(component)): frame
         for (load, name, source, component), frame in frames.items()
     }
-    return {key: _group(found[key]) for key in sorted(found, key=place)}
+    return {key: _group(by_key[key]) for key in sorted(by_key, key=place)}
 
 
 def _group(frame: pl.DataFrame) -> Group:
@@ -276,28 +276,28 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
         .agg(*(quotient.mean().alias(name) for name, quotient in quotients.items()))
         .sort("block", maintain_order=True)
     )
-    found: _Blocks = {}
+    by_phase: _Blocks = {}
     for row in means.iter_rows(named=True):
-        by = found.setdefault((row["phase"], row["configuration"]), {n: {} for n in quotients})
+        by = by_phase.setdefault((row["phase"], row["configuration"]), {n: {} for n in quotients})
         for name in quotients:
             if row[name] is not None:
                 by[name][int(row["block"])] = float(row[name])
-    return found
+    return by_phase
 
 
 def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks) -> PerUnit:
-    own = counted[phase, configuration]
+    values = counted[phase, configuration]
     base = counted.get((phase, suite.base_of(configuration) or ""), {}).get("energy_j", {})
     is_base = configuration == suite.baseline
     return PerUnit(
         configuration=configuration,
         phase=phase,
         unit=unit,
-        energy_j=estimate_of(own["energy_j"], suite.any_look),
-        rate=estimate_of(own["rate"], suite.any_look),
-        ratio=None if is_base else compare_pairs(suite, base, own["energy_j"]),
-        cpu_share=estimate_of(own["cpu_share"], suite.any_look),
-        disk_writes=estimate_of(own["disk_writes"], suite.any_look)
+        energy_j=estimate_of(values["energy_j"], suite.any_look),
+        rate=estimate_of(values["rate"], suite.any_look),
+        ratio=None if is_base else compare_pairs(suite, base, values["energy_j"]),
+        cpu_share=estimate_of(values["cpu_share"], suite.any_look),
+        disk_writes=estimate_of(values["disk_writes"], suite.any_look)
         if unit.work == "bytes"
         else None,
     )

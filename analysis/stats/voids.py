@@ -84,8 +84,8 @@ def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -
     tried = energy_table(replace(suite, runs=runs))
     tried = tried.with_columns(pl.col("run_id") + ".void")
     both = pl.concat([energy, of_references(suite, tried)], how="vertical_relaxed")
-    found = (c for c in contrasts(suite, both) if {c.base, c.other} == {base, other})
-    return next((c.comparison for c in found), None)
+    matching = (c for c in contrasts(suite, both) if {c.base, c.other} == {base, other})
+    return next((c.comparison for c in matching), None)
 
 
 def _complete(suite: Suite) -> Iterator[Run]:

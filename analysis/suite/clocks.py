@@ -124,10 +124,12 @@ def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: floa
     above = y - (intercept + slope * x)
     knots = _knots(x, above)
     line = Line(intercept, slope, knots, 0.0)
-    seen = delays[1] - (line.at(delays[0]) - delays[0])
-    usual = seen[seen <= limit_ns]
-    contradicted = abs(slope) > MAX_SKEW or len(usual) < (1 - BUNCHED) * len(seen)
-    spread = float(np.quantile(seen if contradicted else usual, 0.95)) if len(seen) else 0.0
+    delays_ns = delays[1] - (line.at(delays[0]) - delays[0])
+    usual = delays_ns[delays_ns <= limit_ns]
+    contradicted = abs(slope) > MAX_SKEW or len(usual) < (1 - BUNCHED) * len(delays_ns)
+    spread = (
+        float(np.quantile(delays_ns if contradicted else usual, 0.95)) if len(delays_ns) else 0.0
+    )
     rest_ns = spread if contradicted else max(limit_ns - max(spread, 0.0), 0.05 * limit_ns)
     return Line(intercept, slope, knots, rest_ns + uncertainty_ns, contradicted)
 

@@ -34,7 +34,7 @@ class Shared:
 
     workloads: tuple[str, ...]
     configurations: tuple[str, ...]
-    said: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 def is_group(folder: Path) -> bool:
@@ -47,9 +47,9 @@ def members(folder: Path) -> list[Path]:
     try:
         if names.stranger(folder):
             raise ValueError
-        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
-        known = found["format"] == FORMAT
-        ids = list(found["suites"])
+        document = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
+        known = document["format"] == FORMAT
+        ids = list(document["suites"])
         if not ids or not all(names.safe(suite_id) for suite_id in ids):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError):
@@ -71,16 +71,16 @@ def shared(suites: Sequence[Suite]) -> Shared:
     _require_same(suites, "the margin of equivalence", [s.margin for s in suites])
     _require_same(suites, "the baseline", [s.baseline for s in suites])
     kept: dict[str, tuple[str, ...]] = {}
-    said: list[str] = []
+    remarks: list[str] = []
     for kind in ("workloads", "configurations"):
         entries = [suite.entries if kind == "workloads" else suite.stacks for suite in suites]
         names = suites[0].workloads if kind == "workloads" else suites[0].configurations
         kept[kind] = tuple(n for n in names if all(e.get(n) == entries[0][n] for e in entries))
         if not kept[kind]:
             raise SuiteError(f"No {kind[:-1]} is the same on every host: nothing compares.")
-        said += _left_out(kind, entries, kept[kind], suites)
-    said += [*_one_image(suites), *_plans(suites)]
-    return Shared(kept["workloads"], kept["configurations"], tuple(said))
+        remarks += _left_out(kind, entries, kept[kind], suites)
+    remarks += [*_one_image(suites), *_plans(suites)]
+    return Shared(kept["workloads"], kept["configurations"], tuple(remarks))
 
 
 def _require_other_machine(one: Suite, other: Suite) -> None:
@@ -112,18 +112,20 @@ def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
 
 def _identity(suite: Suite, key: str) -> str | None:
     try:
-        found = strict_json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
-        return None if found[key] is None else str(found[key])
+        document = strict_json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
+        return None if document[key] is None else str(document[key])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) -> None:
     if any(value != values[0] for value in values):
-        told = ", ".join(f"{s.host} {value}" for s, value in zip(suites, values, strict=True))
+        values_by_host = ", ".join(
+            f"{s.host} {value}" for s, value in zip(suites, values, strict=True)
+        )
         raise SuiteError(
-            f"The hosts differ in {what} ({told}), so they have no common mean: report those "
-            "together that have it in common."
+            f"The hosts differ in {what} ({values_by_host}), so they have no common mean: report "
+            "those together that have it in common."
         )
 
 
@@ -149,8 +151,10 @@ def _plans(suites: Sequence[Suite]) -> Iterator[str]:
     for key, what in PLAN.items():
         values = [getattr(suite.plan, key) for suite in suites]
         if any(value != values[0] for value in values):
-            told = ", ".join(f"{s.host} {_text(v)}" for s, v in zip(suites, values, strict=True))
-            yield f"Not the same on every host: {what} ({told})."
+            values_by_host = ", ".join(
+                f"{s.host} {_text(v)}" for s, v in zip(suites, values, strict=True)
+            )
+            yield f"Not the same on every host: {what} ({values_by_host})."
 
 
 def _text(value: object) -> str:

@@ -64,21 +64,21 @@ def link_silence(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> 
 
 def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
     """By boot of the target, from the agent's starts to the closing or last lines, in its time."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    spans_by_boot: dict[str, list[tuple[int, int]]] = {}
     closed = True
     for entry in journal:
-        spans = found.setdefault(entry.boot_id, [])
+        spans = spans_by_boot.setdefault(entry.boot_id, [])
         if closed or not spans:
             spans.append((entry.t_mono_ns, entry.t_mono_ns))
         spans[-1] = spans[-1][0], entry.t_mono_ns
         closed = entry.state in TERMINAL
-    return found
+    return spans_by_boot
 
 
 def pauses_s(samples: Samples) -> list[float]:
     """Stretches between records that are longer than any bunch, and those where the port was opened
     again; not from boot to boot of the controller, whose distance need not be known."""
-    found: list[float] = []
+    pauses: list[float] = []
     last: tuple[int, int] | None = None
     for table in samples.tables(["t_mono_ns", "window_s", "epoch"]):
         arrival = table["t_mono_ns"].to_numpy()
@@ -88,9 +88,9 @@ def pauses_s(samples: Samples) -> list[float]:
         longest = np.maximum(BREAK_NS, table["window_s"].to_numpy() * BREAK_WINDOWS * NS)
         same = np.diff(epoch // EPOCHS, prepend=first[1] // EPOCHS) == 0
         opened = np.diff(epoch, prepend=first[1]) != 0
-        found += (pause[((pause > longest) | opened) & same] / NS).tolist()
+        pauses += (pause[((pause > longest) | opened) & same] / NS).tolist()
         last = int(arrival[-1]), int(epoch[-1])
-    return found
+    return pauses
 
 
 @dataclass(frozen=True)
@@ -194,18 +194,18 @@ class _Told:
 
 def incident_log(suite: Suite) -> IncidentLog:
     """The facts of a suite; reads all times of all meters."""
-    told = _told(suite.journal)
+    gathered = _told(suite.journal)
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
     begun, killed = _sessions(suite)
     silences = (_silence(meter.name, pauses_s(meter.samples)) for meter in suite.meters)
     return IncidentLog(
-        **told.counts,
+        **gathered.counts,
         boots=len({entry.boot_id for entry in suite.journal}),
-        interruptions=tuple(told.interruptions),
-        voids=tuple(_grouped(told.voids, {run.run_id for run in suite.runs})),
-        waits=tuple(told.waits.values()),
+        interruptions=tuple(gathered.interruptions),
+        voids=tuple(_grouped(gathered.voids, {run.run_id for run in suite.runs})),
+        waits=tuple(gathered.waits.values()),
         never=sum(run.run_id not in known for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
@@ -237,47 +237,47 @@ def _sessions(suite: Suite) -> tuple[int, int]:
 
 
 def _told(entries: Sequence[Entry]) -> _Told:
-    told = _Told()
+    gathered = _Told()
     for number, entry in enumerate(entries):
         if entry.state == "suite-started":
-            told.counts["starts"] += 1
+            gathered.counts["starts"] += 1
             # At its start an agent folds into void lines what was open, and what to repeat.
             folded = INTERRUPTIONS | {REPEAT}
             before = next((e for e in reversed(entries[:number]) if e.cause not in folded), None)
             if before is not None:
                 same_boot = "restarts" if before.boot_id == entry.boot_id else "reboots"
-                told.counts["resumed" if before.state in TERMINAL else same_boot] += 1
+                gathered.counts["resumed" if before.state in TERMINAL else same_boot] += 1
         elif entry.state == "waiting":
             after = entries[number + 1] if number + 1 < len(entries) else None
-            wait = told.waits.get(entry.cause, Wait(entry.cause, 0, 0.0, ""))
+            wait = gathered.waits.get(entry.cause, Wait(entry.cause, 0, 0.0, ""))
             seconds = 0.0  # what a boot ended has no length
             if after is not None and after.boot_id == entry.boot_id:
                 seconds = max(0.0, (after.t_mono_ns - entry.t_mono_ns) / NS)
-            told.waits[entry.cause] = Wait(
+            gathered.waits[entry.cause] = Wait(
                 entry.cause, wait.times + 1, wait.seconds + seconds, entry.detail
             )
         elif entry.state in BEGUN:
-            if told.open_run[0] != entry.run_id:
-                if entry.run_id in told.to_repeat:
-                    later = told.to_repeat.pop(entry.run_id)
-                    told.counts["later" if later else "at_once"] += 1
-                told.to_repeat = dict.fromkeys(told.to_repeat, True)
-            told.open_run = entry.run_id, entry.state
+            if gathered.open_run[0] != entry.run_id:
+                if entry.run_id in gathered.to_repeat:
+                    later = gathered.to_repeat.pop(entry.run_id)
+                    gathered.counts["later" if later else "at_once"] += 1
+                gathered.to_repeat = dict.fromkeys(gathered.to_repeat, True)
+            gathered.open_run = entry.run_id, entry.state
         elif entry.state in CLOSED:
             if entry.state == "void" and entry.cause != SKIPPED:
-                _void(told, entry)
-            told.open_run = "", ""
-    return told
+                _void(gathered, entry)
+            gathered.open_run = "", ""
+    return gathered
 
 
-def _void(told: _Told, entry: Entry) -> None:
-    told.to_repeat[entry.run_id] = False
+def _void(gathered: _Told, entry: Entry) -> None:
+    gathered.to_repeat[entry.run_id] = False
     if entry.cause in INTERRUPTIONS:
-        during = str(entry.facts.get("during", told.open_run[1]))
-        told.interruptions.append(Interruption(entry.run_id, during, entry.cause))
+        during = str(entry.facts.get("during", gathered.open_run[1]))
+        gathered.interruptions.append(Interruption(entry.run_id, during, entry.cause))
     else:
         reason = entry.detail or "no reason given"
-        told.voids.append((entry.run_id, reason, entry.cause == REPEAT))
+        gathered.voids.append((entry.run_id, reason, entry.cause == REPEAT))
 
 
 def _grouped(voids: Iterable[tuple[str, str, bool]], finished: set[str]) -> Iterator[VoidTries]:

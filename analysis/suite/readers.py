@@ -125,20 +125,20 @@ def _pair(highest_uj_ns: Highest, run: Run, zone: OtherZone, source: str) -> Pai
         return None
     counters = (c for phase in run.phases for c in phase.counters if c.zone == name)
     max_range_uj = next((c.max_range_uj for c in counters if c.max_range_uj), None)
-    own = difference(reading_at(start), reading_at(end), max_range_uj)
-    certain = own.kind == "difference" or (own.kind == "corrected" and source == _PERF)
-    if own.energy_uj is None or not certain:
+    ours = difference(reading_at(start), reading_at(end), max_range_uj)
+    certain = ours.kind == "difference" or (ours.kind == "corrected" and source == _PERF)
+    if ours.energy_uj is None or not certain:
         return None
     apart_ns, other_uj = zone.apart_ns, zone.energy_uj
     if apart_ns is None:
-        return Pair(own.energy_uj, other_uj, None, False)
-    rounding = own.energy_uj * unit_shortfall(max_range_uj or 0) * (source == _PERF)
+        return Pair(ours.energy_uj, other_uj, None, False)
+    rounding = ours.energy_uj * unit_shortfall(max_range_uj or 0) * (source == _PERF)
 
     def beyond(power_uj_ns: float) -> bool:
         explained_uj = power_uj_ns * (apart_ns + 2 * UPDATE_NS) + rounding + _ROUNDING_UJ
         return bool(abs(other_uj - own_uj) > explained_uj)
 
-    own_uj = own.energy_uj
+    own_uj = ours.energy_uj
     mean_uj_ns = own_uj / max(1, end.t_after_ns - start.t_before_ns)
     unexplained = beyond(mean_uj_ns) and beyond(highest_uj_ns().get(name, 0.0))
     return Pair(own_uj, other_uj, apart_ns / 1e6, unexplained)

@@ -49,7 +49,7 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
     """
     root = folder / "meters"
     source = derived.plan_sum(folder)
-    found = []
+    recorded = []
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
         try:
             described = schema.read(MeterDocument, read_optional(path / "meter.json", problems))
@@ -61,7 +61,7 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
         name, number = _place(path.name, described)
         decoded = f"meters/{path.name}/samples.parquet"
         is_ours = not raw and derived.is_ours(folder, decoded, source)
-        found.append(
+        recorded.append(
             Recording(
                 name=name,
                 number=number,
@@ -71,7 +71,7 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
                 samples=_samples(path, tuple(_named(described).values()), is_ours, problems),
             )
         )
-    return sorted(found, key=lambda one: (one.name, one.number))
+    return sorted(recorded, key=lambda one: (one.name, one.number))
 
 
 def meters(
@@ -120,8 +120,10 @@ def _place(folder_name: str, described: MeterDocument) -> tuple[str, int]:
 
 def _named(described: MeterDocument) -> dict[str, str]:
     """Channels by the meter's own names; each once."""
-    found = {channel: own for own, channel in reversed(list(described.channels.items()))}
-    return {own: channel for channel, own in reversed(found.items())}
+    own_names = {
+        channel: own_name for own_name, channel in reversed(list(described.channels.items()))
+    }
+    return {own_name: channel for channel, own_name in reversed(own_names.items())}
 
 
 def _samples(

@@ -185,12 +185,12 @@ def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame
     lengths = [text.count(b"\n") for _, text in runs]
     names = pl.Series("run_id", [run_id for run_id, _ in runs], pl.String())
     try:
-        found = pl.read_ndjson(b"".join(text for _, text in runs), schema=_SAMPLE)
+        table = pl.read_ndjson(b"".join(text for _, text in runs), schema=_SAMPLE)
     except pl.exceptions.PolarsError:  # some lines are damaged
-        found = pl.DataFrame(schema=_SAMPLE)
-    if len(found) == sum(lengths):
+        table = pl.DataFrame(schema=_SAMPLE)
+    if len(table) == sum(lengths):
         of_run = names.gather(np.repeat(np.arange(len(runs)), lengths))
-        return found.with_columns(of_run).drop_nulls()
+        return table.with_columns(of_run).drop_nulls()
     rows = [
         (zone, one.t_before_ns, one.t_after_ns, one.energy_uj, run_id)
         for run_id, _ in runs
@@ -217,9 +217,9 @@ def _plan(folder: Path) -> tuple[SuitePlan, bool]:
         raise SuiteError(f"{folder} is not a suite: it has no plan.json.") from None
     except (OSError, ValueError):
         raise SuiteError(f"{path} cannot be read as JSON: fetch the suite again.") from None
-    found = document.get("format") if isinstance(document, dict) else None
-    if found != plans.FORMAT:
-        named = "names no format" if found is None else f"has the format {found!r}"
+    stated = document.get("format") if isinstance(document, dict) else None
+    if stated != plans.FORMAT:
+        named = "names no format" if stated is None else f"has the format {stated!r}"
         raise SuiteError(
             f"{path} {named}, this version reads {plans.FORMAT!r}: "
             "use the version of the testbed that made it."

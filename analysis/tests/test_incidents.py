@@ -44,7 +44,7 @@ def suite(*lines: tuple[str, str, str] | tuple[str, str, str, str]) -> Suite:
 
 
 def test_a_night_of_faults_is_counted(report: Report, night: FaultySuite) -> None:
-    found = report.found.incidents
+    found = report.results.incidents
     assert (found.starts, found.boots, found.reboots, found.restarts) == (3, 2, 1, 1)
     assert found.interruptions == (
         Interruption(night.order[4], "running", TARGET_DOWN),
@@ -94,7 +94,7 @@ def test_the_first_screen_says_what_the_figures_bear(report: Report, night: Faul
 
 
 def test_a_run_that_was_not_seen_whole_stays_flagged(report: Report, night: FaultySuite) -> None:
-    found = report.found
+    found = report.results
     missed = uncovered(found.energy)
     assert night.missed in missed and len(missed) <= 4
     flags = " ".join(found.energy.filter(found.energy["run_id"] == night.missed)["flags"])
@@ -121,8 +121,8 @@ def test_such_a_suite_is_verified_and_its_page_is_whole(
     report: Report, night: FaultySuite, tmp_path: Path
 ) -> None:
     """Its repeated run was written into the journal alone, which is found."""
-    folder = shutil.copytree(report.found.suite.folder, tmp_path / "s")
-    write(replace(report.found, suite=replace(report.found.suite, folder=folder)))
+    folder = shutil.copytree(report.results.suite.folder, tmp_path / "s")
+    write(replace(report.results, suite=replace(report.results.suite, folder=folder)))
     (problem,) = verify(folder).problems
     assert problem.startswith(f"Run {night.order[5]} was not measured between its lines")
     text = text_of(report.page())
@@ -131,7 +131,7 @@ def test_such_a_suite_is_verified_and_its_page_is_whole(
 
 def test_a_quiet_night_is_one_sentence(found: Results) -> None:
     page = Report(found)
-    assert page.found.incidents.quiet
+    assert page.results.incidents.quiet
     assert provenance.QUIET in text_of(page.trust())
     assert "Interruptions" not in text_of(page.trust())
     assert "Interruptions" not in text_of(page.answer())

@@ -222,9 +222,9 @@ def test_the_pages_of_a_meter_that_stands_still(
     monkeypatch.setattr(Power, "all_at", stopped)
     write_suite(tmp_path / "suite", Options(blocks=2, configurations=("plain", "opal")))
     built = build.build(tmp_path / "suite")
-    assert built.found is not None
+    assert built.results is not None
     assert {("meter0", name) for name in still} == set(
-        standing_components(built.found.all_energy).iter_rows()
+        standing_components(built.results.all_energy).iter_rows()
     )
-    assert not set(built.found.summary["component"]) & set(still)
+    assert not set(built.results.summary["component"]) & set(still)
     assert "stood still" in built.page.read_text(encoding="utf-8")

@@ -66,7 +66,7 @@ def other_boot(folder: Path) -> None:
 def test_whole_runs_are_told_with_their_number(folder: Path) -> None:
     outcome = verify(folder)
     assert outcome.problems == ()
-    assert "4 finished runs have the sums that the journal closed them with" in outcome.said[1]
+    assert "4 finished runs have the sums that the journal closed them with" in outcome.confirmed[1]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def draw(
     if max((len(values) for values in by.values()), default=0) < 2:
         return None
     means = {name: sum(values.values()) / len(values) for name, values in by.items()}
-    own = {
+    changes = {
         name: {block: (value / means[name] - 1) * 100 for block, value in values.items()}
         for name, values in by.items()
         if means[name]
@@ -51,7 +51,7 @@ def draw(
         for n, base in bases.items()
         if base
     }
-    panels: list[tuple[str, Series]] = [("Against own mean (%)", own)]
+    panels: list[tuple[str, Series]] = [("Against own mean (%)", changes)]
     panels += [(f"Against {suite.base_label} (%)", ratio)] if ratio else []
     here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
     height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
@@ -60,11 +60,11 @@ def draw(
         looks = style.palette(suite)
         for axis, (title, series) in zip(axes, panels, strict=True):
             axis.axhline(0, color="#777777", lw=0.8)
-            crowded = series is own and len(series) > CROWD
+            crowded = series is changes and len(series) > CROWD
             for name, points in series.items():
                 _line(axis, points, looks[name], suite.label(name), crowded)
-            if series is own:
-                _together(axis, own)
+            if series is changes:
+                _together(axis, changes)
             axis.set_ylabel(title)
             _ring(axis, series, flagged, suite)
         axes[-1].set_xlabel("Block, in the order of time")
@@ -84,13 +84,15 @@ def draw(
     return figure
 
 
-def _together(axis: Axes, own: Series) -> None:
+def _together(axis: Axes, changes: Series) -> None:
     """The mean of all configurations by block: what the machine did, whatever ran on it."""
-    blocks = sorted({block for values in own.values() for block in values})
-    there = [[values[block] for values in own.values() if block in values] for block in blocks]
+    blocks = sorted({block for values in changes.values() for block in values})
+    by_block = [
+        [values[block] for values in changes.values() if block in values] for block in blocks
+    ]
     axis.plot(
         [block + 1 for block in blocks],
-        [sum(values) / len(values) for values in there],
+        [sum(values) / len(values) for values in by_block],
         color=style.INK,
         lw=2.2,
         zorder=3,

@@ -61,10 +61,12 @@ def draw(
 
 
 def _panel(axis: Axes, payback: Payback, a: Assumptions, years: np.ndarray) -> None:
-    found = course(payback, a, years)
-    if found.low is not None and found.high is not None:
-        axis.fill_between(years, found.low, found.high, color=SHADE, lw=0, label="95 % interval")
-    axis.plot(years, found.mid, color=LINE, lw=1.8, label="saved, less the extra price")
+    savings = course(payback, a, years)
+    if savings.low is not None and savings.high is not None:
+        axis.fill_between(
+            years, savings.low, savings.high, color=SHADE, lw=0, label="95 % interval"
+        )
+    axis.plot(years, savings.mid, color=LINE, lw=1.8, label="saved, less the extra price")
     axis.axhline(0, color=style.INK, lw=0.9, label="repaid")
     price = f"extra price, {words.given(a.sed_extra_price)} {a.currency}"
     axis.axhline(-a.sed_extra_price, color="#777777", lw=0.9, ls=":", label=price)
