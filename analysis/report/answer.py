@@ -14,7 +14,6 @@ from analysis.stats import disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Span
 from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 from contract.command_results import AnswerLine, AnswerTo
 
@@ -116,22 +115,8 @@ def judgement(c: Comparison) -> str:
     if c.verdict == "equivalent":
         change = f" (significant {_way(c)})" if c.both else ""
         return f"equivalent within {margin}{change}; {words.unseen(c.n)}"
-    text = f"inconclusive, neither a difference nor equivalence within {margin} is shown"
-    if c.contradicted:
-        decides, percent = deciding(c)
-        limits = words.change_of(c.ratio, decides.low, decides.high).partition(" [")[2]
-        text += (
-            f" after correction for all comparisons: what decides is the interval of "
-            f"{percent} %, [{limits}"
-        )
-    return text
-
-
-def deciding(c: Comparison) -> tuple[Span, str]:
-    """The interval to show of a comparison, and its confidence in %: the plain one, or, where the
-    verdict denies what that seems to show, the one of its family."""
-    confidence = 1 - c.level if c.contradicted else 1 - LEVEL
-    return c.interval(confidence), words.given(round(100 * confidence, 2))
+    corrected = " after correction for all comparisons" * c.contradicted
+    return f"inconclusive, neither a difference nor equivalence within {margin} is shown{corrected}"
 
 
 NEAR = 1.1  # upper over lower limit: an interval of some ±5 %
@@ -141,12 +126,6 @@ def near(low: float | None, high: float | None) -> bool:
     """Whether limits of an unsettled ratio are close enough for the first page; where they hold
     nearly anything it says no more than that, and the figures stand among the details."""
     return low is not None and high is not None and high <= NEAR * low
-
-
-def close(c: Comparison) -> bool:
-    """As `near`, by the interval that decides."""
-    interval, _ = deciding(c)
-    return near(interval.low, interval.high)
 
 
 def _way(c: Comparison) -> str:

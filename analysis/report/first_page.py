@@ -13,7 +13,7 @@ from typing import Any
 
 from analysis.energy.watermarks import DISAGREES
 from analysis.report import view, words
-from analysis.report.answer import against, close, deciding, line, void
+from analysis.report.answer import against, line, near, void
 from analysis.report.payback_text import money_line
 from analysis.report.tables import energy_of
 from analysis.report.texts import say
@@ -162,7 +162,7 @@ def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLi
     for one in settled:
         yield _told(one, one.code)
     unsettled = _unsettled(compared)
-    named = [(one, c) for one, c in unsettled if not many and close(c)]
+    named = [(one, c) for one, c in unsettled if not many and near(c.low, c.high)]
     for one, _ in named:
         yield _told(one, "unsettled", "near")
     wide = [pair for pair in unsettled if pair not in named]
@@ -195,11 +195,10 @@ def _unsettled(compared: Sequence[_Compared]) -> list[tuple[_Compared, Compariso
 def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
     """One configuration with its figure and its interval; only the interval where it is open."""
     c = one.comparison
-    assert c is not None
-    interval, confidence = deciding(c)
-    assert interval.low is not None and interval.high is not None
+    assert c is not None and c.low is not None and c.high is not None
     margin = f"{c.margin * 100:g} %"
-    unseen = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
+    remark = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
+    remark += "; not significant after correction for all comparisons" * c.contradicted
     return line(
         "cost",
         code,
@@ -210,9 +209,8 @@ def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
         distance=words.distance(c),
         change=words.change(c).partition(" (")[0],
         margin=margin,
-        interval=words.interval_of(interval.low, interval.high),
-        confidence=f"{confidence} % interval",
-        rest=f"{one.scope}{unseen}",
+        interval=words.interval_of(c.low, c.high),
+        rest=f"{one.scope}{remark}",
     )
 
 

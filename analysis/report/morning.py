@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
 
+from analysis.energy.energy import energy_table, of_references
 from analysis.report import first_page, missing_section, render, words
 from analysis.report.provenance import TIMES, duration, interruptions, times
 from analysis.report.steadiness_section import FEW_READINGS, SCATTERS, where
@@ -129,8 +131,10 @@ def _interrupted(incidents: IncidentLog, energy: pl.DataFrame | None) -> str:
 
 
 def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
-    if energy is None:
-        return ""
+    if energy is None:  # no report: the joules of its own runs alone are derived
+        plan = suite.plan.drift_check
+        runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
+        energy = of_references(suite, energy_table(replace(suite, runs=runs)))
     checked = drift_check(suite, energy, TargetClock.fit(suite.clock))
     if checked is None:
         return "drift check: nothing to say, it did not finish twice"

@@ -91,6 +91,14 @@ def without_report(folder: Path) -> None:
     (folder / "energy.parquet").unlink()
 
 
+def test_without_a_report_the_drift_check_is_told_all_the_same(
+    calm: Path, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (with_report,) = (line for line in summary(calm, capsys) if line.startswith("drift check"))
+    without_report(copy)
+    assert with_report in summary(copy, capsys)
+
+
 def older_report(folder: Path) -> None:
     path = folder / "meters" / "meter0" / "meter.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "note": "x"}))

@@ -125,10 +125,7 @@ def test_what_only_the_family_takes_back_is_said_to_be_so() -> None:
     alone = compared(1.05, 1.01, 1.09)
     c = judged([alone] * 5)[2]
     assert (alone.verdict, c.verdict) == ("differs", "inconclusive")
-    said = answer.judgement(c)
-    assert "after correction for all comparisons: what decides is the interval of 99 %" in said
-    low = float(said.rpartition("[")[2].partition(",")[0].replace("−", "-"))
-    assert low < 0
+    assert answer.judgement(c).endswith("is shown after correction for all comparisons")
 
 
 def test_a_contrast_declared_the_other_way_round_is_turned(found: Results) -> None:
