@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -74,8 +74,8 @@ def shared(suites: Sequence[Suite]) -> Shared:
     remarks: list[str] = []
     for kind in ("workloads", "configurations"):
         entries = [suite.entries if kind == "workloads" else suite.stacks for suite in suites]
-        names = suites[0].workloads if kind == "workloads" else suites[0].configurations
-        kept[kind] = tuple(n for n in names if all(e.get(n) == entries[0][n] for e in entries))
+        ordered = suites[0].workloads if kind == "workloads" else suites[0].configurations
+        kept[kind] = tuple(n for n in ordered if all(e.get(n) == entries[0][n] for e in entries))
         if not kept[kind]:
             raise SuiteError(f"No {kind[:-1]} is the same on every host: nothing compares.")
         remarks += _left_out(kind, entries, kept[kind], suites)
@@ -158,4 +158,6 @@ def _plans(suites: Sequence[Suite]) -> Iterator[str]:
 
 
 def _text(value: object) -> str:
-    return str(value) if isinstance(value, str | int | float) else json.dumps(asdict(value))  # type: ignore[call-overload]
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value, default=vars)

@@ -157,7 +157,7 @@ def drop_rapl(folder: Path) -> None:
         document = json.loads(path.read_text())
         for phase in document["phases"]:
             phase["counters"] = []
-        path.write_text(json.dumps({**document, "other_sources": None}))
+        path.write_text(json.dumps({**document, "other_sources": {}}))
         (path.parent / "rapl.jsonl").unlink()
 
 

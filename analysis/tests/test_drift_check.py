@@ -116,10 +116,12 @@ def test_the_plan_names_the_drift_check_and_its_limit() -> None:
     given = {"workload": "write", "configuration": "plain", "limit": 0.05}
     told = known(drift_check(*idle_suite(0.013, drift_check=given), NO_CLOCK))
     assert (told.workload, told.limit, told.verdict) == ("write", 0.05, HELD)
+    undeclared = known(drift_check(*idle_suite(0.013, drift_check=None), NO_CLOCK))
+    assert (undeclared.workload, undeclared.limit) == ("idle", 0.01)
     nonsense: object
-    for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], None, {"workload": None}):
-        found = known(drift_check(*idle_suite(0.013, drift_check=nonsense), NO_CLOCK))
-        assert (found.workload, found.limit) == ("idle", 0.01)
+    for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], {"workload": None}):
+        with pytest.raises(ValueError, match="drift_check"):
+            idle_suite(0.013, drift_check=nonsense)
 
 
 def test_a_drift_check_that_ran_once_tells_nothing() -> None:

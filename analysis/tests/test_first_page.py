@@ -23,7 +23,7 @@ from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import half_width as half_width_of
 from analysis.suite.incidents import IncidentLog
-from analysis.suite.records import VoidRun
+from analysis.suite.records import SuiteError, VoidRun
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
 from analysis.tests.pages import Shared, change_plan, pieces, text_of
@@ -252,8 +252,14 @@ def test_a_file_that_changed_comes_before_all_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["one-disk; reboot", "$(reboot)", "", None, 3.5, ["x"]])
-def test_no_command_is_made_of_a_name_that_is_not_safe(tmp_path: Path, name: object) -> None:
-    made(replace(ALONE, blocks=1), suite=name)(tmp_path / "a b;c")
+def test_a_suite_whose_name_is_not_safe_is_refused(tmp_path: Path, name: object) -> None:
+    made(replace(ALONE, blocks=1), suite=name)(tmp_path / "s")
+    with pytest.raises(SuiteError, match="is no valid plan"):
+        results(tmp_path / "s")
+
+
+def test_no_command_is_made_of_a_scale_that_is_not_safe(tmp_path: Path) -> None:
+    made(replace(ALONE, blocks=1), scale="$(reboot)")(tmp_path / "a b;c")
     *_, after = answered(results(tmp_path / "a b;c"))
     assert (after.code, after.facts["command"]) == ("blocks", "")
     (tmp_path / "a b;c" / "manifest.json").unlink()

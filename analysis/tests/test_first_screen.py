@@ -30,6 +30,8 @@ from analysis.report.view import (
 from analysis.stats.results import Results
 from analysis.tests.known import known
 from analysis.tests.pages import OWN_SCRIPTS, Parsed, live_markup, pieces, text_of
+from contract import schema
+from contract.documents import OtherSource
 
 # What somebody asks to whom the report was forwarded, and what answers it where it can be found by
 # a program. What to choose is the twelfth: the reader's own, from the cost and the payback.
@@ -151,7 +153,13 @@ def test_the_picture_of_a_long_curve_keeps_means_and_gaps() -> None:
 
 def with_sources(found: Results, give: Callable[[int], dict[str, object]]) -> Results:
     runs = tuple(
-        replace(run, other_sources={**run.other_sources, **give(run.block)})  # type: ignore[dict-item]
+        replace(
+            run,
+            other_sources={
+                **run.other_sources,
+                **{n: schema.read(OtherSource, s) for n, s in give(run.block).items()},
+            },
+        )
         for run in found.suite.runs
     )
     return replace(found, suite=replace(found.suite, runs=runs))

@@ -36,11 +36,14 @@ KEPT = {
     *("first_outcome", "after_work", "access"),
 }
 
+BY_NAME = {"disks", "before", "after", "other_sources"}  # what has names for keys
+
 
 def _poisoned(document: Any, key: str = "") -> Any:
     """Each text that is no code with markup behind it, and each unknown key besides."""
     if isinstance(document, dict):
-        return {k: _poisoned(v, k) for k, v in document.items()} | {TEXT: TEXT}
+        unknown = {} if key in BY_NAME else {TEXT: TEXT}
+        return {k: _poisoned(v, k) for k, v in document.items()} | unknown
     if isinstance(document, list):
         return [_poisoned(entry, key) for entry in document]
     return document + TEXT if isinstance(document, str) and key not in KEPT else document

@@ -319,7 +319,11 @@ def test_the_drift_check_is_not_told_to_be_left_out(pair: list[Path]) -> None:
         ({"analysis": {"margin": 0.05}}, "margin of equivalence .alder 0.02, birch 0.05"),
         ({"host": "alder"}, "of one host, alder: nights of one host are no hosts; make compare"),
         (
-            {"configurations": [{"name": "bare", "encrypted_by": "none"}]},
+            {
+                "configurations": [
+                    {"name": "bare", "kind": "plain", "disk": "plain", "encrypted_by": "none"}
+                ]
+            },
             "baseline .alder plain, birch bare",
         ),
         ({"workloads": [{"name": "sql", "parameters": {"rows": 1}}]}, "No workload is the same"),

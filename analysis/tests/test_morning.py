@@ -131,18 +131,9 @@ def empty(folder: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def strange(folder: Path) -> None:
-    """A plan whose blocks and runs have no names."""
-    plan = json.loads((folder / "plan.json").read_text())
-    plan["runs"][1] |= {"block": {"a": 1}, "run_id": ["b"]}
-    (folder / "plan.json").write_text(json.dumps(plan))
-    write_manifest(folder)
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (strange, ["2 of 3 blocks whole"]),
         (without_report, ["make report"]),
         (older_report, ["make report"]),
         (without_seal, ["; not sealed", "make resume"]),

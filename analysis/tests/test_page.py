@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import sys
@@ -35,6 +36,10 @@ from analysis.tests.known import known, replanned
 from analysis.tests.pages import UNWANTED, Parsed, pieces, text_of, whole_page
 from contract.plan import DeclaredAnalysis, WorkloadEntry
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
+
+PLAN = json.dumps(
+    {"format": "fde-plan/3", "suite_id": "s", "suite": "s", "host": "h", "origin": "", "sha256": ""}
+)
 
 
 def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
@@ -233,7 +238,7 @@ def test_seventeen_configurations_fill_no_page_with_nonsense(wide: Results) -> N
 def test_the_report_on_paper(small_suite: Path, tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"no plan\.json"):
         pdf.write(tmp_path)
-    (tmp_path / "plan.json").write_text('{"format": "fde-plan/3", "suite_id": "s"}')
+    (tmp_path / "plan.json").write_text(PLAN)
     with pytest.raises(SuiteError, match=r"no report\.html"):
         pdf.write(tmp_path)
     folder = shutil.copytree(small_suite, tmp_path / "s")
@@ -255,7 +260,7 @@ def test_without_the_library_for_paper_there_is_one_clear_sentence(
     (stand_in / "__init__.py").write_text("raise OSError('cannot load library libpango-1.0-0')")
     monkeypatch.syspath_prepend(stand_in.parent)
     monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
-    (tmp_path / "plan.json").write_text('{"format": "fde-plan/3", "suite_id": "s"}')
+    (tmp_path / "plan.json").write_text(PLAN)
     (tmp_path / "report.html").write_text("<p>page</p>")
     with pytest.raises(SuiteError, match=r"^The library that lays out the pages is missing: inst"):
         pdf.write(tmp_path)

@@ -228,7 +228,6 @@ def test_two_ends_are_two_sessions() -> None:
         (({**line("start"), "error": "no process"},), "not played: no process"),
         (({"when": "start", "boot_id": BOOT},), "not whole"),
         ((line("start") | {"edges": []},), "not whole"),
-        ((line("start") | {"edges": "no"},), "not whole"),
         ((line("start", boot="another"),), "nothing of that boot"),
         ((line("start", 5000.0),), "no readings of that time"),
     ],

@@ -11,6 +11,7 @@ import polars as pl
 from analysis.energy.energy import ENERGY_SCHEMA
 from analysis.suite.records import Run, Suite
 from contract import schema
+from contract.assumptions import parse_assumptions
 from contract.plan import SuitePlan
 
 DEFAULTS: Mapping[str, Any] = {
@@ -62,6 +63,7 @@ def suite_of(
         locked_reads={},
         timing={},
         sealed=False,
+        assumptions=parse_assumptions(given) if (given := plan.get("assumptions")) else None,
     )
 
 
