@@ -191,8 +191,10 @@ class Suite:
         return self.results.summary
 
     def phases(self, run: str) -> pl.DataFrame:
-        """The phases of a finished run; `start_ns` and `end_ns` on the controller's monotonic
-        clock (null where no clock reading places them), `start_s` since the run's start.
+        """Return the phases of a finished run.
+
+        `start_ns` and `end_ns` on the controller's monotonic clock (null where no clock reading
+        places them), `start_s` since the run's start.
 
         >>> suite = Suite.open(folder)
         >>> suite.phases(suite.runs["run_id"][0]).columns
@@ -237,7 +239,9 @@ class Suite:
         return pl.concat(frames)
 
     def contrasts(self) -> pl.DataFrame:
-        """A row a contrast of two configurations over all working workloads; declared ones first.
+        """Return a row a contrast of two configurations over all working workloads.
+
+        Declared ones first.
 
         >>> contrasts = Suite.open(folder).contrasts()
         >>> contrasts.select("base", "other", "n").rows()[0]
@@ -270,7 +274,9 @@ class Suite:
         return pl.DataFrame([_payback(p) for p in paybacks], schema=PAYBACK)
 
     def battery(self, **assumptions: object) -> pl.DataFrame:
-        """Runs that a full battery holds, by workload and configuration; assumptions as `payback`.
+        """Return runs that a full battery holds, by workload and configuration.
+
+        Assumptions as `payback`.
 
         >>> Suite.open(folder).battery(battery_wh=50.0)["workload"].unique().to_list()
         ['sql']
@@ -284,7 +290,7 @@ class Suite:
         return pl.DataFrame(rows, schema=BATTERY)
 
     def _assuming(self, changes: Mapping[str, object]) -> records.Suite:
-        """The suite with other assumptions."""
+        """Return the suite with other assumptions."""
         suite = self.results.suite
         known = [field.name for field in fields(Assumptions)]
         for name in changes:
@@ -321,7 +327,7 @@ class Suite:
 
 
 def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
-    """A table of this library as a pandas data frame; needs pandas.
+    """Return a table of this library as a pandas data frame; needs pandas.
 
     Polars's own `table.to_pandas()` does the same where pyarrow is installed too.
 
@@ -336,7 +342,7 @@ def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
 def _meter_rows(
     meter: Meter, part: Windows, start_ns: int, stretch_ns: tuple[int, int]
 ) -> Iterator[pl.DataFrame]:
-    """The windows that meet a stretch, channel by channel; seconds are since `start_ns`."""
+    """Yield the windows that meet a stretch, channel by channel; seconds are since `start_ns`."""
     inside = (part.end_ns > stretch_ns[0]) & (part.start_ns < stretch_ns[1])
     if not inside.any():
         return

@@ -80,7 +80,7 @@ def compare(what: str, ours: pl.DataFrame, theirs: pl.DataFrame, *keys: str) -> 
 
 
 def label_of(origin: str) -> str:
-    """What a picture of figures that were not measured must say."""
+    """Return what a picture of figures that were not measured must say."""
     return "" if origin == "measured" else f" ({origin})"
 
 
@@ -511,7 +511,7 @@ with_interval(per_block, "saving_j", "configuration").join(
 def payback(
     saving_j: float, price: float, per_kwh: float, *, interest: float, a_day: float, life: float
 ) -> tuple[float, float, float]:
-    """Runs and years until the drive is repaid, and its worth today; NaN where never."""
+    """Return runs and years until the drive is repaid, and its worth today; NaN where never."""
     a_run = saving_j * per_kwh / 3.6e6
     a_year = 365.25 * a_day * a_run
     annuity = life if interest == 0 else (1 - (1 + interest) ** -life) / interest
@@ -533,7 +533,7 @@ savings = table.filter(pl.col("workload") == workload).select(
 def paid_back(
     price: float, per_kwh: float, *, interest: float, a_day: float, life: float
 ) -> pl.DataFrame:
-    """The payback of every saving with its interval, under these assumptions."""
+    """Return the payback of every saving with its interval, under these assumptions."""
     rows: list[dict[str, object]] = []
     for against, *of_saving in savings.iter_rows():
         ends = [

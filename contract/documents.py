@@ -125,7 +125,8 @@ DiskFacts = Mapping[str, Any]
 @dataclass(frozen=True)
 class RunDisks:
     """The disks' own reports before and after a run, by their names, and by how much one may be
-    warmer or colder than at first."""
+    warmer or colder than at first.
+    """
 
     before: Mapping[str, DiskFacts] = field(default_factory=dict)
     after: Mapping[str, DiskFacts] = field(default_factory=dict)
@@ -136,7 +137,7 @@ class RunDisks:
 class RunDocument:
     """run.json of a finished run; that of a void one has what was found out before.
 
-    `origin` is that of its RAPL figures, `workload` the name of the plan's entry, `program` says in
+    `origin` is that of its RAPL figures, `workload` the name of the plan's entry, `program` names in
     words what did the measured work, `cpus` is the number of logical CPUs, `kept` holds the SHA-256
     of files that the workload kept, by their path below `kept`.
     """
@@ -173,7 +174,7 @@ class RunDocument:
         return tuple(phase for phase in self.phases if phase.name != TAIL)
 
     def zones_of(self, source: str) -> tuple[OtherZone, ...]:
-        """What another source read, zone by zone; empty where it read none."""
+        """Return what another source read, zone by zone; empty where it read none."""
         record = self.other_sources.get(source)
         return (record.zones if record else None) or ()
 
@@ -270,8 +271,11 @@ class ManifestDocument:
 
 @dataclass(frozen=True)
 class BundleDocument:
-    """bundle.json: what `fde publish` has packed; by kind, how many names it has left out, and
-    the version and the code (SHA-256) that derived the tables."""
+    """bundle.json: what `fde publish` has packed.
+
+    By kind, how many names it has left out, and the version and the code (SHA-256) that derived the
+    tables.
+    """
 
     format: Literal["fde-bundle/1"]
     suite_id: Name
@@ -292,8 +296,11 @@ class IdentityDocument:
 
 @dataclass(frozen=True)
 class RecorderStatus:
-    """What a recorder tells of itself while it runs; times are of the controller's clock, 0 for
-    none yet, rates in records per second, watts by channel."""
+    """What a recorder tells of itself while it runs.
+
+    Times are of the controller's clock, 0 for none yet, rates in records per second, watts by
+    channel.
+    """
 
     format: Literal["fde-recorder-status/1"]
     name: Name

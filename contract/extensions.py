@@ -27,7 +27,8 @@ class ExtensionError(AgentError):
 @dataclass(frozen=True)
 class Group:
     """Classes of one sort: `what` they are in a sentence, the group of their entry points, the
-    package that holds the tree's own, their class attribute that is their name, their base."""
+    package that holds the tree's own, their class attribute that is their name, their base.
+    """
 
     what: str
     entry_points: str
@@ -41,7 +42,7 @@ class Group:
         return (*tree, *sorted({point.name for point in installed(self.entry_points)} - set(tree)))
 
     def load(self, name: str) -> type[Any]:
-        """The class of that name; raises ExtensionError."""
+        """Return the class of that name; raises ExtensionError."""
         of_tree = self._own(name)
         points = [point for point in installed(self.entry_points) if point.name == name]
         if len(points) + bool(of_tree) > 1:
@@ -86,13 +87,13 @@ class Group:
 
 
 def distribution(point: EntryPoint) -> str:
-    """The name of the installed package that an entry point is of."""
+    """Return the name of the installed package that an entry point is of."""
     return point.dist.name if point.dist else "?"
 
 
 @functools.cache
 def installed(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of a group; what is installed later, only the next process sees."""
+    """Return the entry points of a group; what is installed later, only the next process sees."""
     return tuple(entry_points(group=group))
 
 

@@ -70,7 +70,7 @@ class Entry:
 
 
 def parse(line: str | bytes) -> Entry:
-    """An entry from its line. Raises ValueError."""
+    """Return an entry from its line. Raises ValueError."""
     document = strict_json.loads(line)
     entry = schema.read(Entry, document)
     if document.keys() - vars(entry).keys() or not _known_cause(entry.state, entry.cause):
@@ -85,7 +85,7 @@ def _known_cause(state: str, cause: str) -> bool:
 
 
 def boot_id() -> str:
-    """The id of the boot that monotonic times belong to."""
+    """Return the id of the boot that monotonic times belong to."""
     return system_text.read(BOOT_ID).strip()
 
 
@@ -191,7 +191,7 @@ def readable(path: Path) -> tuple[list[Entry], int]:
 
 
 def last_states(entries: list[Entry]) -> dict[str, str]:
-    """The last state of every run that the journal knows."""
+    """Return the last state of every run that the journal knows."""
     return {entry.run_id: entry.state for entry in entries if entry.run_id}
 
 

@@ -22,7 +22,7 @@ MOUNT_POINT = "/run/fde-testbed/disk"
 
 
 def version() -> str:
-    """The testbed's own."""
+    """Return the testbed's own."""
     if CHECKOUT:
         import tomllib
 
@@ -53,7 +53,8 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def step(name: str, folder: object = "", **options: object) -> str:
     """How a step is typed here, for people: `make run SUITE=micro` in a checkout, `fde run --suite
     micro` elsewhere. `folder` is a suite's; an option without a value is left out. Values are
-    quoted for a shell, but for what stands for one: `…`, `<serial>`, `{serial}`."""
+    quoted for a shell, but for what stands for one: `…`, `<serial>`, `{serial}`.
+    """
     options_typed = {key: _typed(value) for key, value in options.items() if value}
     if CHECKOUT:
         named = {"suite_dir": _typed(folder), **options_typed} if folder else options_typed
@@ -76,8 +77,11 @@ def _typed(value: object) -> str:
 
 
 def build_folder() -> Path:
-    """What can be made again: checks, proofs, unpacked bundles, figures. FDE_BUILD, else `build/`
-    of the checkout, else a folder of the user's. Raises ControllerError where there is none."""
+    """Return what can be made again: checks, proofs, unpacked bundles, figures.
+
+    FDE_BUILD, else `build/` of the checkout, else a folder of the user's. Raises ControllerError
+    where there is none.
+    """
     if folder := os.environ.get("FDE_BUILD"):
         return Path(folder)
     return ROOT / "build" if CHECKOUT else state_folder()

@@ -82,8 +82,11 @@ class Filesystem:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A storage stack; `settings` are those that its kind declares, by name. `filesystem` is its
-    own where the suite's factors gave it one."""
+    """A storage stack.
+
+    `settings` are those that its kind declares, by name. `filesystem` is its own where the suite's
+    factors gave it one.
+    """
 
     name: str
     kind: str
@@ -155,7 +158,7 @@ class Precondition:
     access: Literal["sequential", "random"]
 
     def most_bytes(self, extent: Extent) -> int:
-        """What it writes to each disk at most."""
+        """Return what it writes to each disk at most."""
         return (self.passes + self.rounds) * extent.size_bytes
 
 
@@ -250,7 +253,8 @@ class DeclaredComparison:
 @dataclass(frozen=True)
 class DeclaredAnalysis:
     """What is compared, declared before the first run: `margin` of equivalence and the wanted
-    `half_width` are shares (0.02 is 2 %); with `looks` any it may end after any block."""
+    `half_width` are shares (0.02 is 2 %); with `looks` any it may end after any block.
+    """
 
     contrasts: tuple[tuple[str, str], ...] = ()
     margin: Annotated[float, Range(above=0)] = 0.02
@@ -404,7 +408,7 @@ def digest(document: Mapping[str, Any]) -> str:
 
 
 def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with its `sha256`; raises PlanError where it is not a whole plan."""
+    """Return the document with its `sha256`; raises PlanError where it is not a whole plan."""
     try:
         frozen = {**document, "sha256": digest(document)}
     except (TypeError, ValueError, RecursionError) as error:
@@ -416,7 +420,10 @@ def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(document: Mapping[str, Any]) -> Plan:
-    """A plan from its document; raises PlanError if changed after freezing, or not a plan."""
+    """Return a plan from its document.
+
+    Raises PlanError if changed after freezing, or not a plan.
+    """
     if document.get("format") != FORMAT:
         raise PlanError(
             f"The plan has format {document.get('format')!r}, this agent reads {FORMAT!r}: "
@@ -445,7 +452,7 @@ def load(path: Path) -> Plan:
 
 
 def load_target(path: Path) -> StorageSpec:
-    """The storage part of a target's description (`fde-target/1`); raises PlanError."""
+    """Return the storage part of a target's description (`fde-target/1`); raises PlanError."""
     return read_target(path).storage
 
 
@@ -455,7 +462,7 @@ def read_target(path: Path) -> Target:
 
 
 def parse_target(document: Mapping[str, Any], path: Path) -> Target:
-    """A target from its description, which lies in `path`; raises PlanError."""
+    """Return a target from its description, which lies in `path`; raises PlanError."""
     if document.get("format") != TARGET_FORMAT:
         raise PlanError(
             f"{path} has format {document.get('format')!r}, not {TARGET_FORMAT!r}: "

@@ -39,7 +39,7 @@ def require(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with `~` replaced, or as it is where this user has no home directory."""
+    """Return the path with `~` replaced, or as it is where this user has no home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -47,7 +47,10 @@ def expanded(path: str | Path) -> Path:
 
 
 def read_secret(path: Path) -> str:
-    """The one line of a file that its owner alone can read. AgentError where others can as well."""
+    """Return the one line of a file that its owner alone can read.
+
+    AgentError where others can as well.
+    """
     try:
         fd = os.open(expanded(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:

@@ -66,7 +66,7 @@ SECONDS = Annotated[float, Range(least=0)]
 
 
 def read(shape: type[_Shape], document: object) -> _Shape:
-    """An instance of a dataclass; keys that it has no field for are passed over.
+    """Return an instance of a dataclass; keys that it has no field for are passed over.
 
     Raises ValueError, which says where the document is not so.
     """
@@ -166,7 +166,7 @@ def _other(place: str, value: object, wanted: tuple[Any, ...]) -> ValueError:
 
 
 def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
-    """What `_read` asks of a document of this shape."""
+    """Return what `_read` asks of a document of this shape."""
     origin, inner = get_origin(shape), get_args(shape)
     if origin is Annotated:
         bounded = schema(inner[0])
@@ -199,7 +199,7 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
 
 
 def texts() -> dict[str, str]:
-    """The files of `data/schema/`, by name."""
+    """Return the files of `data/schema/`, by name."""
     from contract.command_results import COMMANDS
     from contract.documents import DOCUMENTS  # whose shapes are read with this module
 

@@ -33,14 +33,16 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_
 
 
 def dumps(document: Any, indent: int | None = 1) -> str:
-    """The document as text; in a path or argument a byte that is no UTF-8 is `\\xe9`."""
+    """Return the document as text; in a path or argument a byte that is no UTF-8 is `\\xe9`."""
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     return SURROGATES.sub(lambda match: as_utf8(match[0]).replace("\\", "\\\\"), text)
 
 
 def loads(text: str | bytes) -> Any:
-    """The document. Raises ValueError, also for what Python's own reader takes or gives up at:
-    Infinity and NaN, whole numbers beyond 64 bits, nesting without end, halves of surrogate pairs.
+    """Return the document.
+
+    Raises ValueError, also for what Python's own reader takes or gives up at: Infinity and NaN,
+    whole numbers beyond 64 bits, nesting without end, halves of surrogate pairs.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
@@ -54,7 +56,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none that can be read."""
+    """Return the JSON object in a file; empty where there is none that can be read."""
     try:
         document = loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

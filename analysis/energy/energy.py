@@ -38,8 +38,10 @@ METER_UPDATE_S = 1.0  # of a meter at the wall, within which its figure follows 
 
 
 def run_edges(run: Run, plan: SuitePlan, clock: TargetClock) -> dict[int, PhaseEdge]:
-    """Place each edge of a run by the target's time; those that no clock reading places are left
-    out."""
+    """Place each edge of a run by the target's time.
+
+    Those that no clock reading places are left out.
+    """
     rests = _rests(run, round(plan.settle_s * 1e9), round(plan.pad_s * 1e9))
     edges = {}
     for t_ns in sorted({t for phase in run.phases for t in (phase.t_start_ns, phase.t_end_ns)}):
@@ -128,7 +130,7 @@ def _statistical_j(counter: Counter, start: Edge, end: Edge, energy_j: float) ->
 
 
 def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
-    """The counter of a zone between each phase and the next, from end to start."""
+    """Yield the counter of a zone between each phase and the next, from end to start."""
     last: Counter | None = None
     for phase in phases:
         counter = _counter_of(phase, zone)
@@ -147,8 +149,9 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
 
 
 def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
-    """The first reading of each zone: two sources of one counter must not count twice, and
-    pyRAPL's, which has no more than that of its phase, never stands in for ours."""
+    """Yield the first reading of each zone: two sources of one counter must not count twice, and
+    pyRAPL's, which has no more than that of its phase, never stands in for ours.
+    """
     zones: set[str] = set()
     for counter in counters:
         if counter.source != PYRAPL and counter.zone not in zones:
@@ -191,7 +194,7 @@ Row = dict[str, Any]
 
 
 def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame:
-    """The table of `ENERGY_SCHEMA`: a row a run × phase × component.
+    """Return the table of `ENERGY_SCHEMA`: a row a run × phase × component.
 
     `all` is the sum of the phases without the tail; `between` what lies between the phases, if
     anything does: phases, tail and `between` are together all from the first start to the last end.
@@ -219,7 +222,8 @@ _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "e
 
 def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
     """Without the joules of meters that saw less of the whole machine than its processor and
-    memory took, or its drive, over all runs: they see a part of it, as one of two supplies."""
+    memory took, or its drive, over all runs: they see a part of it, as one of two supplies.
+    """
     totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
     rapl = totals.filter(source=RAPL)
     package = "package" if "package" in set(rapl["component"]) else "package-0"
@@ -282,7 +286,7 @@ def standing_components(energy: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
-    """The 95 % intervals of all rows that have both parts, at once."""
+    """Return the 95 % intervals of all rows that have both parts, at once."""
     limit_j, sigma_j = (frame[name].fill_null(0.0).to_numpy() for name in _PARTS)
     half_j = pl.Series("energy_u95_j", half_width(limit_j, sigma_j))
     known = pl.col(_PARTS[0]).is_not_null()
@@ -311,8 +315,10 @@ def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
 def _counter_energies(
     suite: Suite,
 ) -> tuple[dict[str, dict[str, dict[str, tuple[float, Energy]]]], set[tuple[str, str]]]:
-    """By run, zone and phase, with what lies between the phases, and all without the tail; and the
-    pairs of run and zone whose joules are none, for the zone stood still."""
+    """By run, zone and phase, with what lies between the phases, and all without the tail.
+
+    And the pairs of run and zone whose joules are none, for the zone stood still.
+    """
     samples = cache(partial(rapl_samples, suite))  # read once, where a zone asks
     energies = {}
     for run in suite.runs:
@@ -332,9 +338,11 @@ def _counter_energies(
 
 
 def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
-    """As of our reader by pyRAPL, which measures phases alone: nothing between them. Components
-    of their own, `pyrapl-` and the zone, so that its figures never mix with those of our reader;
-    none of a zone that stood still."""
+    """As of our reader by pyRAPL, which measures phases alone: nothing between them.
+
+    Components of their own, `pyrapl-` and the zone, so that its figures never mix with those of our
+    reader; none of a zone that stood still.
+    """
     by_zone: dict[str, dict[str, tuple[float, Energy]]] = {}
     for phase in run.phases:
         for counter in phase.counters:
@@ -423,7 +431,8 @@ def _zone_energies(
 
 def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
     """A phase that is too short for a figure of its own has one, as uncertain as it is, within the
-    sum of a run that is long enough."""
+    sum of a run that is long enough.
+    """
     run_s = sum(phase.duration_s for phase in run.measured_phases)
     if energy.energy_j is not None or rapl.SHORTER not in energy.flags:
         return energy
@@ -497,7 +506,7 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """The phases, what lies between them, and all without the tail, on the target's clock."""
+    """Yield the phases, what lies between them, and all without the tail, on the target's clock."""
     for phase in run.phases:
         yield phase.name, [(phase.t_start_ns, phase.t_end_ns)]
     if _pauses(run):

@@ -51,7 +51,7 @@ def integrate(
     bound_ns: float = 0.0,
     late_s: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Curve]:
-    """The curve of each channel in `resolutions`; `edges` in order of time, at least two.
+    """Return the curve of each channel in `resolutions`; `edges` in order of time, at least two.
 
     `bound_ns` is how late the windows can be (`analysis.energy.windows.Timing`); `late_s` how late
     the readings of a channel that is not as declared follow the load, in the mean.
@@ -234,7 +234,7 @@ class _Channel:
     def _rested(
         self, piece: Piece, power: Floats, edge: int, place: tuple[int, float]
     ) -> _Rested | None:
-        """What the rest beside an edge tells of it, `place` (window's number, s into it).
+        """Return what the rest beside an edge tells of it, `place` (window's number, s into it).
 
         Whole windows that lie in the rest even if all are displaced by the bound tell its power.
         """
@@ -353,7 +353,8 @@ class _Channel:
 @dataclass(frozen=True, eq=False)
 class _Filled:
     """Gaps: the stretch of each, its energy by the windows beside it with the uncertainty, its
-    length, and its energy by the meter's own counter (NaN where that does not tell)."""
+    length, and its energy by the meter's own counter (NaN where that does not tell).
+    """
 
     between: Ints
     plateau_j: Floats
@@ -371,7 +372,8 @@ class _Filled:
 @dataclass(frozen=True)
 class _Rested:
     """What an edge has to be given beyond its share of the window that it cuts, by the power of the
-    rest beside it; that power; its uncertainty; and whether the rest was level from the edge on."""
+    rest beside it; that power; its uncertainty; and whether the rest was level from the edge on.
+    """
 
     more_j: float
     rest_w: float

@@ -80,8 +80,10 @@ class Metered:
         *,
         late_s: Mapping[str, float] | None = None,
     ) -> Metered:
-        """Read a meter's records; `kind` and `limit_s` are its timing and its limit of delay,
-        `late_s` how late the readings of a channel that is not as declared follow the load.
+        """Read a meter's records.
+
+        `kind` and `limit_s` are its timing and its limit of delay, `late_s` how late the readings
+        of a channel that is not as declared follow the load.
 
         One instant has one edge: of several, one with a rest beside it.
         """

@@ -32,8 +32,9 @@ def still_zones(
     energies: Mapping[str, Mapping[str, Energies]],
     samples: Iterable[pl.DataFrame],
 ) -> set[tuple[str, str]]:
-    """Pairs of run and zone whose joules are none; `energies` are by run and zone, `samples` are
-    tables of all runs'.
+    """Pairs of run and zone whose joules are none.
+
+    `energies` are by run and zone, `samples` are tables of all runs'.
 
     A zone that stood still in a run may have done so in its neighbours' last or first moments; one
     that stood still in more than `SHARE` of the runs has no joules in any.
@@ -96,7 +97,8 @@ def below_packages(
     runs: Sequence[Run], energies: Mapping[str, Mapping[str, Energies]]
 ) -> set[tuple[str, str]]:
     """Pairs of run and zone, as `still_zones`, of a platform zone that counted less than its
-    packages."""
+    packages.
+    """
     zones = dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone)
     packages = [zone for zone in zones if kind_of(zone) == "package"]
     platforms = [zone for zone in zones if kind_of(zone) == "psys"]
@@ -125,8 +127,9 @@ def still_runs(
     channel: str,
     idle: Collection[str],
 ) -> set[str]:
-    """Runs in which a meter's channel stood still; `spans` are theirs on the controller's clock,
-    `idle` the workloads that do nothing.
+    """Return runs in which a meter's channel stood still.
+
+    `spans` are theirs on the controller's clock, `idle` the workloads that do nothing.
 
     It gave one value but for its last digit over two whole runs of work and more, over one such as
     it never else did, or over all there is; where that are more than `SHARE` of the runs, it has no

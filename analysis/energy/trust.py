@@ -69,13 +69,15 @@ def own_shares(suite: Suite) -> list[OwnShare]:
 
 
 def program_of(runs: Iterable[Run]) -> str:
-    """What did the measured work, in the words of the runs."""
+    """Return what did the measured work, in the words of the runs."""
     return ", ".join(dict.fromkeys(run.program for run in runs if run.program))
 
 
 def share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
-    """Own CPU seconds over busy ones, or over the time where nearly none were busy; which of them:
-    whether it was at rest."""
+    """Own CPU seconds over busy ones, or over the time where nearly none were busy.
+
+    Which of them: whether it was at rest.
+    """
     at_rest = busy_s - own_s < AT_REST * took_s
     return own_s / (took_s if at_rest else busy_s), at_rest
 
@@ -135,7 +137,7 @@ class WholeAgainstParts:
 
 
 def clock(suite: Suite, target: clocks.TargetClock) -> ClockTrust:
-    """The worst clock bound over all edges of measured phases."""
+    """Return the worst clock bound over all edges of measured phases."""
     bounds = [
         bound
         for run in suite.runs
@@ -200,7 +202,8 @@ def whole(energy: pl.DataFrame) -> WholeAgainstParts:
 @dataclass(frozen=True)
 class TwoMeters:
     """One channel by its reference meter and by another: runs with both, mean ratio other to
-    reference, and in how many the two differ by more than their intervals allow."""
+    reference, and in how many the two differ by more than their intervals allow.
+    """
 
     channel: str
     reference: str
@@ -251,7 +254,7 @@ def warnings(suite: Suite) -> list[tuple[str, str, int]]:
 
 
 def proof(suite: Suite, origin: str) -> str:
-    """A clause after the number of finished runs: in how many the storage was as planned."""
+    """Return a clause after the number of finished runs: in how many the storage was as planned."""
     if origin == SYNTHETIC:
         return "there was no storage to prove"
     proven = sum(run.proof.ok for run in suite.runs)

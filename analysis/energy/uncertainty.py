@@ -69,7 +69,8 @@ class Resolution:
     def rest_uncertainty_j(
         self, variance_w2: float, count: int, width_s: float, rest_s: float
     ) -> float:
-        """Of the energy of `rest_s` of rest whose power so many whole windows beside it have told;
+        """Of the energy of `rest_s` of rest whose power so many whole windows beside it have told.
+
         `variance_w2` is their variance in W².
 
         The mean's own uncertainty over that time, and what the power does in so short a time.
@@ -82,7 +83,7 @@ class Resolution:
 
 
 def last_digit(values: Floats) -> float:
-    """The step that all values are multiples of, 0 where they have more than nine decimals.
+    """Return the step that all values are multiples of, 0 where they have more than nine decimals.
 
     The greatest common divisor of the differences, in the smallest decimal unit that fits them all:
     some ten values that differ are enough.
@@ -144,7 +145,7 @@ class TypeB:
 
     @classmethod
     def of(cls, accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> TypeB | None:
-        """The terms of `accuracy` (meter.json) that are stated; None if there is none.
+        """Return the terms of `accuracy` (meter.json) that are stated; None if there is none.
 
         Each holds in one direction for a whole run, so it does not average out.
         """

@@ -1,5 +1,6 @@
 """Readings that cannot be: unchanged for longer than this meter's ever are, 0 W or less, or one
-far above those beside it."""
+far above those beside it.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +37,9 @@ _LONGER = 2.0  # than usual, at least
 
 @dataclass
 class Stuck:
-    """Runs of equal records, gathered while the windows pass; records are equal in all channels,
-    the first of which tells the level of power.
+    """Runs of equal records, gathered while the windows pass.
+
+    Records are equal in all channels, the first of which tells the level of power.
 
     How likely a record repeats the one before is taken from the recording itself, among records of
     about the same power: a resting machine repeats a coarse reading for minutes, a working one
@@ -49,7 +51,7 @@ class Stuck:
     _long: list[Ints] = field(default_factory=list)  # level, length, start_ns, end_ns
 
     def watched(self, passing: Iterable[Windows]) -> Iterator[Windows]:
-        """The same windows."""
+        """Yield the same windows."""
         for windows in passing:
             self._add(windows)
             yield windows
@@ -76,7 +78,7 @@ class Stuck:
         self._long.append(np.column_stack(kept))
 
     def stretches(self) -> Spans:
-        """What was stuck, on the controller's clock."""
+        """Return what was stuck, on the controller's clock."""
         if not self._long:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         runs = np.concatenate(self._long)
@@ -172,7 +174,7 @@ class Constant:
     _ended: list[tuple[int, int]] = field(default_factory=list)
 
     def watched(self, passing: Iterable[Windows]) -> Iterator[Windows]:
-        """The same windows."""
+        """Yield the same windows."""
         for windows in passing:
             power = windows.power_w[self.channel]
             if self._digit_w is None:
@@ -199,7 +201,8 @@ class Constant:
 
     def _levels(self, windows: Windows, power: Floats) -> Iterator[_Level]:
         """The constant stretches of these windows: the first and the last, which may go on beyond
-        them, and those of `CONSTANT_NS` between."""
+        them, and those of `CONSTANT_NS` between.
+        """
         digit_w = self._digit_w or 0.0
         steady = np.abs(np.diff(power)) <= digit_w
         first = np.flatnonzero(np.concatenate([[True], ~steady]))

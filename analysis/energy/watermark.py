@@ -94,7 +94,7 @@ def load_of(edges_s: Floats, levels: Floats, t_s: Floats) -> tuple[Floats, Float
 
 
 def part_of(readings: Readings, mark: Watermark, offset_s: float) -> Part:
-    """The readings of a watermark that lies `offset_s` late. Raises NotSeenError."""
+    """Return the readings of a watermark that lies `offset_s` late. Raises NotSeenError."""
     begin_ns = mark.t_ns[0] + round((offset_s - mark.pad_s) * 1e9)
     end_ns = mark.t_ns[-1] + round((offset_s + mark.pad_s) * 1e9)
     first, last = np.searchsorted(readings.end_ns, [begin_ns, end_ns])
@@ -125,7 +125,7 @@ def _put_together(end_s: Floats, width_s: Floats, power_w: Floats) -> tuple[Floa
 
 
 def search(part: Part, search_s: float) -> tuple[float, float]:
-    """The offset in s at which the load goes best with the readings, and the peak's quality.
+    """Return the offset in s at which the load goes best with the readings, and the peak's quality.
 
     Quality is the height of the main lobe over that of the highest side lobe of the correlation
     coefficient. Raises NotSeenError.
@@ -182,7 +182,7 @@ def model_of(parts: Sequence[Part], middles_ns: Sequence[int]) -> Model:
 
 
 def columns_of(model: Model, offsets_s: Floats, window_s: float) -> Columns:
-    """The derivatives at these offsets and this length of the window."""
+    """Return the derivatives at these offsets and this length of the window."""
     total = len(model.power_w)
     linear = np.zeros((total, 3 * len(model.parts)))
     shift = np.zeros((total, len(model.parts)))
@@ -238,8 +238,10 @@ class Fit:
 
     @property
     def delay_s(self) -> float | None:
-        """How late readings follow the load in the mean, besides a window as declared, in s; None
-        where the window is as declared, or not known."""
+        """How late readings follow the load in the mean, besides a window as declared, in s.
+
+        None where the window is as declared, or not known.
+        """
         if self.window_s is None or self.window_told_s is None or self.window_bound_s is None:
             return None
         longer_s = self.window_s - self.window_told_s
@@ -354,7 +356,7 @@ def _each(model: Model, of_parts: Floats) -> Floats:
 
 
 def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
-    """The solution with its bounds. Raises NotSeenError where there is none."""
+    """Return the solution with its bounds. Raises NotSeenError where there is none."""
     count = len(marks)
     first = 3 * count  # place of the first offset among the parameters
     variance = covariance(solved.every, solved.left_w)
@@ -404,8 +406,10 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
 
 
 def covariance(every: Floats, left_w: Floats) -> Floats | None:
-    """Of all parameters, each with the larger one of two variances; None where they are not told
-    apart."""
+    """Of all parameters, each with the larger one of two variances.
+
+    None where they are not told apart.
+    """
     scale = np.linalg.norm(every, axis=0)
     if np.any(scale == 0) or np.linalg.cond(every / scale) > WORST_CONDITION:
         return None

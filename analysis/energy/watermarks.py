@@ -95,7 +95,8 @@ def _objection(trust: WatermarkTrust) -> str:
 
 def delays_s(suite: Suite, meter: Meter, clock: TargetClock) -> dict[str, float]:
     """By channel whose watermarks show another window than declared, the longest delay of its
-    readings besides the declared window, in s."""
+    readings besides the declared window, in s.
+    """
     delays: dict[str, float] = {}
     sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
     channels, _ = _readings(meter, [mark for session in sessions for mark in session.marks])
@@ -198,7 +199,10 @@ def _margin_ns(mark: Watermark) -> int:
 
 
 def _best(meter: Meter, channels: Mapping[str, Readings], session: _Session) -> tuple[str, Fit]:
-    """The channel whose watermark is the clearest; a drive's hardly shows the processor's load."""
+    """Return the channel whose watermark is the clearest.
+
+    A drive's hardly shows the processor's load.
+    """
     if session.problem:
         return "", Fit(session.problem)
     if not channels:

@@ -140,8 +140,9 @@ class OwnTime:
 
 
 def missed_records(arrival: Ints, width_ns: Ints) -> Ints:
-    """How many records are missing before each but the first, from arrivals of one stretch; −1 for
-    one that came twice.
+    """How many records are missing before each but the first, from arrivals of one stretch.
+
+    −1 for one that came twice.
 
     By a clock that is fast the records come ever earlier for their number, which would hide those
     that are missing; so its rate is taken out first.
@@ -181,7 +182,7 @@ def _rate(late: Floats) -> float:
 
 
 def _lost(late_ns: Ints, width_ns: Ints) -> Ints:
-    """The same from how late each record is for its number.
+    """Return the same from how late each record is for its number.
 
     A record that is missing makes all that follow come a window later for their number; one that
     only came late does not. So the lowest lateness of those ahead is looked at; near the end of a

@@ -63,7 +63,7 @@ def ratios(results: Results) -> Iterator[Budgeted]:
 
 
 def overall(results: Results) -> Iterator[Budgeted]:
-    """The contrasts over all workloads that do something."""
+    """Yield the contrasts over all workloads that do something."""
     suite = results.suite
     source = suite.reference_meter(SYSTEM) or ""
     groups = groups_of(suite, results.energy)
@@ -76,7 +76,7 @@ def overall(results: Results) -> Iterator[Budgeted]:
 
 
 def money(results: Results) -> Iterator[Budgeted]:
-    """What each workload, and the duty profile, saves; a year's money; years until repaid."""
+    """Yield what each workload, and the duty profile, saves; a year's money; years until repaid."""
     suite, a = results.suite, results.suite.assumptions
     if a is None:
         return
@@ -164,7 +164,8 @@ COLUMNS: Mapping[str, Column] = {
 def table(results: Results) -> pl.DataFrame:
     """A row a term of every budget (columns: data/README.md): of every figure that is a headline
     somewhere, i.e. joules and ratios of each workload, configuration and component, ratios over all
-    workloads, savings and what they are worth."""
+    workloads, savings and what they are worth.
+    """
     same = {"suite_id": results.suite.suite_id, "host": results.suite.host}
     rows = [
         {**same, **{name: value(one, row) for name, (_, value) in COLUMNS.items()}}

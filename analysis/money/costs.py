@@ -91,7 +91,7 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
 
 
 def alternatives(suite: Suite) -> list[str]:
-    """The software that the self-encrypting disk is held against.
+    """Return the software that the self-encrypting disk is held against.
 
     That on the very same disk where there is some, for two disks differ by more than their
     encryption: it stands for the same disk without Opal, which is what would be bought instead.
@@ -103,7 +103,9 @@ def alternatives(suite: Suite) -> list[str]:
 
 
 def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """The duty profile against each software configuration; each block's runs are summed first.
+    """Return the duty profile against each software configuration.
+
+    Each block's runs are summed first.
 
     Only blocks that have all of its workloads on both sides count. A profile of one workload is
     that workload, so many times a day.
@@ -119,7 +121,7 @@ def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
 
 
 def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
-    """Runs on a battery, for each workload × configuration."""
+    """Return runs on a battery, for each workload × configuration."""
     assumptions = suite.assumptions
     if assumptions is None:
         return []
@@ -140,14 +142,14 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
 
 
 def headline_payback(paybacks: Sequence[Payback]) -> Payback | None:
-    """The one to name first: the paper's workload, of the first software there is."""
+    """Return the one to name first: the paper's workload, of the first software there is."""
     return min(paybacks, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
 
 
 def _payback(
     suite: Suite, sides: Sides, against: str, runs: Mapping[str, float], daily: bool = False
 ) -> Payback | None:
-    """The payback of so many runs of each workload; None where no block has them all.
+    """Return the payback of so many runs of each workload; None where no block has them all.
 
     With `daily` they are those of a day; else the assumptions say how many runs a day there are.
     """
@@ -221,8 +223,10 @@ def hours_a_day(suite: Suite, runs: Mapping[str, float], daily: bool = True) -> 
 
 
 def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | None:
-    """Power of the machine at rest on the self-encrypting disk, by block; the mean where a block
-    has none, None where no block has."""
+    """Power of the machine at rest on the self-encrypting disk, by block.
+
+    The mean where a block has none, None where no block has.
+    """
     of_rest = (
         sides.get((name, suite.sed or ""))
         for name in suite.workloads
@@ -240,7 +244,7 @@ def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | 
 
 
 def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
-    """The configurations without encryption on the software's and the self-encrypting disk.
+    """Return the configurations without encryption on the software's and the self-encrypting disk.
 
     None where both are one disk, or where one of the disks was not measured without encryption.
     """

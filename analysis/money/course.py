@@ -23,7 +23,7 @@ class Course:
 
 
 def course(payback: Payback, assumptions: Assumptions, years: Sequence[float] | Floats) -> Course:
-    """What is saved up to each of `years`, discounted, less the drive's extra price.
+    """Return what is saved up to each of `years`, discounted, less the drive's extra price.
 
     At the end of the drive's life it is the net present value.
     """

@@ -100,7 +100,7 @@ class Payback:
 
 
 def battery_runs(battery_j: float, energy_j: Estimate) -> Span:
-    """Runs that a battery holds: battery_j / energy_j, the limits swapped."""
+    """Return runs that a battery holds: battery_j / energy_j, the limits swapped."""
     low = battery_j / energy_j.high if energy_j.high else None
     high = battery_j / energy_j.low if energy_j.low and energy_j.low > 0 else None
     return Span(battery_j / energy_j.mean, low, high)
@@ -112,7 +112,7 @@ def annuity(rate: float, years: float) -> float:
 
 
 def money_per_joule_a_day(assumptions: Assumptions) -> float:
-    """What one joule saved each day is worth in a year."""
+    """Return what one joule saved each day is worth in a year."""
     return DAYS_PER_YEAR * assumptions.electricity_price_per_kwh / JOULES_PER_KWH
 
 
@@ -216,7 +216,8 @@ def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span |
 def years_by_saving(saved_per_year: float, assumptions: Assumptions) -> float | None:
     """What the years of `repaid_after_years` change with a unit of money saved a year, in closed
     form: −p / (s² (1 − r p/s)) × r / ln(1 + r) with the price p, the saving s and the interest r.
-    None where it is never repaid."""
+    None where it is never repaid.
+    """
     rate, price = assumptions.discount_rate, assumptions.sed_extra_price
     left = 1 - rate * price / saved_per_year if saved_per_year > 0 else 0.0
     if left <= 0:

@@ -40,7 +40,7 @@ _SPOILT = re.compile(r"(^|[.;] )(value|copy): ")
 
 
 def word(published: float, here: Comparison, half_log: float = 0.0) -> Word:
-    """What a ratio says of the published one; both are of what is spent.
+    """Return what a ratio says of the published one; both are of what is spent.
 
     `half_log`: half width of the published ratio's 95 % interval, as a logarithm. They agree where
     the 95 % interval of their quotient lies within `CLOSE` (an equivalence, shown); a direction is
@@ -73,13 +73,17 @@ def by_chance(published: float, here: Comparison, half_log: float = 0.0) -> floa
 
 
 def spoilt(figure: Published) -> bool:
-    """Whether the value itself is doubtful, and not only its unit or what stands around it; a lost
-    decimal point is none where one reading alone fits."""
+    """Whether the value itself is doubtful, and not only its unit or what stands around it.
+
+    A lost decimal point is none where one reading alone fits.
+    """
     return figure.fitting is None and figure.doubtful and bool(_SPOILT.search(figure.note))
 
 
 def judged(row: Beside) -> Word | None:
-    """The word on one figure; None where there is nothing to compare, or it counts for nothing.
+    """Return the word on one figure.
+
+    None where there is nothing to compare, or it counts for nothing.
 
     Ranks are held against each other by their order alone (`_order`): a ratio of them says nothing.
     """
@@ -94,7 +98,8 @@ def judged(row: Beside) -> Word | None:
 @dataclass(frozen=True)
 class Agreement:
     """Over rows: how many of each word, how many would agree by chance if nothing differed here,
-    and pairs in the same order of all."""
+    and pairs in the same order of all.
+    """
 
     words: dict[Word, int]
     by_chance: float
@@ -136,7 +141,8 @@ def _order(rows: Iterable[Beside]) -> tuple[int, int]:
 
 def _face(group: Sequence[Beside], a: Beside, b: Beside) -> bool:
     """Whether two figures can be held against each other: of one entry of ours, or of two of which
-    one has no figure of that kind itself."""
+    one has no figure of that kind itself.
+    """
     if a.published is b.published:
         return a.entry == b.entry  # done in two ways
     if a.entry == b.entry:
@@ -193,7 +199,8 @@ class Beside:
     @property
     def published_half_log(self) -> float:
         """Half width of the published ratio's 95 % interval as a logarithm, by the ± printed beside
-        the two figures; 0 where none is."""
+        the two figures; 0 where none is.
+        """
         shares = [
             (figure.half_width or 0.0) / figure.usable
             for figure in (self.published, self.reference)
@@ -245,7 +252,7 @@ def beside(suite: Suite, energy: pl.DataFrame, figures: Sequence[Published]) -> 
 
 
 def group_of(p: Published) -> tuple[object, ...]:
-    """What a figure shares with those that it is compared with in its paper.
+    """Return what a figure shares with those that it is compared with in its paper.
 
     A rate is one whatever amount it was taken from, and so is the time of a number of iterations.
     Where each cipher of a table processed an amount of its own, ours are the times of those.
@@ -260,7 +267,7 @@ def group_of(p: Published) -> tuple[object, ...]:
 
 
 def configuration_here(suite: Suite, name: str, medium: str = "") -> str | None:
-    """The suite's configuration that is the same as `name` of the reference tables, or None.
+    """Return the suite's configuration that is the same as `name` of the reference tables, or None.
 
     One of the same name goes before others of the same kind, cipher and key. Where the suite's
     disks are called after what they are (`MEDIA`), it is one on the disk of the paper's `medium`.
@@ -285,7 +292,7 @@ def configuration_here(suite: Suite, name: str, medium: str = "") -> str | None:
 
 
 def _cipher(stack: ConfigurationEntry) -> str:
-    """The cipher without its mode; a cascade of TrueCrypt stays what it is."""
+    """Return the cipher without its mode; a cascade of TrueCrypt stays what it is."""
     cipher = str(stack.settings.get("cipher") or "")
     return cipher if stack.kind == "tcrypt" else cipher.split("-", maxsplit=1)[0]
 
@@ -315,7 +322,8 @@ def _put_together(
     suite: Suite, runs: RunsHere, figure: Published, here: Here
 ) -> tuple[str, str, BlockValues] | None:
     """Entry, configuration and values of what is put together, or is held against another: then
-    they are ratios to it, or differences. Parts that are not here are left out, of ranks none."""
+    they are ratios to it, or differences. Parts that are not here are left out, of ranks none.
+    """
     if here.several:
         all_of_them = [_put_together(suite, runs, figure, each) for each in here.several]
         available = [one for one in all_of_them if one is not None]
@@ -339,7 +347,7 @@ def _put_together(
 
 
 def _nearest(suite: Suite, runs: RunsHere, figure: Published, here: Here) -> list[tuple[str, str]]:
-    """The entries that have the figure's size, or else those that come nearest to it."""
+    """Return the entries that have the figure's size, or else those that come nearest to it."""
     entries = [name for name in suite.workloads if suite.workload_of(name) == here.workload]
     if figure.workload and here.workload in entries:  # a paper that names it means that alone
         entries = [here.workload]
@@ -356,7 +364,10 @@ def _nearest(suite: Suite, runs: RunsHere, figure: Published, here: Here) -> lis
 
 
 def _where(suite: Suite, runs: RunsHere, entry: str, here: Here, figure: Published) -> str | None:
-    """The configuration of a figure; of one without, the first that has runs of the entry."""
+    """Return the configuration of a figure.
+
+    Of one without, the first that has runs of the entry.
+    """
     if here.configuration:
         return configuration_here(suite, here.configuration, here.medium or medium_of(figure))
     order = [suite.baseline or "", *suite.configurations]
@@ -364,7 +375,7 @@ def _where(suite: Suite, runs: RunsHere, entry: str, here: Here, figure: Publish
 
 
 def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:
-    """What a figure of ours is a ratio to: plain, where the paper has it; else the first.
+    """Return what a figure of ours is a ratio to: plain, where the paper has it; else the first.
 
     Of several entries of ours its own goes first: AES without its instructions has no other cipher
     beside it, and is a ratio to those of the entry that has.

@@ -39,7 +39,7 @@ def line(
 
 
 def banner(origin: str) -> Blocks:
-    """What must be said of figures that are not measured; nothing where they are."""
+    """Return what must be said of figures that are not measured; nothing where they are."""
     if origin == MEASURED:
         return ()
     text = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
@@ -47,7 +47,7 @@ def banner(origin: str) -> Blocks:
 
 
 def measured(results: Results) -> str:
-    """What was measured on which machine and disks, and by what, in one sentence."""
+    """Return what was measured on which machine and disks, and by what, in one sentence."""
     suite = results.suite
     components = set(results.summary["component"])
     package = "package" if "package" in components else "package-0"
@@ -90,12 +90,12 @@ def judged(texts: Iterable[tuple[str, Comparison]], joint: str) -> str:
 
 
 def against_baseline(results: Results, name: str | None) -> Contrast | None:
-    """The contrast of a configuration with the baseline."""
+    """Return the contrast of a configuration with the baseline."""
     return against(results, results.suite.baseline, name)
 
 
 def against(results: Results, base: str | None, name: str | None) -> Contrast | None:
-    """The contrast of two configurations, whichever way round it was declared."""
+    """Return the contrast of two configurations, whichever way round it was declared."""
     for c in results.contrasts:
         if (c.base, c.other) == (base, name):
             return c
@@ -106,7 +106,7 @@ def against(results: Results, base: str | None, name: str | None) -> Contrast | 
 
 
 def judgement(c: Comparison) -> str:
-    """The verdict in words."""
+    """Return the verdict in words."""
     margin = f"±{c.margin * 100:g} %"
     if c.low is None:
         return "inconclusive, for so few blocks give no interval"
@@ -123,8 +123,11 @@ NEAR = 1.1  # upper over lower limit: an interval of some ±5 %
 
 
 def near(low: float | None, high: float | None) -> bool:
-    """Whether limits of an unsettled ratio are close enough for the first page; where they hold
-    nearly anything it says no more than that, and the figures stand among the details."""
+    """Whether limits of an unsettled ratio are close enough for the first page.
+
+    Where they hold nearly anything it says no more than that, and the figures stand among the
+    details.
+    """
     return low is not None and high is not None and high <= NEAR * low
 
 
@@ -133,7 +136,7 @@ def _way(c: Comparison) -> str:
 
 
 def over_all(suite: Suite) -> str:
-    """What the figure over all workloads is called."""
+    """Return what the figure over all workloads is called."""
     if not all(map(suite.counts_overall, suite.workloads)):
         return "Main workloads"
     return "All but idle" if len(counted(suite)) < len(suite.workloads) else "All workloads"

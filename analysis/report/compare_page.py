@@ -27,7 +27,7 @@ CAUTION = (
 
 
 def write(pairs: Sequence[Compared], folder: Path) -> Path:
-    """The page, in `folder`; returns its path. Raises OSError."""
+    """Return the page, in `folder`; returns its path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     last = pairs[0].b.suite_id
     if len(pairs) > 1:
@@ -51,7 +51,10 @@ def tested(pairs: Sequence[Compared]) -> int:
 
 
 def failures(pairs: Sequence[Compared], percent: float) -> str:
-    """A sentence on the joules that rose significantly and by more than `percent`; else empty."""
+    """Return a sentence on the joules that rose significantly and by more than `percent`.
+
+    Else empty.
+    """
     increases = [
         f"{one.workload} on {one.configuration} {words.change_in(one)} in {pair.b.suite_id}"
         for pair in pairs
@@ -69,7 +72,7 @@ def failures(pairs: Sequence[Compared], percent: float) -> str:
 
 
 def page(pairs: Sequence[Compared]) -> Page:
-    """The comparison as a page: one suite or several beside the first."""
+    """Return the comparison as a page: one suite or several beside the first."""
     first, origin = pairs[0].a, joint(pair.origin for pair in pairs)
     lettered = [(_letter(i), pair) for i, pair in enumerate(pairs)]
     named = [("A", first), *((letter, pair.b) for letter, pair in lettered)]
@@ -103,7 +106,7 @@ def page(pairs: Sequence[Compared]) -> Page:
 
 
 def _history(pairs: Sequence[Compared], origin: str) -> Blocks:
-    """The joules over all workloads, by suite."""
+    """Return the joules over all workloads, by suite."""
     caption = "Change of energy over all workloads beside the first suite, with 95 % intervals"
     names = dict.fromkeys(one.configuration for pair in pairs for one in pair.overall)
     rows = []
@@ -122,7 +125,7 @@ def _letter(place: int) -> str:
 
 
 def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
-    """What differs, the joules and the costs of one suite beside the first."""
+    """Return what differs, the joules and the costs of one suite beside the first."""
     differing: Fields[Difference] = {
         "What": lambda one: one.what,
         "A": lambda one: _short(one.a),

@@ -37,7 +37,7 @@ RUN_AGAIN = ("no-runs", "no-pairs")
 
 
 def lines(results: Results, folder: Path) -> tuple[AnswerLine, ...]:
-    """The answers in their order; `folder` is what commands call the suite."""
+    """Return the answers in their order; `folder` is what commands call the suite."""
     # Every configuration that encrypts; where none does, those beside the baseline.
     suite = results.suite
     bare = [name for name in suite.configurations if suite.reference(name) == name]
@@ -53,7 +53,10 @@ def lines(results: Results, folder: Path) -> tuple[AnswerLine, ...]:
 
 
 def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
-    """The lines as blocks, a label for each question; `linked` leads to the page's details."""
+    """Return the lines as blocks, a label for each question.
+
+    `linked` leads to the page's details.
+    """
     shown: Blocks = ()
     before = ""
     for one in answers:
@@ -147,7 +150,7 @@ def _lacking(results: Results, base: str | None, name: str) -> tuple[str, str]:
 
 
 def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine]:
-    """What each configuration costs, the settled ones first; many as one line."""
+    """Yield what each configuration costs, the settled ones first; many as one line."""
     suite = results.suite
     if not compared:
         only = ", ".join(map(suite.label, suite.configurations))
@@ -241,7 +244,10 @@ def _together(compared: Sequence[_Compared]) -> AnswerLine:
 
 
 def _most(results: Results) -> AnswerLine:
-    """The largest settled increase of a workload; of one configuration the most joules a run."""
+    """Return the largest settled increase of a workload.
+
+    Of one configuration the most joules a run.
+    """
     suite, component = results.suite, results.family.component
     if len(suite.configurations) == 1:
         return _most_joules(results, component)
@@ -296,7 +302,7 @@ def _most_joules(results: Results, component: str) -> AnswerLine:
 
 
 def _trusted(results: Results) -> AnswerLine:
-    """What the figures are, how many there are, and how much was flagged."""
+    """Return what the figures are, how many there are, and how much was flagged."""
     suite = results.suite
     made = len({run.block for run in suite.compared_runs})
     planned = suite.planned_blocks or made
@@ -327,7 +333,7 @@ def _trusted(results: Results) -> AnswerLine:
 
 
 def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> AnswerLine:
-    """The one step that comes next."""
+    """Return the one step that comes next."""
     incidents = results.incidents
     if unsound := _unsound(results.suite, incidents, folder):
         return unsound
@@ -386,13 +392,13 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
 
 
 def without_report(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine:
-    """The step that comes next where there is no report, or one of other files."""
+    """Return the step that comes next where there is no report, or one of other files."""
     unsound = _unsound(suite, incidents, folder)
     return unsound or line("next", "report", _command("report", folder))
 
 
 def _unsound(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine | None:
-    """The next step of a suite that is not sealed, or not as it was sealed."""
+    """Return the next step of a suite that is not sealed, or not as it was sealed."""
     if not suite.sealed:
         way = "ended" if incidents.ended else "unfinished"
         return line("next", "resume", _command("resume", folder), way)
@@ -404,7 +410,10 @@ def _command(name: str, folder: Path) -> dict[str, str]:
 
 
 def _again(results: Results, blocks: int = 0) -> str:
-    """The command that plans and runs the suite once more; empty where its name is not safe."""
+    """Return the command that plans and runs the suite once more.
+
+    Empty where its name is not safe.
+    """
     plan = results.suite.plan
     scale = scale_of(plan.scale)
     if not safe(scale) and scale:

@@ -36,7 +36,8 @@ class Row:
 @dataclass(frozen=True)
 class Entry:
     """A suite, or what is none: its name, the origin of its figures, where its page and its bundle
-    are in the site (`bundle` is empty where there is none), and a sentence about it."""
+    are in the site (`bundle` is empty where there is none), and a sentence about it.
+    """
 
     title: str
     origin: str
@@ -61,7 +62,7 @@ class OwnEntry:
 
 
 def of_suite(results: Results, page: str, bundle: str) -> Entry:
-    """A suite's entry."""
+    """Return a suite's entry."""
     suite = results.suite
     beside = {one.other: one for one in results.contrasts if one.base == suite.baseline}
     rows = []
@@ -124,7 +125,7 @@ def of_own(entry: OwnEntry, page: str) -> Entry:
 
 
 def html(entries: Sequence[Entry]) -> str:
-    """The gallery's page, without anything from elsewhere."""
+    """Return the gallery's page, without anything from elsewhere."""
     rows = [row for entry in entries for row in entry.rows]
     filters = {
         "machine": ("Machine", sorted({row.machine for row in rows})),

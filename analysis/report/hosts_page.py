@@ -62,7 +62,7 @@ def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambd
 
 
 def page(group: Hosts, place: Path) -> Page:
-    """What stands on the page; links to the hosts' own reports are relative to `place`."""
+    """Return what stands on the page; links to the hosts' own reports are relative to `place`."""
     by_heading = {
         name: effects
         for name, of in hosts_sections.by_heading(group).items()

@@ -104,7 +104,7 @@ def _one(group: Hosts, effect: Effect, labelled: bool) -> str:
 
 
 def _general(group: Hosts) -> str:
-    """What may be said of hosts that were not measured."""
+    """Return what may be said of hosts that were not measured."""
     count = len(group.names)
     if count < LEAST_HOSTS:
         return (
@@ -141,8 +141,10 @@ def heading(effect: Effect, group: Hosts) -> str:
 
 
 def by_heading(group: Hosts) -> dict[str, list[Effect]]:
-    """Effects beside the baseline; over all workloads only where they are several, for one alone
-    would say the same twice."""
+    """Effects beside the baseline.
+
+    Over all workloads only where they are several, for one alone would say the same twice.
+    """
     overall = group.overall if len(counted(group.first)) > 1 else ()
     effects = [*(e for e in overall if e.base == group.first.baseline), *group.single]
     return {name: list(of) for name, of in groupby(effects, lambda e: heading(e, group))}
@@ -287,7 +289,10 @@ def _trusted(results: Results) -> Iterator[str]:
 
 
 def provenance(group: Hosts) -> Blocks:
-    """What each host is, side by side; what is the same everywhere stands once in each column."""
+    """Return what each host is, side by side.
+
+    What is the same everywhere stands once in each column.
+    """
     facts = [_facts(host.results) for host in group.hosts]
     labels = dict.fromkeys(label for of in facts for label in of)
     rows = [[label, *(of.get(label, words.NOTHING) for of in facts)] for label in labels]

@@ -55,7 +55,7 @@ def sentence(suite: Suite) -> str:
 
 
 def left_out(results: Results) -> Blocks:
-    """A row a part and reason; a sentence where nothing is missing."""
+    """Return a row a part and reason; a sentence where nothing is missing."""
     columns: Fields[Missing] = {
         "Workload": lambda one: words.name_of(one.workload),
         "What": lambda one: one.what,

@@ -85,7 +85,10 @@ MANY = 24  # lines of a table: more of them open only when asked for
 
 
 def money_section(results: Results) -> Blocks:
-    """The whole section; a sentence where the plan or the suite does not hold enough for it."""
+    """Return the whole section.
+
+    A sentence where the plan or the suite does not hold enough for it.
+    """
     a = results.suite.assumptions
     if a is None:
         return view.paragraph(
@@ -128,7 +131,7 @@ def _declared(a: Assumptions) -> Blocks:
 
 
 def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """The answer in sentences that stand by themselves."""
+    """Return the answer in sentences that stand by themselves."""
     page = view.answer(payback_text.money_line(results))
     if lacking := payback_text.profile_lacking(results):
         page += view.paragraph(lacking)
@@ -141,7 +144,7 @@ def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> 
 def _lines(
     results: Results, a: Assumptions, profiles: Sequence[Payback], others: Sequence[Payback]
 ) -> Blocks:
-    """The profile's lines, then each workload's; those apart where they are many."""
+    """Return the profile's lines, then each workload's; those apart where they are many."""
     apart = bool(profiles) and len(others) > MANY
     first = profiles if apart else [*profiles, *others]
     notes = NOTES

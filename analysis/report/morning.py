@@ -59,7 +59,7 @@ def summary(folder: Path, derive: bool = False) -> SuiteSummary:
 
 
 def fitted(line: str, width: int = WIDTH) -> str:
-    """A line cut at a word so that it fits."""
+    """Return a line cut at a word so that it fits."""
     line = " ".join(line.replace("\u202f", "").split())
     if len(line) <= width:
         return line

@@ -90,7 +90,7 @@ def _seconds(run: Run, source: str) -> float:
 
 
 def _still(runs: Sequence[Run], source: str) -> str:
-    """What counted nothing in any run."""
+    """Return what counted nothing in any run."""
     known: dict[str, float] = {}
     for run in runs:
         for zone in run.zones_of(source):

@@ -149,7 +149,7 @@ def profile_lacking(results: Results) -> str:
 
 
 def work(payback: Payback, assumptions: Assumptions) -> str:
-    """The work that a payback rests on: `24 runs of “Kernel tree” a day`."""
+    """Return the work that a payback rests on: `24 runs of “Kernel tree” a day`."""
     if payback.workload != PROFILE:
         return f"{_runs(payback.runs_per_day, payback.workload)} a day"
     return f"{work_of(assumptions.profile)} a day"
@@ -161,7 +161,7 @@ def work_of(runs: Mapping[str, float]) -> str:
 
 
 def name_of(payback: Payback, assumptions: Assumptions) -> str:
-    """What a payback is of, for a table's first column."""
+    """Return what a payback is of, for a table's first column."""
     if payback.workload == PROFILE:
         return "Duty profile, a day"
     name = words.name_of(payback.workload)
@@ -195,7 +195,7 @@ def price(value: Span, assumptions: Assumptions) -> str:
 
 
 def saved(value: Estimate | None) -> str:
-    """A saving in J with its interval; no more than three digits of what is large."""
+    """Return a saving in J with its interval; no more than three digits of what is large."""
     if value is None:
         return words.NOTHING
     if value.half_width is None:
@@ -211,7 +211,7 @@ def times(count: float) -> str:
 
 
 def chance(probability: float | None) -> str:
-    """A probability in per cent; never 0 or 100, which no measurement shows."""
+    """Return a probability in per cent; never 0 or 100, which no measurement shows."""
     if probability is None:
         return words.NOTHING
     if probability < 0.001:

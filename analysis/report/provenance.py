@@ -46,7 +46,7 @@ def incident_table(incidents: IncidentLog) -> Blocks:
 
 
 def sentence(incidents: IncidentLog) -> str:
-    """The same in one line; empty where nothing happened."""
+    """Return the same in one line; empty where nothing happened."""
     parts = [*interruptions(incidents), *_times(incidents.tries_void, "try", "void", "tries")]
     if not parts:
         return ""
@@ -55,7 +55,7 @@ def sentence(incidents: IncidentLog) -> str:
 
 
 def interruptions(incidents: IncidentLog) -> Iterator[str]:
-    """What came from outside, a few words each."""
+    """Yield what came from outside, a few words each."""
     yield from _times(incidents.reboots, "reboot", "of the target")
     yield from _times(incidents.restarts, "restart", "of the agent")
     yield from _times(incidents.resumed, "start", "after its end")

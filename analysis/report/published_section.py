@@ -51,7 +51,7 @@ def tables(results: Results, rows: Sequence[Beside]) -> Blocks:
 
 
 def conditions(figure: Published) -> str:
-    """What a figure was taken under, but for what is compared."""
+    """Return what a figure was taken under, but for what is compared."""
     size = size_of(figure.block_bytes or figure.size_bytes)
     parts = [figure.operation, figure.pattern, figure.file_type, size, figure.device]
     return ", ".join(part for part in parts if part)
@@ -63,7 +63,7 @@ def _by_origin(rows: Sequence[Beside]) -> list[list[Beside]]:
 
 
 def _quantities(rows: Sequence[Beside]) -> str:
-    """What the rows are of, without whether it is the least or the most of it."""
+    """Return what the rows are of, without whether it is the least or the most of it."""
     bare = (row.published.quantity.removesuffix("_min").removesuffix("_max") for row in rows)
     return words.listed(list(dict.fromkeys(name.replace("_", " ") for name in bare)))
 
@@ -94,7 +94,10 @@ def _published_ratio(row: Beside) -> str:
 
 
 def _compared(results: Results, row: Beside) -> str:
-    """The configuration where that is what is compared, else the algorithm; unsafe ones marked."""
+    """Return the configuration where that is what is compared, else the algorithm.
+
+    Unsafe ones marked.
+    """
     if row.published.configuration:
         return results.suite.label(row.configuration)
     more = [row.here.note]
@@ -156,7 +159,7 @@ def _touched(results: Results, citation: Citation, rows: list[Beside]) -> Blocks
 
 
 def said(rows: list[Beside]) -> list[str]:
-    """What agrees and what does not, in sentences that follow from the figures."""
+    """Return what agrees and what does not, in sentences that follow from the figures."""
     agreed = agreement(rows)
     if not agreed.ratios:
         return ["Of this paper there is no ratio here to hold beside a published one."]
@@ -177,12 +180,12 @@ def said(rows: list[Beside]) -> list[str]:
 
 
 def value(figure: Published) -> str:
-    """The figure as printed, with its ±, the mark of doubt, and what it must have read."""
+    """Return the figure as printed, with its ±, the mark of doubt, and what it must have read."""
     half = f" ± {figure.printed_half}" if figure.printed_half else ""
     read = "" if figure.fitting is None else f" (read as {figure.fitting:g})"
     return f"{figure.printed}{half}{DOUBT if figure.doubtful else ''}{read}"
 
 
 def size_of(size: int | None) -> str:
-    """A size as the papers write it; empty where there is none."""
+    """Return a size as the papers write it; empty where there is none."""
     return words.size(size) if size else ""

@@ -26,7 +26,7 @@ MOST_DOUBTED = 4  # comparisons that a doubt names
 
 
 def contrasts_section(results: Results) -> Blocks:
-    """The contrasts of the family, what they are, doubts, and the next suite."""
+    """Return the contrasts of the family, what they are, doubts, and the next suite."""
     compared = results.contrasts
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
@@ -60,7 +60,7 @@ def _whole(results: Results) -> Iterator[str]:
 
 
 def doubts(results: Results) -> Iterator[str]:
-    """A sentence for each doubt, with what it concerns."""
+    """Yield a sentence for each doubt, with what it concerns."""
     cells: dict[str, dict[str, None]] = {}
     for one in results.contrasts:
         for code in one.comparison.doubts if one.comparison else ():
@@ -120,7 +120,10 @@ def _kind_of_interval(results: Results) -> str:
 
 
 def questions_section(results: Results) -> Blocks:
-    """A heading, and each question with a sentence and its table; nothing where none was asked."""
+    """Return a heading, and each question with a sentence and its table.
+
+    Nothing where none was asked.
+    """
     asked = questions(results.suite)
     if not asked:
         return ()
@@ -148,7 +151,7 @@ def _answers(results: Results, question: Question) -> list[Answer]:
 
 
 def sentence(results: Results, question: Question, answers: Sequence[Answer]) -> str:
-    """The answer in words: configurations of one verdict together."""
+    """Return the answer in words: configurations of one verdict together."""
     if question.fault:
         return f"This cannot be answered. {question.fault}"
     compared = [(a, a.comparison) for a in answers if a.comparison is not None]

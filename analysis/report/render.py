@@ -37,7 +37,7 @@ UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")
 
 
 def html(page: Page) -> str:
-    """The page in the report's style; whatever stands in its texts is shown as text.
+    """Return the page in the report's style; whatever stands in its texts is shown as text.
 
     Its policy lets a browser run our own scripts alone, and load nothing.
     """
@@ -60,18 +60,18 @@ def html(page: Page) -> str:
 
 
 def digest(script: str) -> str:
-    """What lets a policy run a script of ours (CSP 3, hash-source)."""
+    """Return what lets a policy run a script of ours (CSP 3, hash-source)."""
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
 def _printable(value: object) -> object:
-    """What is put into a template; a text without what turns the direction of the line."""
+    """Return what is put into a template; a text without what turns the direction of the line."""
     plain = isinstance(value, str) and not isinstance(value, Markup)
     return names.printable(str(value)) if plain else value
 
 
 def environment() -> Environment:
-    """The templates, which escape whatever is put into them."""
+    """Return the templates, which escape whatever is put into them."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -85,7 +85,7 @@ def environment() -> Environment:
 
 
 def asset(name: str) -> Markup:
-    """A file of ours as it stands in the page."""
+    """Return a file of ours as it stands in the page."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
@@ -96,7 +96,7 @@ class Explaining:
         self._left = {term.name: term for term in terms}
 
     def __call__(self, text: str) -> Markup:
-        """The text as markup."""
+        """Return the text as markup."""
         html = str(escape(shown(text)))
         places: list[tuple[int, int, Term]] = []
         for term in list(self._left.values()):
@@ -127,7 +127,7 @@ def _pattern(term: Term) -> re.Pattern[str]:
 
 
 def shown(text: str) -> str:
-    """A figure stays on one line with its unit and its interval."""
+    """Return a figure stays on one line with its unit and its interval."""
     return UNIT.sub("\u00a0", names.printable(text)).replace(" ± ", "\u00a0±\u00a0")
 
 

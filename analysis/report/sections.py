@@ -63,7 +63,7 @@ class Report:
         return list(trust_section.twice(self.results))
 
     def page(self) -> Page:
-        """The whole page."""
+        """Return the whole page."""
         results = self.results
         below = _sections(
             figures=self.figures(),
@@ -95,7 +95,10 @@ class Report:
         return view.paragraph(text, "facts") + answer.banner(self.results.origin)
 
     def answer(self) -> Blocks:
-        """The first screen: a sentence, a picture, the table, how far to trust it; then lines."""
+        """Return the first screen: a sentence, a picture, the table, how far to trust it.
+
+        Then lines.
+        """
         results = self.results
         # Commands name the folder without where it lies on this machine.
         folder, here = results.suite.folder.resolve(), Path.cwd()
@@ -154,7 +157,7 @@ class Report:
         )
 
     def steadiness(self) -> Blocks:
-        """The disks' state, drift, order, drift_check and flags."""
+        """Return the disks' state, drift, order, drift_check and flags."""
         return disks_section.disks_section(self.results) + steadiness_section.steadiness_section(
             self.results, self.steady, self.results.drift_check
         )
@@ -187,5 +190,5 @@ def _sections(**shown: Blocks | None) -> tuple[Section, ...]:
 
 
 def terms() -> Blocks:
-    """The terms explained."""
+    """Return the terms explained."""
     return (Terms(catalogue().terms, say("term.close")),)

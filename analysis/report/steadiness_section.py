@@ -50,7 +50,8 @@ def steadiness_section(
 
 def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
     """Whether the configuration before changes a run's joules, in any workload (Holm), and what
-    the test could have found."""
+    the test could have found.
+    """
     tested = [
         (s.workload, s.carry_over_p, s.carry_over_least_percent)
         for s in steady
@@ -132,7 +133,7 @@ def _hours(hours: float) -> str:
 
 
 def _levels_table(results: Results) -> Blocks:
-    """The levels of each workload and configuration that has more than one."""
+    """Return the levels of each workload and configuration that has more than one."""
     columns: Fields[tuple[Levels, Level]] = {
         "Workload": lambda of: words.name_of(of[0].workload),
         "Configuration": lambda of: results.suite.label(of[0].configuration),

@@ -22,7 +22,10 @@ PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 
 
 def columns(summary: pl.DataFrame) -> tuple[str, ...]:
-    """The components of the headline table: of several packages their sum; pyRAPL's if there."""
+    """Return the components of the headline table: of several packages their sum.
+
+    PyRAPL's if there.
+    """
     components = set(summary["component"])
     left_out = "package-0" if "package" in components else "package"
     by_pyrapl = (name for name in PYRAPL_COMPONENTS if name in components)
@@ -68,7 +71,7 @@ def _headline(
 
 
 def headline(results: Results) -> Table:
-    """The headline table for a terminal."""
+    """Return the headline table for a terminal."""
     shown = columns(results.summary)
     by_pyrapl = [name for name in shown if name.startswith("pyrapl-package")]
     components = [*shown[:3], *by_pyrapl]
@@ -81,7 +84,7 @@ def headline(results: Results) -> Table:
 
 
 def energy_of(row: Mapping[str, Any] | None) -> Estimate | None:
-    """The joules of a row of the summary."""
+    """Return the joules of a row of the summary."""
     if row is None:
         return None
     return Estimate(row["n"], row["mean_j"], row["ci_low_j"], row["ci_high_j"])
@@ -101,7 +104,7 @@ def yet(row: Mapping[str, Any]) -> bool:
 
 
 def verdict_of(row: Mapping[str, Any] | None) -> str:
-    """The verdict of a row of the summary in words."""
+    """Return the verdict of a row of the summary in words."""
     return "" if row is None else words.verdict(row["verdict"], row["ratio"], yet(row), row["n"])
 
 
@@ -109,7 +112,10 @@ NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
 
 
 def matrix(results: Results) -> Blocks:
-    """The table and its legend; the longer side stands in rows, so that a phone can show it."""
+    """Return the table and its legend.
+
+    The longer side stands in rows, so that a phone can show it.
+    """
     component = results.family.component
     others = [name for name in results.suite.configurations if name != results.suite.baseline]
     versus = results.family.versus
@@ -145,7 +151,7 @@ def matrix(results: Results) -> Blocks:
 
 
 def overall_picture(results: Results) -> Blocks:
-    """The change over all workloads of each configuration, with its interval."""
+    """Return the change over all workloads of each configuration, with its interval."""
     component, suite = results.family.component, results.suite
     contrasts = {name: answer.against_baseline(results, name) for name in suite.configurations}
     compared = {name: c.comparison for name, c in contrasts.items() if c and c.comparison}
@@ -160,7 +166,7 @@ def overall_picture(results: Results) -> Blocks:
 
 
 def cell_of(c: Comparison | None) -> MatrixCell:
-    """A comparison as a cell of a table."""
+    """Return a comparison as a cell of a table."""
     if c is None:
         return NOTHING
     sign = words.sign(c.verdict, c.ratio, c.both)

@@ -140,7 +140,7 @@ def _two_meters(pair: trust.TwoMeters) -> tuple[str, str]:
 
 
 def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
-    """What was found of another reader of the same counters, and the verdict."""
+    """Return what was found of another reader of the same counters, and the verdict."""
     more = f"; {agreement.wrapped} more wrapped or unread" * bool(agreement.wrapped)
     if agreement.failed:
         more += f"; {agreement.failed} times no figure: {' '.join(agreement.reasons)}"
@@ -229,7 +229,7 @@ def _seal(suite: Suite) -> str:
 
 
 def _accuracy(meter: Meter) -> str:
-    """What is stated of a meter, and where it counts."""
+    """Return what is stated of a meter, and where it counts."""
     terms = read_terms(meter.accuracy)
     stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in terms if t.limit]
     unknown = [named(t.name) for t in terms if t.limit is None]

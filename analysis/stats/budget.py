@@ -43,7 +43,7 @@ class Reading:
     slope: float
 
     def sensitivity(self, unit: str) -> float:
-        """What the figure changes with an error in this unit: a share, W, J or s."""
+        """Return what the figure changes with an error in this unit: a share, W, J or s."""
         power_w = self.energy_j / self.seconds if self.seconds else 0.0
         return self.slope * {"1": self.energy_j, "W": self.seconds, "J": 1.0, "s": power_w}[unit]
 
@@ -106,7 +106,10 @@ class Row:
 
 
 def scatter(error: float | None, df: float | None, unit: str, any_look: bool = False) -> Row:
-    """The term of type A; without an error (one block), or a bound at any look, it is not known."""
+    """Return the term of type A.
+
+    Without an error (one block), or a bound at any look, it is not known.
+    """
     divisor = math.inf if df is None else float(critical(np.asarray(df), LEVEL, any_look))
     if error is None or df is None or not math.isfinite(divisor):
         return Row(SCATTER, "A", "Student t", unit, None, 1.0)
@@ -246,7 +249,7 @@ class Budget:
 
 
 def _without(total: float, part: float) -> float:
-    """The root of the difference of squares: what is left of a root sum of squares."""
+    """Return the root of the difference of squares: what is left of a root sum of squares."""
     return math.sqrt(max(0.0, (total - part) * (total + part)))
 
 
@@ -282,7 +285,8 @@ def joules_budget(
 
 def instrument_error(terms: Iterable[ErrorTerm], pairs: Sequence[tuple[Mean, Mean]]) -> float:
     """Standard uncertainty of the logarithm of a ratio from what does not cancel in it; 0 where
-    nothing is stated."""
+    nothing is stated.
+    """
     if not pairs or any(joules <= 0 for pair in pairs for joules, _ in pair):
         return 0.0
     rows = of_terms(terms, ratio_readings(pairs))

@@ -93,15 +93,17 @@ def compare(folder_a: Path, folder_b: Path) -> Compared:
 
 
 def compare_all(folders: Sequence[Path]) -> list[Compared]:
-    """Each suite but the first against the first, in the order of the plans' times. Raises
-    SuiteError where one has nothing in common with the first, or is named twice."""
+    """Each suite but the first against the first, in the order of the plans' times.
+
+    Raises SuiteError where one has nothing in common with the first, or is named twice.
+    """
     if len(folders) < 2:
         raise SuiteError("Name two suites or more: there is nothing to compare one with.")
     return compare_read([(read(folder), energy_of(folder)) for folder in folders])
 
 
 def compare_read(suites: Sequence[Read]) -> list[Compared]:
-    """The same of suites and energy tables that are read already."""
+    """Return the same of suites and energy tables that are read already."""
     first, *others = suites
     ids = [suite.suite_id for suite, _ in (first, *others)]
     twice = [suite_id for i, suite_id in enumerate(ids) if suite_id in ids[:i]]
@@ -130,7 +132,8 @@ def _adjusted(pairs: Sequence[Compared]) -> list[Compared]:
 
 def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
     """By workload and configuration, how much nights in the order of time differ: the root mean
-    square of successive differences, which a lasting change moves once only."""
+    square of successive differences, which a lasting change moves once only.
+    """
     means: dict[tuple[str, str], list[float]] = {}
     for blocks in nights:
         for key, values in blocks.items():
@@ -201,8 +204,9 @@ def _overall(
 def between_nights(
     a: Sequence[float], b: Sequence[float], night_sd: float = NIGHT_SD
 ) -> tuple[float, float] | None:
-    """Half width of the 95 % interval of mean b − mean a, and the p-value of no difference; None
-    where one side has no scatter to tell, for want of a second value.
+    """Half width of the 95 % interval of mean b − mean a, and the p-value of no difference.
+
+    None where one side has no scatter to tell, for want of a second value.
 
     Each night has an effect of its own with this deviation, `NIGHT_SD` at least, beside the scatter
     of its blocks; degrees of freedom by Welch and Satterthwaite.
@@ -219,8 +223,10 @@ def between_nights(
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """exp(mean b − mean a) of logarithms, with its interval by the scatter of blocks alone; None
-    for want of a second value."""
+    """exp(mean b − mean a) of logarithms, with its interval by the scatter of blocks alone.
+
+    None for want of a second value.
+    """
     mean = float(np.mean(b) - np.mean(a))
     if len(a) < 2 or len(b) < 2:
         return math.exp(mean), None, None
@@ -256,7 +262,7 @@ def _documents(
 
 
 def _unlike(what: str, a: Any, b: Any) -> Iterator[Difference]:
-    """The leaves in which two values differ."""
+    """Yield the leaves in which two values differ."""
     if a == b or PASSING.fullmatch(what) or (_text(a) is None and _text(b) is None):
         return
     if isinstance(a, Mapping) and isinstance(b, Mapping):

@@ -50,7 +50,7 @@ def skewness_error(n: Floats) -> Floats:
 
 
 def skewness_used(skewness: Floats, n: Floats) -> Floats:
-    """The skewness that an interval follows: 0 where a normal sample would show as much."""
+    """Return the skewness that an interval follows: 0 where a normal sample would show as much."""
     beyond = np.abs(skewness) > ALONE * skewness_error(n)
     return np.where(beyond, UNDERSTATED * skewness, 0.0)
 
@@ -155,8 +155,10 @@ class LogRatio:
         return np.asarray(np.exp(-np.maximum(evidence, 0.0)))
 
     def _below(self, t: Floats, sign: int = 1) -> Floats:
-        """One-sided, against a mean that is smaller (`sign` −1: larger, with t turned round); of
-        any look, the two-sided one."""
+        """One-sided, against a mean that is smaller (`sign` −1: larger, with t turned round).
+
+        Of any look, the two-sided one.
+        """
         if self.any_look:
             return np.where(t < 0, self._at_any_look(t), 1.0)
         df = self._combined[1]
@@ -277,8 +279,10 @@ class Comparison:
 
     @property
     def p_of_verdict(self) -> float | None:
-        """The adjusted p of the test that the verdict rests on; of the difference where it rests on
-        neither."""
+        """The adjusted p of the test that the verdict rests on.
+
+        Of the difference where it rests on neither.
+        """
         return self.deciding[self.verdict == "equivalent"]
 
     @property
@@ -332,7 +336,8 @@ SURE = float(special.ndtri(0.995))  # each assumption is doubted in 1 % of what 
 def doubts_of(logs: Floats) -> tuple[str, ...]:
     """Which assumptions the log-ratios of blocks in the order of time (rows of one dimension)
     contradict: that they are no more skewed than normal ones, and that none follows its neighbour
-    (its correlation with the next one, by its normal approximation)."""
+    (its correlation with the next one, by its normal approximation).
+    """
     n = len(logs)
     off = logs - np.mean(logs)
     square = float(np.sum(off**2))
@@ -346,7 +351,8 @@ def doubts_of(logs: Floats) -> tuple[str, ...]:
 
 def pooled_skewness(alike: Sequence[Comparison]) -> float:
     """The skewness that the same pair of configurations shows in all of its workloads together, to
-    be followed where it is larger than a workload's own; 0 where normal blocks may show as much."""
+    be followed where it is larger than a workload's own; 0 where normal blocks may show as much.
+    """
     known = [c for c in alike if c.error is not None and c.n >= LEAST_SHAPE]
     if len(known) < 2:
         return 0.0
@@ -396,7 +402,7 @@ def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
-    """What the two tests allow to say, each at 5 %.
+    """Return what the two tests allow to say, each at 5 %.
 
     *equivalent*: both one-sided tests reject a ratio beyond the margin, i.e. the 90 % interval lies
     within 1/(1 + margin) … 1 + margin. *differs*: the two-sided test rejects a ratio of 1. A ratio
@@ -421,7 +427,7 @@ def holm(p_values: Floats) -> Floats:
 
 
 def holm_of_known(p_values: Sequence[float | None]) -> list[float | None]:
-    """The same over those that there are."""
+    """Return the same over those that there are."""
     known = iter(holm(np.array([p for p in p_values if p is not None], dtype=float)))
     return [None if p is None else float(next(known)) for p in p_values]
 

@@ -41,15 +41,18 @@ class Contrast:
 
 
 def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
-    """The declared contrasts, then each other configuration against the baseline; not yet judged
-    (`analysis.stats.family`)."""
+    """Return the declared contrasts, then each other configuration against the baseline.
+
+    Not yet judged (`analysis.stats.family`).
+    """
     joules = by_block(energy, SYSTEM)
     return [_contrast(suite, joules, *pair) for pair in pairs(suite)]
 
 
 def scatter_shares(one: Contrast) -> dict[str, float]:
     """By workload, its share of the variance of blocks, as far as workloads scatter by
-    themselves."""
+    themselves.
+    """
     squares = {
         name: c.sd_log**2
         for name, c in one.by_workload.items()
@@ -60,18 +63,19 @@ def scatter_shares(one: Contrast) -> dict[str, float]:
 
 
 def working(suite: Suite) -> list[str]:
-    """The workloads that do something: idling saves nobody anything."""
+    """Return the workloads that do something: idling saves nobody anything."""
     return [name for name in suite.workloads if suite.workload_of(name) != IDLE]
 
 
 def counted(suite: Suite) -> list[str]:
-    """The working workloads that the figure over all of them counts."""
+    """Return the working workloads that the figure over all of them counts."""
     return [name for name in working(suite) if suite.counts_overall(name)]
 
 
 def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
-    """What joules may be summed over, by its name: one run of each counted workload, and the
-    declared duty of a day where it has workloads of the suite. Weights by workload."""
+    """Return what joules may be summed over, by its name: one run of each counted workload, and the
+    declared duty of a day where it has workloads of the suite. Weights by workload.
+    """
     weighted: list[tuple[str, Mapping[str, float]]] = [
         ("one pass of the suite", dict.fromkeys(counted(suite), 1.0))
     ]
@@ -117,8 +121,10 @@ def _contrast(
     other: str,
     declared: bool,
 ) -> Contrast:
-    """Every workload counts as much, however many of its runs there are; those that only one side
-    has are left out."""
+    """Every workload counts as much, however many of its runs there are.
+
+    Those that only one side has are left out.
+    """
     alone = {}
     for workload in working(suite):
         sides = joules.get((workload, base), {}), joules.get((workload, other), {})
@@ -138,7 +144,7 @@ def _contrast(
 def _rest(
     suite: Suite, joules: Mapping[tuple[str, str], BlockValues], workload: str, *but: str
 ) -> list[BlockValues]:
-    """The joules of the other configurations."""
+    """Return the joules of the other configurations."""
     return [joules.get((workload, name), {}) for name in suite.configurations if name not in but]
 
 
@@ -170,7 +176,7 @@ class Answer:
 
 
 def questions(suite: Suite) -> list[Question]:
-    """The plan's comparisons in its order; one that makes no sense keeps its fault."""
+    """Return the plan's comparisons in its order; one that makes no sense keeps its fault."""
     return [_question(suite, declared) for declared in suite.plan.analysis.comparisons]
 
 

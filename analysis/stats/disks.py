@@ -29,7 +29,7 @@ def across(suite: Suite, *names: str | None) -> bool:
 
 
 def table(suite: Suite) -> list[list[str]]:
-    """What differs between the disks that were measured: (field, value on each), in words.
+    """Return what differs between the disks that were measured: (field, value on each), in words.
 
     Headed by the disks' roles; empty where there is one disk.
     """
@@ -45,7 +45,7 @@ def table(suite: Suite) -> list[list[str]]:
 
 
 def unlike(suite: Suite) -> list[str]:
-    """What the disks differ in besides their serial numbers: `model`, `firmware`."""
+    """Return what the disks differ in besides their serial numbers: `model`, `firmware`."""
     return [row[0] for row in table(suite)[1:] if row[0] != FIELDS["serial"]]
 
 
@@ -59,7 +59,7 @@ def described(suite: Suite) -> str:
 
 
 def models(suite: Suite) -> list[str]:
-    """What the disks call themselves, in the plan's order; none where that is not known."""
+    """Return what the disks call themselves, in the plan's order; none where that is not known."""
     known = (_fact(suite, role, "model") for role in roles(suite))
     return list(dict.fromkeys(filter(None, known)))
 
@@ -70,7 +70,10 @@ def roles(suite: Suite) -> list[str]:
 
 
 def _fact(suite: Suite, role: str, key: str) -> str:
-    """What the agent found of a disk before the first run, else what the plan says; or empty."""
+    """Return what the agent found of a disk before the first run, else what the plan says.
+
+    Or empty.
+    """
     planned = getattr(suite.plan.disks.get(role), key, "")
     return suite.machine.get(f"disks.{role}.{key}", str(planned))
 

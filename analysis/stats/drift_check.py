@@ -59,8 +59,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class DriftCheck:
-    """`limit` is the share by which power may move; `hours` lie between the first run and the last
-    where that is known."""
+    """`limit` is the share by which power may move.
+
+    `hours` lie between the first run and the last where that is known.
+    """
 
     workload: str
     configuration: str
@@ -76,12 +78,13 @@ class DriftCheck:
     def verdict(self) -> str:
         """`moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
         that over all of them where nothing changed; `cannot tell` where one is beyond the limit and
-        its scatter explains it, or is unknown; else `held`."""
+        its scatter explains it, or is unknown; else `held`.
+        """
         verdicts = {self.verdict_of(reading) for reading in self.readings}
         return next((one for one in (MOVED, CANNOT_TELL) if one in verdicts), HELD)
 
     def verdict_of(self, reading: Reading) -> str:
-        """The same of one reading among them."""
+        """Return the same of one reading among them."""
         if self.has_moved(reading):
             return MOVED
         return CANNOT_TELL if abs(reading.change) > self.limit else HELD
@@ -98,7 +101,10 @@ class DriftCheck:
 
 
 def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> DriftCheck | None:
-    """The suite's drift_check; None where it ran less than twice or no instrument saw it twice."""
+    """Return the suite's drift_check.
+
+    None where it ran less than twice or no instrument saw it twice.
+    """
     plan = suite.plan.drift_check
     if plan is None:  # then idling on the baseline, if it was done, tells as well
         plan = DriftCheckEntry(IDLE, suite.baseline or "")
@@ -122,8 +128,10 @@ def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Drift
 
 
 def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, float]:
-    """Hours of the runs in the order of time; NaN in the plan's order where boots cannot be set
-    beside each other."""
+    """Hours of the runs in the order of time.
+
+    NaN in the plan's order where boots cannot be set beside each other.
+    """
     run_ids = set(rows["run_id"])
     order = [run.run_id for run in suite.runs if run.run_id in run_ids] or sorted(run_ids)
     hours = hours_of(suite.runs, clock)
@@ -171,7 +179,8 @@ def _reading(
 
 def line_change(values: Floats, at: Floats) -> tuple[Floats, Floats]:
     """How much a straight line through values (last axis) at these times rises from the first to
-    the last, and its standard error; NaN for two, which have no scatter about it."""
+    the last, and its standard error; NaN for two, which have no scatter about it.
+    """
     apart = at - np.mean(at)
     mass = float(np.sum(apart**2)) or 1.0
     slope = np.asarray(np.sum(values * apart, axis=-1) / mass)

@@ -161,13 +161,13 @@ def _versus(
 def _codes(
     levels: Sequence[Levels], selected: frozenset[str], base: str, other: str
 ) -> tuple[str, ...]:
-    """What keeps two configurations from being called equivalent."""
+    """Return what keeps two configurations from being called equivalent."""
     voids = not selected.isdisjoint((base, other))
     return (LEVELS,) * apart(levels, base, other) + (VOIDS,) * voids
 
 
 def _selected(suite: Suite) -> frozenset[str]:
-    """The configurations under which tries were void more often than under the others."""
+    """Return the configurations under which tries were void more often than under the others."""
     return frozenset(
         one.configuration
         for one in void_tries(suite)
@@ -203,7 +203,7 @@ def _completed(
 
 
 def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:
-    """What is stated of a source's error, for one of its components."""
+    """Return what is stated of a source's error, for one of its components."""
     if source in COUNTERS:
         return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
     meter = next((meter for meter in suite.meters if meter.name == source), None)
@@ -211,7 +211,7 @@ def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]
 
 
 def summarise(suite: Suite, energy: pl.DataFrame, family: Family | None = None) -> pl.DataFrame:
-    """The table of `SUMMARY_SCHEMA`, in the plan's order."""
+    """Return the table of `SUMMARY_SCHEMA`, in the plan's order."""
     versus = (family or judge(suite, energy)).versus
     rows: list[dict[str, Any]] = []
     groups = groups_of(suite, energy)

@@ -35,7 +35,8 @@ class _Workload:
 @dataclass(frozen=True, eq=False)
 class InBlocks:
     """A comparison and the log-ratios of its blocks, in which a run that is missing is what its
-    block and its configuration lead to expect."""
+    block and its configuration lead to expect.
+    """
 
     comparison: Comparison
     log_ratios: Floats

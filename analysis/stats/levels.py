@@ -109,13 +109,14 @@ def _of_workload(
 
 def _split(logs: Sequence[float]) -> tuple[int, float, float]:
     """The largest gap: how many values lie below it, how wide it is, and the sum of squares of the
-    values about the means of both sides."""
+    values about the means of both sides.
+    """
     place, gap, square = split(np.sort(np.asarray(logs)))
     return int(place), float(gap), float(square)
 
 
 def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
-    """The same of sorted values along the last axis."""
+    """Return the same of sorted values along the last axis."""
     n = ordered.shape[-1]
     steps = np.diff(ordered, axis=-1)
     place = np.argmax(steps, axis=-1) + 1
@@ -131,7 +132,8 @@ def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
 @lru_cache(maxsize=32)
 def gaps_of_one_level(sizes: tuple[int, ...], count: int) -> Floats:
     """Sorted draws of the largest gap of `count` normal values, in the deviations that
-    configurations with so many runs show together."""
+    configurations with so many runs show together.
+    """
     draws = max(1, min(DRAWS, MOST_DRAWN // sum(sizes)))
     generator = np.random.default_rng(SEED)
     squares = np.zeros(draws)

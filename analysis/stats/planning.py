@@ -66,7 +66,8 @@ def blocks_if_scatter_stays(
     sd_log: float, n: int, half_width_log: float, level: float, any_look: bool
 ) -> int:
     """Blocks in all, `n` at least, whose interval reaches `half_width_log` to either side of the
-    mean, at this level; see `critical`."""
+    mean, at this level; see `critical`.
+    """
 
     def wide(blocks: int) -> bool:
         bound = float(critical(np.asarray(blocks - 1.0), level, any_look))
@@ -103,7 +104,8 @@ WIDTHS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 def within_reach(compared: Comparison) -> tuple[float, int] | None:
     """The narrowest of `WIDTHS` that `MOST_BLOCKS` blocks reach if the scatter stays, and how many
-    it takes; None where none does."""
+    it takes; None where none does.
+    """
     if compared.sd_log is None or compared.n < 2:
         return None
     for width in WIDTHS:

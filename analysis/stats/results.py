@@ -51,7 +51,7 @@ COVERED = 0.98  # of each measured phase, by every meter; below it the rest is f
 
 
 def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
-    """The rows of measured phases that a meter did not see enough of."""
+    """Return the rows of measured phases that a meter did not see enough of."""
     return energy.filter(
         ~pl.col("phase").is_in(["all", "between", TAIL])
         & ~pl.col("source").is_in(COUNTERS)
@@ -60,12 +60,12 @@ def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
 
 
 def uncovered(energy: pl.DataFrame) -> list[str]:
-    """Runs with such a phase."""
+    """Return runs with such a phase."""
     return sorted(uncovered_phases(energy)["run_id"].unique())
 
 
 def flag_notes(energy: pl.DataFrame) -> list[Note]:
-    """A note on each flag of measured phases, by source."""
+    """Return a note on each flag of measured phases, by source."""
     rows = energy.filter(~pl.col("phase").is_in([ALL, BETWEEN]))
     words = rows.with_columns(flag=pl.col("flags").str.split(" ")).explode("flag")
     notes = []
@@ -86,7 +86,8 @@ def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
     """One sentence each for a look before the planned end, runs void to the end, runs that a meter
-    missed, a meter whose times contradict its description, and drift."""
+    missed, a meter whose times contradict its description, and drift.
+    """
     begun_blocks = {run.block for run in suite.compared_runs} | {run.block for run in suite.void}
     begun = len(begun_blocks)
     if begun < (suite.planned_blocks or begun) and not suite.any_look:
@@ -234,7 +235,7 @@ class Results:
                 yield f"Two levels in {name}: {parts}. There, {doubt('two-levels')}"
 
     def _of_voids(self) -> Iterator[str]:
-        """A sentence for each configuration under which tries were void more often."""
+        """Yield a sentence for each configuration under which tries were void more often."""
         base = self.suite.baseline
         for one in void_tries(self.suite):
             others = one.others_void / one.others if one.others else 0.0
@@ -275,7 +276,7 @@ def results_of(suite: Suite, energy: pl.DataFrame) -> Results:
 
 
 def computed(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
-    """A suite, its target's clock and its joules. Raises SuiteError."""
+    """Return a suite, its target's clock and its joules. Raises SuiteError."""
     suite = read(folder, raw)
     clock = TargetClock.fit(suite.clock)
     return suite, clock, energy_table(suite, clock)
@@ -349,7 +350,7 @@ def _matched(name: str | Path) -> Iterator[Path]:
 
 
 def energy_of(folder: Path) -> pl.DataFrame:
-    """A suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
+    """Return a suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
     table = folder / "energy.parquet"
     return pl.read_parquet(table) if manifest.current(table) else computed(folder)[2]
 
@@ -358,7 +359,8 @@ def whole_joules(
     results: Results, weights: Mapping[str, float]
 ) -> Iterator[tuple[str, str, Comparison]]:
     """Base, other and the ratio of their joules, so many runs of each workload together; over the
-    blocks that have all of them."""
+    blocks that have all of them.
+    """
     joules = by_block(results.energy, SYSTEM)
     for one in results.contrasts:
         sides = []
@@ -376,8 +378,11 @@ def whole_joules(
 
 
 def verify(folder: Path, again: Results | None = None) -> Findings:
-    """Check the sums of the seal and of the journal; compare samples and energy.parquet with what
-    raw bytes give (`again`, where they are there already). Raises SuiteError."""
+    """Check the sums of the seal and of the journal.
+
+    Compare samples and energy.parquet with what raw bytes give (`again`, where they are there
+    already). Raises SuiteError.
+    """
     again = again or results(folder, raw=True)
     seal = manifest.check(folder)
     confirmed = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []

@@ -46,8 +46,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class RunningAnswer:
-    """Every configuration against its baseline after `blocks` blocks; `origin` is the worst of the
-    joules'."""
+    """Every configuration against its baseline after `blocks` blocks.
+
+    `origin` is the worst of the joules'.
+    """
 
     blocks: int
     component: str

@@ -36,7 +36,7 @@ SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
 def rows_of(
     energy: pl.DataFrame, workload: str, configuration: str, component: str, phase: str
 ) -> pl.DataFrame:
-    """The rows of one phase and component of all runs of a workload on a configuration."""
+    """Return the rows of one phase and component of all runs of a workload on a configuration."""
     return energy.filter(
         workload=workload, configuration=configuration, component=component, phase=phase
     )
@@ -81,8 +81,10 @@ def compare_pairs(suite: Suite, base: BlockValues, other: BlockValues) -> Compar
 
 
 def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) -> InBlocks | None:
-    """The second configuration against the first over all workloads; each has the joules of the
-    same configurations, all that there are, so that they stand in for runs that are missing.
+    """Return the second configuration against the first over all workloads.
+
+    Each has the joules of the same configurations, all that there are, so that they stand in for
+    runs that are missing.
 
     None where there is nothing to compare, or some joules of the two are not above 0.
     """
@@ -101,12 +103,12 @@ def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) 
 
 
 def first_component(order: Sequence[str], *sets: Collection[str]) -> str:
-    """The first that all of them have; the system where there is none."""
+    """Return the first that all of them have; the system where there is none."""
     return next((name for name in order if all(name in each for each in sets)), SYSTEM)
 
 
 def joint_origin(energy: pl.DataFrame) -> str:
-    """The origin of what rests on all these rows: the worst of theirs."""
+    """Return the origin of what rests on all these rows: the worst of theirs."""
     return records.joint(energy["origin"].unique())
 
 
@@ -178,7 +180,7 @@ def _group(frame: pl.DataFrame) -> Group:
 
 
 def base_of(key: Key, suite: Suite) -> Key:
-    """What a group is compared with; itself for the baseline."""
+    """Return what a group is compared with; itself for the baseline."""
     return key[0], suite.base_of(key[1]) or "", key[2], key[3]
 
 

@@ -70,7 +70,7 @@ class Layout:
         return cls(blocks, solve, residual, len(block) - design.shape[1])
 
     def residuals(self, values: Floats) -> Floats:
-        """What neither block nor configuration explains, in the values' shape."""
+        """Return what neither block nor configuration explains, in the values' shape."""
         return values @ self.residual
 
     def block_effects(self, values: Floats) -> Floats:
@@ -148,5 +148,5 @@ def _coded(index: Sequence[int], levels: int) -> Floats:
 
 
 def percent(log: float) -> float:
-    """A log-ratio as a change in %."""
+    """Return a log-ratio as a change in %."""
     return 100 * math.expm1(max(-700.0, min(700.0, log)))

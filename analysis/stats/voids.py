@@ -28,7 +28,8 @@ NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
 @dataclass(frozen=True)
 class VoidTries:
     """Of all tries of a configuration, those that were void by themselves: not interrupted from
-    outside, nor asked to be repeated. `p_adjusted` is Fisher's exact test against all others."""
+    outside, nor asked to be repeated. `p_adjusted` is Fisher's exact test against all others.
+    """
 
     configuration: str
     void: int
@@ -59,7 +60,8 @@ def void_tries(suite: Suite) -> list[VoidTries]:
 
 def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
     """Two-sided p-value of so many hits of all falling into these tries by chance: twice the
-    smaller tail of the hypergeometric distribution."""
+    smaller tail of the hypergeometric distribution.
+    """
     most, least = min(tries, all_hits), max(0, all_hits - (all_tries - tries))
     at = np.arange(least, most + 1, dtype=float)
 
@@ -76,8 +78,10 @@ def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
 
 
 def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Comparison | None:
-    """The ratio over all workloads if void tries counted like those that replaced them; None where
-    no void try got as far as to have joules."""
+    """Return the ratio over all workloads if void tries counted like those that replaced them.
+
+    None where no void try got as far as to have joules.
+    """
     runs = tuple(_complete(suite))
     if not runs:
         return None

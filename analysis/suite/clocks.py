@@ -40,7 +40,7 @@ class BootClock:
         return max(self.models, key=lambda model: model.knots[-1][0] - model.knots[0][0]).skew_ppm
 
     def to_controller_ns(self, t_target_ns: int) -> int:
-        """The same moment on the controller's clock."""
+        """Return the same moment on the controller's clock."""
         return self._nearest(t_target_ns).to_controller_ns(t_target_ns)
 
     def bound_ns(self, t_target_ns: int) -> int:
@@ -68,8 +68,11 @@ class TargetClock:
 
     @classmethod
     def fit(cls, readings: Iterable[ClockReading]) -> TargetClock:
-        """Fit the readings of clock.jsonl; those of several boots of the controller stand on one
-        axis already (analysis.suite.controller_boots)."""
+        """Fit the readings of clock.jsonl.
+
+        Those of several boots of the controller stand on one axis already
+        (analysis.suite.controller_boots).
+        """
         by_boots: dict[tuple[str, str], list[ClockReading]] = {}
         for reading in readings:
             boots = reading.boot_id, reading.controller_boot_id
@@ -80,7 +83,7 @@ class TargetClock:
         return cls({boot_id: BootClock(pieces) for boot_id, pieces in models.items()})
 
     def to_controller_ns(self, boot_id: str, t_target_ns: int) -> int | None:
-        """The same moment on the controller's clock, None where that boot has no reading."""
+        """Return the same moment on the controller's clock, None where that boot has no reading."""
         model = self.models.get(boot_id)
         return None if model is None else model.to_controller_ns(t_target_ns)
 
@@ -112,7 +115,7 @@ class Line:
 
 
 def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: float) -> Line:
-    """The line under the points (x, y = arrival − x), then what the clock wandered from it.
+    """Return the line under the points (x, y = arrival − x), then what the clock wandered from it.
 
     `x` must not fall; `delays` are some points (x, y) taken without regard to their height, which
     tell how much the delay varies. With a limit L on all delays and a spread S of those seen, the

@@ -92,7 +92,8 @@ def sleeps(readings: Iterable[ClockReading]) -> Sleeps:
 
 def woken(boot: str, number: int) -> str:
     """What a boot of the controller is called after it slept so often: times of both are as far
-    apart as those of two boots."""
+    apart as those of two boots.
+    """
     return f"{boot}+{number}" if number else boot
 
 

@@ -43,7 +43,7 @@ def is_group(folder: Path) -> bool:
 
 
 def members(folder: Path) -> list[Path]:
-    """The folders of a group's suites, beside its own. Raises SuiteError."""
+    """Return the folders of a group's suites, beside its own. Raises SuiteError."""
     try:
         if names.stranger(folder):
             raise ValueError
@@ -62,7 +62,7 @@ def members(folder: Path) -> list[Path]:
 
 
 def shared(suites: Sequence[Suite]) -> Shared:
-    """What may be compared between hosts. Raises SuiteError where nothing may."""
+    """Return what may be compared between hosts. Raises SuiteError where nothing may."""
     if len(suites) < 2:
         raise SuiteError("Name the suites of two hosts or more.")
     for one, other in combinations(suites, 2):

@@ -29,7 +29,8 @@ LINK_S = 60.0  # twice as long as from one look at the target's clock to the nex
 @dataclass(frozen=True)
 class Silence:
     """Stretches of a meter's recordings without a record, those at which its port was opened again
-    among them; or, with no meter's name, of the link to the target without an answer."""
+    among them; or, with no meter's name, of the link to the target without an answer.
+    """
 
     meter: str
     times: int
@@ -42,8 +43,10 @@ def _silence(name: str, lengths_s: Sequence[float]) -> Silence | None:
 
 
 def link_silence(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> Silence | None:
-    """Find when the link did not answer while the agent was at work by its journal; None without
-    any such time."""
+    """Find when the link did not answer while the agent was at work by its journal.
+
+    None without any such time.
+    """
     at_work = _at_work(journal)
     lengths: list[float] = []
     last: dict[str, ClockReading] = {}
@@ -77,7 +80,8 @@ def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
 
 def pauses_s(samples: Samples) -> list[float]:
     """Stretches between records that are longer than any bunch, and those where the port was opened
-    again; not from boot to boot of the controller, whose distance need not be known."""
+    again; not from boot to boot of the controller, whose distance need not be known.
+    """
     pauses: list[float] = []
     last: tuple[int, int] | None = None
     for table in samples.tables(["t_mono_ns", "window_s", "epoch"]):
@@ -104,8 +108,11 @@ class Interruption:
 
 @dataclass(frozen=True)
 class VoidTries:
-    """Tries that were void for one reason (an example of its words); `recovered` of these runs
-    finished in the end. `asked`: the controller asked for a repetition of a finished run."""
+    """Tries that were void for one reason (an example of its words).
+
+    `recovered` of these runs finished in the end. `asked`: the controller asked for a repetition of
+    a finished run.
+    """
 
     reason: str
     tries: int
@@ -193,7 +200,7 @@ class _Told:
 
 
 def incident_log(suite: Suite) -> IncidentLog:
-    """The facts of a suite; reads all times of all meters."""
+    """Return the facts of a suite; reads all times of all meters."""
     gathered = _told(suite.journal)
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}

@@ -80,7 +80,8 @@ def _strangers(folder: Path, known: set[str]) -> list[str]:
 @dataclass
 class _Last:
     """A run as the journal left it: its last state, and of its last try the boots and times of its
-    lines; how often it was void."""
+    lines; how often it was void.
+    """
 
     state: str = ""
     sha256: Fact | None = None
@@ -98,8 +99,10 @@ class Findings:
 
 
 def trail(folder: Path, counted: Collection[str]) -> Findings:
-    """Compare the journal with itself, and all that it closed with what the folder holds; the runs
-    that are `counted` must be among it."""
+    """Compare the journal with itself, and all that it closed with what the folder holds.
+
+    The runs that are `counted` must be among it.
+    """
     entries, unreadable = journals.readable(folder / "journal.jsonl")
     last = _last(entries)
     problems = [*_order(entries, unreadable), *_untold(folder, last), *_steady(folder, entries)]
@@ -233,7 +236,7 @@ PACKAGES = ("numpy", "polars", "scipy")
 
 
 def metadata(folder: Path) -> dict[str, str]:
-    """What a table says of itself that is derived from the suite in `folder` now."""
+    """Return what a table says of itself that is derived from the suite in `folder` now."""
     return {SEAL: seal(folder), CODE: code(), **maker()}
 
 
@@ -247,8 +250,10 @@ def maker() -> dict[str, str]:
 
 
 def unlike_here(table: Path) -> str:
-    """What differs between here and where a derived table was made, as a clause; empty if nothing
-    does. Raises OSError or PolarsError."""
+    """Return what differs between here and where a derived table was made, as a clause.
+
+    Empty if nothing does. Raises OSError or PolarsError.
+    """
     makers, here = pl.read_parquet_metadata(table), maker()
     if not makers.keys() & MAKERS.keys():
         return "code, packages and processor that it does not name"

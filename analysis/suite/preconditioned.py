@@ -37,8 +37,9 @@ class Preconditioned:
 
 
 def read(folder: Path, plan: SuitePlan, problems: list[str]) -> dict[str, Preconditioned | None]:
-    """Read the record of each disk that was to be preconditioned, by role; None where it is not
-    sound.
+    """Read the record of each disk that was to be preconditioned, by role.
+
+    None where it is not sound.
 
     What is missing or cannot be read becomes a sentence in `problems`.
     """

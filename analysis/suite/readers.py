@@ -24,10 +24,12 @@ Highest = Callable[[], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Pair:
-    """One figure of another reader beside ours. `unexplained`: they differ by more than the time
-    between the reads (`apart_ms`, both edges) at the highest power that was sampled in the suite
-    (reading itself wakes a machine at rest), an update of the counter at each edge, and the
-    kernel's rounding of its unit make; False where the time between is unknown.
+    """One figure of another reader beside ours.
+
+    `unexplained`: they differ by more than the time between the reads (`apart_ms`, both edges) at
+    the highest power that was sampled in the suite (reading itself wakes a machine at rest), an
+    update of the counter at each edge, and the kernel's rounding of its unit make; False where the
+    time between is unknown.
     """
 
     own_uj: float
@@ -119,7 +121,8 @@ def _agreement(highest_uj_ns: Highest, source: str, runs: Sequence[Run]) -> Agre
 
 def _pair(highest_uj_ns: Highest, run: Run, zone: OtherZone, source: str) -> Pair | None:
     """Both figures; None where one is missing. Of the others perf_event alone is known to follow a
-    wrap: no other figure is held against ours where ours went round."""
+    wrap: no other figure is held against ours where ours went round.
+    """
     start, end, name = zone.own_start, zone.own_end, zone.zone
     if start is None or end is None or zone.energy_uj is None:
         return None

@@ -22,8 +22,10 @@ ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accur
 
 @dataclass(frozen=True)
 class Recording:
-    """One folder below `meters/`. `boot` is the controller's whose clock its times are of; empty
-    where meter.json does not say."""
+    """One folder below `meters/`.
+
+    `boot` is the controller's whose clock its times are of; empty where meter.json does not say.
+    """
 
     name: str
     number: int
@@ -106,7 +108,7 @@ def meters(
 
 
 def _place(folder_name: str, described: MeterDocument) -> tuple[str, int]:
-    """The meter's name and the recording's number, from 1: `name.2` is the second of `name`.
+    """Return the meter's name and the recording's number, from 1: `name.2` is the second of `name`.
 
     meter.json has the last word on the name, so that a meter called `a.2` is not a part of `a`.
     """

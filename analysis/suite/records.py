@@ -29,7 +29,9 @@ ORDER = (MEASURED, MODELLED, SYNTHETIC)
 
 
 def joint(origins: Iterable[str]) -> str:
-    """The origin of what rests on several figures: the worst of theirs; an unknown one is modelled.
+    """Return the origin of what rests on several figures: the worst of theirs.
+
+    An unknown one is modelled.
 
     Without any figure it is *measured*: nothing was modelled.
     """
@@ -84,8 +86,10 @@ class Meter:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as read. `problems` are sentences about what is missing or cannot be trusted;
-    `frozen` where the plan has its own sum, `seal_holds` where all files have those of the seal.
+    """A suite as read.
+
+    `problems` are sentences about what is missing or cannot be trusted; `frozen` where the plan has
+    its own sum, `seal_holds` where all files have those of the seal.
 
     `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
     void, for nothing failed.
@@ -138,7 +142,8 @@ class Suite:
     @property
     def baseline(self) -> str | None:
         """What all is a ratio to: the configuration named plain, else the first that nobody
-        encrypts."""
+        encrypts.
+        """
         plain = self._encrypted_by("none")
         return BASELINE if BASELINE in self.stacks else next(iter(plain), None)
 
@@ -153,7 +158,9 @@ class Suite:
         return self._encrypted_by("processor")
 
     def reference(self, name: str) -> str | None:
-        """The configuration without encryption on the same disk; the baseline where there is none.
+        """Return the configuration without encryption on the same disk.
+
+        The baseline where there is none.
 
         Against it nothing but the encryption differs.
         """
@@ -164,7 +171,8 @@ class Suite:
     @property
     def by_disk(self) -> bool:
         """Whether ratios are to each disk's own configuration without encryption: every disk has
-        one, and several carry encryption in software."""
+        one, and several carry encryption in software.
+        """
         bare, software, every = (
             {self.disk_of(name) for name in names}
             for names in (self._encrypted_by("none"), self.software, self.configurations)
@@ -172,8 +180,9 @@ class Suite:
         return len(software) > 1 and every <= bare
 
     def base_of(self, name: str) -> str | None:
-        """What a configuration's ratios are to: the baseline, or, where it is `by_disk`, its
-        reference; for one without encryption the baseline all the same."""
+        """Return what a configuration's ratios are to: the baseline, or, where it is `by_disk`, its
+        reference; for one without encryption the baseline all the same.
+        """
         reference = self.reference(name) if self.by_disk else None
         return self.baseline if reference in (None, name) else reference
 
@@ -184,7 +193,8 @@ class Suite:
 
     def reference_meter(self, channel: str) -> str | None:
         """The meter whose joules of a channel are compared: the plan's, else the first that has it;
-        all others are cross-checks."""
+        all others are cross-checks.
+        """
         having = [meter.name for meter in self.meters if channel in meter.channels]
         chosen = self.plan.reference_meters.get(channel)
         return chosen if chosen in having else next(iter(having), None)
@@ -194,8 +204,10 @@ class Suite:
         return self.stacks[name].disk if name in self.stacks else ""
 
     def label(self, name: str) -> str:
-        """What the plan says that a configuration is called; its name where that is no label, and
-        both where another one is called the same."""
+        """Return what the plan says that a configuration is called.
+
+        Its name where that is no label, and both where another one is called the same.
+        """
         labels = [stack.label for stack in self.stacks.values()]
         label = self.stacks[name].label if name in self.stacks else ""
         if not _LABEL.fullmatch(label):

@@ -56,7 +56,7 @@ def of_table(table: pl.DataFrame) -> Samples:
 
 
 def of_file(path: Path, channels: Sequence[str]) -> Samples:
-    """A samples.parquet with these channels. Raises SamplesError where it is none."""
+    """Return a samples.parquet with these channels. Raises SamplesError where it is none."""
     lazy = pl.scan_parquet(path)
     try:
         schema = lazy.collect_schema()
@@ -102,7 +102,7 @@ def _is_sound(name: str, kind: pl.DataType) -> bool:
 
 
 def of_recording(folder: Path) -> Samples:
-    """What the raw bytes of a meter's folder give; decoded again by each reading.
+    """Return what the raw bytes of a meter's folder give; decoded again by each reading.
 
     Raises DecodeError if there is not a recording.
     """
@@ -170,7 +170,7 @@ def between(part: Samples, start_ns: int, end_ns: int) -> Samples:
 
 
 def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same rows in pieces as `of_file` gives them.
+    """Yield the same rows in pieces as `of_file` gives them.
 
     The fit of a meter's time thins out its points piece by piece, so that it would come out
     otherwise from pieces of another size.

@@ -133,12 +133,12 @@ def suite_id(folder: Path) -> str:
 
 
 def rapl_readings(suite: Suite, run_id: str, zone: str) -> list[Reading]:
-    """The good samples of one counter during a run, in order of time."""
+    """Return the good samples of one counter during a run, in order of time."""
     return rapl_samples(suite, run_id).get(zone, [])
 
 
 def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
-    """The good samples of all counters during a run, by zone, in order of time."""
+    """Return the good samples of all counters during a run, by zone, in order of time."""
     samples: dict[str, list[Reading]] = {}
     for line in read_lines(_Sample, suite.folder / "runs" / run_id / "rapl.jsonl", []):
         reading = Reading(line.t_before_ns, line.t_after_ns, line.energy_uj)
@@ -201,7 +201,7 @@ def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame
 
 
 def _plan(folder: Path) -> tuple[SuitePlan, bool]:
-    """The plan, and whether its own sum holds."""
+    """Return the plan, and whether its own sum holds."""
     if not folder.is_dir():
         raise SuiteError(
             f"There is no suite folder {folder}: name one that `{step('run')}` has made."
@@ -232,7 +232,7 @@ def _plan(folder: Path) -> tuple[SuitePlan, bool]:
 
 
 def _last_lines(folder: Path, journal: Iterable[Entry], problems: list[str]) -> dict[str, Entry]:
-    """The last line of each run in the journal; the suite's own under ''."""
+    """Return the last line of each run in the journal; the suite's own under ''."""
     if not (folder / "journal.jsonl").exists():
         problems.append(
             "The journal is missing: no run can show that it finished, so all are void."
@@ -267,7 +267,7 @@ def _runs(
 
 
 def _run(path: Path, last: Entry | None, plan_sha256: str) -> Run | str:
-    """The run, or the reason why it is void."""
+    """Return the run, or the reason why it is void."""
     if last is not None and last.state == "void":
         return last.detail or "void in the journal, without a reason"
     if last is None or last.state != "finished":
@@ -286,7 +286,7 @@ def _run(path: Path, last: Entry | None, plan_sha256: str) -> Run | str:
 
 
 def _gaps(suite: Suite) -> Iterator[str]:
-    """What the suite cannot say although all its files are well."""
+    """Yield what the suite cannot say although all its files are well."""
     runs = suite.compared_runs
     blocks = {run.block for run in runs}
     if not runs:

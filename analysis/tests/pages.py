@@ -76,7 +76,7 @@ def change_plan(folder: Path, **changes: object) -> None:
 
 
 def whole_page(found: Results) -> str:
-    """The page's HTML."""
+    """Return the page's HTML."""
     return render.html(Report(found).page())
 
 
@@ -95,7 +95,7 @@ def pieces(kind: type[Piece], shown: object) -> list[Piece]:
 
 
 def cells(shown: object) -> list[str]:
-    """What stands in the rows of all tables."""
+    """Return what stands in the rows of all tables."""
     return [text for table in pieces(Table, shown) for row in table.rows for text in row]
 
 
@@ -191,7 +191,7 @@ def live_markup(page: str) -> str:
 
 
 def without_own(page: str) -> str:
-    """A page's HTML less our own scripts."""
+    """Return a page's HTML less our own scripts."""
     for script in OWN_SCRIPTS:
         page = page.replace(f"<script>{script}</script>", "")
     return page

@@ -49,7 +49,7 @@ def rows(found: Results) -> dict[str, list[Beside]]:
 
 
 def one(rows: Sequence[Beside], **wanted: Any) -> Beside:
-    """The only row whose published figure has these."""
+    """Return the only row whose published figure has these."""
     same = [r for r in rows if all(getattr(r.published, k) == v for k, v in wanted.items())]
     assert len(same) == 1, [(r.published.key, r.here.note) for r in same]
     return same[0]

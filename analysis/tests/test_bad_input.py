@@ -38,7 +38,7 @@ WRONG: tuple[Any, ...] = (None, "x", -1, [], {}, [1], float("inf"))
 
 @pytest.fixture(scope="module")
 def whole(shared: Shared) -> Path:
-    """A sound suite; copied before anything is done to it."""
+    """Return a sound suite; copied before anything is done to it."""
     return shared("smaller", lambda folder: write_suite(folder, SMALL))[0]
 
 

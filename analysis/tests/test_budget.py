@@ -222,7 +222,7 @@ def test_years_change_with_the_saving_as_the_closed_form_says(rate: float) -> No
 
 @pytest.fixture(scope="module")
 def metered(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """A suite read by a WT310E whose every term is known."""
+    """Return a suite read by a WT310E whose every term is known."""
     folder = tmp_path_factory.mktemp("metered") / "s"
     write_suite(folder, Options(interval_ms=100, accuracy=WT310E))
     return results(folder)

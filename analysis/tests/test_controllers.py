@@ -46,14 +46,14 @@ def errors(found: Results, truth: Truth) -> dict[str, float]:
 
 
 def between(truth: Truth, number: int) -> float:
-    """A moment of the controller before the run of that number, while the machine rests."""
+    """Return a moment of the controller before the run of that number, while the machine rests."""
     starts = sorted(start for start, _ in truth.runs.values())
     return starts[number] - 0.3
 
 
 @pytest.fixture
 def made(shared: Shared, tmp_path: Path) -> tuple[Path, Truth]:
-    """A small suite with a burst of clock readings a second, which a test may change."""
+    """Return a small suite with a burst of clock readings a second, which a test may change."""
 
     def make(folder: Path) -> Truth:
         truth = write_suite(folder, SMALL)

@@ -29,7 +29,7 @@ def suite(found: Results) -> Suite:
 
 
 def changed(suite: Suite, change: Change, on: str = SED) -> Suite:
-    """The suite with what one disk told around each run changed."""
+    """Return the suite with what one disk told around each run changed."""
 
     def of(run: Run) -> Run:
         before, after = (

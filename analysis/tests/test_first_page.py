@@ -259,7 +259,7 @@ def test_a_suite_whose_name_is_not_safe_is_refused(tmp_path: Path, name: object)
 
 
 def test_no_command_is_made_of_a_scale_that_is_not_safe(tmp_path: Path) -> None:
-    made(replace(ALONE, blocks=1), scale="$(reboot)")(tmp_path / "a b;c")
+    made(replace(ALONE, blocks=1), scale="$(reboot): x")(tmp_path / "a b;c")
     *_, after = answered(results(tmp_path / "a b;c"))
     assert (after.code, after.facts["command"]) == ("blocks", "")
     (tmp_path / "a b;c" / "manifest.json").unlink()
@@ -277,7 +277,7 @@ def test_the_command_keeps_the_scale(tmp_path: Path) -> None:
 
 
 def compared(change: float, half_width: float, blocks: int = 12) -> Comparison:
-    """A change, and how far its 95 % interval reaches, both as logarithms."""
+    """Return a change, and how far its 95 % interval reaches, both as logarithms."""
     error = half_width / 2.201  # t(0.975, 11) from a printed table
     return judged([Comparison(blocks, math.exp(change), 0.02, error, blocks - 1.0)])[0]
 

@@ -53,7 +53,7 @@ LONGEST = 900  # characters of the lines: what 390 × 844 pixels hold below the 
 
 
 def first_screen(page: Page) -> str:
-    """The head and the first section, with what its pictures show."""
+    """Return the head and the first section, with what its pictures show."""
     captions = tuple(picture.caption for picture in pieces(Picture, page.sections[0]))
     return text_of((page.heading, page.head, page.sections[0], captions))
 

@@ -33,7 +33,10 @@ def report(night: FaultySuite) -> Report:
 
 
 def suite(*lines: tuple[str, str, str] | tuple[str, str, str, str]) -> Suite:
-    """A suite with this journal: state, run, `cause` or `cause|detail`, boot; a second a line."""
+    """Return a suite with this journal: state, run, `cause` or `cause|detail`, boot.
+
+    A second a line.
+    """
     journal = []
     for seq, (state, run_id, told, *boot) in enumerate(lines):
         cause, _, detail = told.partition("|")
@@ -208,7 +211,7 @@ def test_a_meters_silence_is_longer_than_any_bunch() -> None:
 
 
 def reading(at_s: float, boot: str = "a") -> ClockReading:
-    """A clock reading; the target's clock is the controller's."""
+    """Return a clock reading; the target's clock is the controller's."""
     sent = round(at_s * S)
     return ClockReading(sent, sent + 5, sent + 10, "one", boot)
 

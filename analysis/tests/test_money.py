@@ -39,7 +39,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def assuming(found: Results, **changes: Any) -> Results:
-    """The same suite with other assumptions; a value of `...` takes one away."""
+    """Return the same suite with other assumptions; a value of `...` takes one away."""
     given = {**ASSUMPTIONS, **changes}
     assumed = {key: value for key, value in given.items() if value is not ...}
     try:

@@ -38,7 +38,14 @@ from contract.plan import DeclaredAnalysis, WorkloadEntry
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
 PLAN = json.dumps(
-    {"format": "fde-plan/3", "suite_id": "s", "suite": "s", "host": "h", "origin": "", "sha256": ""}
+    {
+        "format": "fde-plan/3",
+        "suite_id": "s",
+        "suite": "s",
+        "host": "h",
+        "origin": "modelled",
+        "sha256": "",
+    }
 )
 
 

@@ -50,7 +50,7 @@ def found(papers: Results) -> Results:
 
 
 def planned(suite: Suite, change: Callable[[dict[str, Any]], None]) -> Suite:
-    """The suite with another plan."""
+    """Return the suite with another plan."""
     plan = json.loads((suite.folder / "plan.json").read_text(encoding="utf-8"))
     change(plan)
     return replace(suite, plan=schema.read(SuitePlan, plan))

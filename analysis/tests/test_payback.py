@@ -158,7 +158,7 @@ def test_headline_and_present_value_never_disagree() -> None:
 
 
 def of_meter(half_width_95_j: float) -> Row:
-    """A term of error whose 95 % interval has this half width."""
+    """Return a term of error whose 95 % interval has this half width."""
     return Row("range", "B", "rectangular", "J", half_width_95_j / 0.95, math.sqrt(3))
 
 

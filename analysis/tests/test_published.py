@@ -24,7 +24,7 @@ OWN_NAMES = {
 
 
 def renamed(found: Results) -> Results:
-    """The same suite with names of its own for its configurations."""
+    """Return the same suite with names of its own for its configurations."""
     stacks = found.suite.plan.configurations
     renamed = tuple(replace(stack, name=OWN_NAMES[stack.name]) for stack in stacks)
     suite = replanned(found.suite, configurations=renamed)

@@ -42,7 +42,7 @@ def zone(other_uj: float | None, apart_ns: int | None = 500_000, **own: Any) -> 
 
 
 def suite(*records: Any, folder: Path = Path()) -> Suite:
-    """Runs with what pyRAPL, perf_event and a source of another package read."""
+    """Return runs with what pyRAPL, perf_event and a source of another package read."""
     counter = Counter("rapl", "package-0", None, None, RANGE_UJ, ())
     runs = [
         run_of(

@@ -18,7 +18,7 @@ from validation.synthetic.suite import Truth
 
 
 def after(suite: Suite, blocks: int, *void: str) -> RunningAnswer:
-    """The answer once so many blocks were made, of which these runs are void."""
+    """Return the answer once so many blocks were made, of which these runs are void."""
     there = [run for run in suite.runs if run.block < blocks]
     return running_answer(
         replace(suite, runs=tuple(run for run in there if run.run_id not in void)), blocks
@@ -123,7 +123,8 @@ def test_a_gap_in_the_meters_records_leaves_the_contrast_out(found: Results) -> 
 @pytest.fixture
 def unfetched(whole_suite: tuple[Path, Truth], tmp_path: Path) -> Path:
     """The folder of a session after two blocks: runs and journal only below status/results, the
-    meter as it streams."""
+    meter as it streams.
+    """
     folder = tmp_path / "suite"
     results = folder / "status" / "results"
     shutil.copytree(whole_suite[0], folder)

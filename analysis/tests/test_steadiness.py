@@ -37,8 +37,10 @@ def made(
     outlier: tuple[int, str, float] | None = None,
     **plan: Any,
 ) -> tuple[Suite, pl.DataFrame]:
-    """Half an hour for each configuration, in random order within each block; `carry` is what
-    `true` adds to the one that runs after it."""
+    """Half an hour for each configuration, in random order within each block.
+
+    `carry` is what `true` adds to the one that runs after it.
+    """
     generator = np.random.default_rng(seed)
     rows, runs, last = [], [], ""
     for block in range(blocks):

@@ -43,7 +43,7 @@ STARTS_S = {"start": 20.0, "end": 620.0}
 
 
 def line(when: str, start_s: float = 0.0, boot: str = BOOT, **more: Any) -> dict[str, Any]:
-    """What the target wrote down; `start_s` on the controller's clock."""
+    """Return what the target wrote down; `start_s` on the controller's clock."""
     edges = (start_s or STARTS_S[when]) + np.flatnonzero(np.diff([0, *CHIPS, 0])) * CHIP_S
     return {
         "boot_id": boot,
@@ -95,7 +95,7 @@ def meter(lines: Sequence[Mapping[str, Any]], swing_w: float = 20.0, delay_s: fl
 
 
 def suite(lines: Sequence[Mapping[str, Any]], *meters: Meter, **plan: Any) -> Suite:
-    """A suite whose watermark.jsonl has these lines."""
+    """Return a suite whose watermark.jsonl has these lines."""
     return Suite(
         folder=Path("s"),
         plan=plan_of(**{"watermark": Watermarks(CHIP_S, PAD_S), **plan}),

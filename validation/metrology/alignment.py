@@ -142,7 +142,9 @@ def link(simulated: Session, generator: np.random.Generator, wrong_s: float = 0.
         for send in burst + np.arange(8) * 0.01:
             forth_s, back_s = 150e-6 + generator.exponential(150e-6, 2)
             target = simulated.target_s(np.array([send + forth_s]))[0] + wrong_s
-            sent_ns, target_ns, received_ns = ns(np.array([send, target, send + forth_s + back_s])).tolist()
+            sent_ns, target_ns, received_ns = ns(
+                np.array([send, target, send + forth_s + back_s])
+            ).tolist()
             lines.append(ClockReading(sent_ns, target_ns, received_ns, BOOT))
     return TargetClock.fit(lines)
 

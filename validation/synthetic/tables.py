@@ -63,7 +63,7 @@ def suite_of(
         locked_reads={},
         timing={},
         sealed=False,
-        assumptions=parse_assumptions(given) if (given := plan.get("assumptions")) else None,
+        assumptions=parse_assumptions(assumed) if (assumed := plan.get("assumptions")) else None,
     )
 
 

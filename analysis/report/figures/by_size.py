@@ -46,10 +46,11 @@ def series(
 def draw(
     rows: Sequence[PerUnit], suite: Suite, title: str, origin: str, unit: str = "B"
 ) -> Figure | None:
-    """A panel for each of what is done, a line a configuration, with 95 % intervals; both scales
-    logarithmic. Below those of joules, unless it is of sizes, one of seconds, which go down where
-    a higher power is worth it. `rows` are phases in one unit of work; None where there are fewer
-    than three numbers of `unit`.
+    """Return a panel for each of what is done, a line a configuration, with 95 % intervals.
+
+    Both scales logarithmic. Below those of joules, unless it is of sizes, one of seconds, which go
+    down where a higher power is worth it. `rows` are phases in one unit of work; None where there
+    are fewer than three numbers of `unit`.
     """
     by_kind = series(rows, unit)
     if not 0 < len(by_kind) <= MOST:

@@ -49,7 +49,8 @@ Group = tuple[str, Sequence[Entry]]  # with its heading
 @dataclass(frozen=True)
 class Layout:
     """Lines of one picture at most (more would not fit an upright sheet), heights in inches, lines
-    free behind each entry, and where the axis ends above the first line."""
+    free behind each entry, and where the axis ends above the first line.
+    """
 
     most: int
     line_in: float
@@ -116,7 +117,7 @@ def draw_overall(
 
 
 def draw_hosts(group: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Figure]:
-    """The effect on every host and their mean, by heading; none where nothing compares."""
+    """Return the effect on every host and their mean, by heading; none where nothing compares."""
 
     def entry(effect: Effect) -> Entry:
         each = [
@@ -136,7 +137,7 @@ def draw_hosts(group: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
 
 
 def _line(c: Comparison | None, look: tuple[str, str], text: str = "") -> Line | None:
-    """What is equivalent has the 90 % interval that decides it."""
+    """Return what is equivalent has the 90 % interval that decides it."""
     if c is None:
         return None
     shown = c.interval(0.90) if c.verdict == "equivalent" else c.interval()

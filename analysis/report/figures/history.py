@@ -63,6 +63,6 @@ def draw(pairs: Sequence[Compared], origin: str) -> Figure | None:
 
 
 def _percent(ratio: Ratio) -> tuple[float, float, float]:
-    """The change in %, and how far its interval reaches below and above."""
+    """Return the change in %, and how far its interval reaches below and above."""
     low, high = ratio.low or ratio.ratio, ratio.high or ratio.ratio
     return 100 * (ratio.ratio - 1), 100 * (ratio.ratio - low), 100 * (high - ratio.ratio)

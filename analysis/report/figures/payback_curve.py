@@ -26,7 +26,7 @@ BEYOND_LIFE, FAR = 1.25, 3.0  # how far to look, in lives
 def draw(
     paybacks: Sequence[Payback], assumptions: Assumptions, labels: Mapping[str, str], origin: str
 ) -> Figure | None:
-    """A panel for each configuration that the disk is compared with; None without any.
+    """Return a panel for each configuration that the disk is compared with; None without any.
 
     `labels` are the configurations' names for people. All panels share their scales.
     """

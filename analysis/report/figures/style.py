@@ -80,7 +80,7 @@ class Look(NamedTuple):
 
 
 def palette(suite: Suite) -> dict[str, Look]:
-    """The look of each configuration, the same in every picture of the suite.
+    """Return the look of each configuration, the same in every picture of the suite.
 
     The baseline is grey and plain, the self-encrypting drive blue; the others follow in the plan's
     order.
@@ -102,7 +102,7 @@ def drawing(width_in: float, height_in: float, grid: str = "y") -> Iterator[Figu
 
 
 def with_origin(title: str, origin: str) -> str:
-    """The title, with the word for where the figures come from unless they are measured."""
+    """Return the title, with the word for where the figures come from unless they are measured."""
     return title if origin == MEASURED else f"{title} ({origin})"
 
 
@@ -120,7 +120,10 @@ def plain_logarithms(axis: Axis) -> None:
 
 
 def svg(figure: Figure) -> str:
-    """The picture as SVG, the same text for the same figure; lines to a hundredth of a point."""
+    """Return the picture as SVG, the same text for the same figure.
+
+    Lines to a hundredth of a point.
+    """
     for text in figure.findobj(Text):  # names come from the suite's folder
         text.set_text("".join(c for c in text.get_text() if c.isprintable() or c == "\n"))
     buffer = io.StringIO()
@@ -139,7 +142,7 @@ def svg(figure: Figure) -> str:
 
 
 def svgs(figures: Sequence[Figure]) -> list[str]:
-    """The same of several, on as many processors as there are."""
+    """Return the same of several, on as many processors as there are."""
     count = min(PROCESSES, len(figures) // FEW)
     if count < 2:
         return [svg(figure) for figure in figures]

@@ -58,7 +58,10 @@ def curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
 
 
 def as_json(run: Run, fine: Sequence[Curve]) -> str:
-    """The curves for a browser, to a millisecond and a hundredth of a watt; a gap is a null."""
+    """Return the curves for a browser, to a millisecond and a hundredth of a watt.
+
+    A gap is a null.
+    """
     places = []
     for name, s, watts in fine:
         known = np.flatnonzero(~np.isnan(s))
@@ -85,7 +88,7 @@ def as_json(run: Run, fine: Sequence[Curve]) -> str:
 
 
 def draw_curves(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
-    """The picture of these curves, with no more points than paper shows."""
+    """Return the picture of these curves, with no more points than paper shows."""
     if not fine:
         return None
     curves = [_coarser(curve) for curve in fine]
@@ -161,7 +164,7 @@ def _coarser(curve: Curve) -> Curve:
 
 
 def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
-    """A meter's channels between two instants of the controller's clock."""
+    """Return a meter's channels between two instants of the controller's clock."""
     late_ns = round(meter.arrival_delay_limit_s * 1e9)
     near = meter.samples.during(start - AROUND_NS, end + late_ns + AROUND_NS)
     if not near.records or not meter.channels:
@@ -213,7 +216,7 @@ def _rapl_curve(suite: Suite, run: Run, zone: str) -> list[Curve]:
 
 
 def typical_run(suite: Suite, workload: str) -> Run | None:
-    """The run to show of a workload: the first block's on the configuration planned last."""
+    """Return the run to show of a workload: the first block's on the configuration planned last."""
     runs = [run for run in suite.runs if run.workload == workload]
     order = {name: i for i, name in enumerate(suite.configurations)}
     return min(runs, key=lambda r: (r.block, -order.get(r.configuration, 0)), default=None)
