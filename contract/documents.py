@@ -137,9 +137,9 @@ class RunDisks:
 class RunDocument:
     """run.json of a finished run; that of a void one has what was found out before.
 
-    `origin` is that of its RAPL figures, `workload` the name of the plan's entry, `program` names in
-    words what did the measured work, `cpus` is the number of logical CPUs, `kept` holds the SHA-256
-    of files that the workload kept, by their path below `kept`.
+    `origin` is that of its RAPL figures, `workload` the name of the plan's entry, `program` names
+    in words what did the measured work, `cpus` is the number of logical CPUs, `kept` holds the
+    SHA-256 of files that the workload kept, by their path below `kept`.
     """
 
     run_id: Name
