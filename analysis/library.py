@@ -26,10 +26,10 @@ from analysis.stats.contrasts import Contrast
 from analysis.stats.results import Results, results
 from analysis.stats.stats import ENDS, Span, columns
 from analysis.suite import bundle, records
-from analysis.suite.assumptions import Assumptions
 from analysis.suite.records import Meter, Run, SuiteError
 from analysis.suite.suite_folder import rapl_samples
-from contract import names, schema
+from contract import names
+from contract.assumptions import Assumptions, parse_assumptions
 from instrumentation.sources.counter import Reading, difference
 from instrumentation.sources.zones import default_max_power_w
 
@@ -191,19 +191,21 @@ class Suite:
         return self.results.summary
 
     def phases(self, run: str) -> pl.DataFrame:
-        """The phases of a finished run; `start_ns` and `end_ns` on the controller's monotonic
-        clock (null where no clock reading places them), `start_s` since the run's start.
+        """Return the phases of a finished run.
+
+        `start_ns` and `end_ns` on the controller's monotonic clock (null where no clock reading
+        places them), `start_s` since the run's start.
 
         >>> suite = Suite.open(folder)
         >>> suite.phases(suite.runs["run_id"][0]).columns
         ['phase', 'start_ns', 'end_ns', 'start_s', 'end_s']
         """
-        found = self._run(run)
-        edges = run_edges(found, self.results.suite.plan, self.results.clock)
+        finished = self._run(run)
+        edges = run_edges(finished, self.results.suite.plan, self.results.clock)
         placed = {t: edge.t_ns for t, edge in edges.items()}
-        edges_of = ((phase.name, (phase.t_start_ns, phase.t_end_ns)) for phase in found.phases)
+        edges_of = ((phase.name, (phase.t_start_ns, phase.t_end_ns)) for phase in finished.phases)
         rows = [
-            (name, *map(placed.get, at), *((t - found.t_start_ns) / 1e9 for t in at))
+            (name, *map(placed.get, at), *((t - finished.t_start_ns) / 1e9 for t in at))
             for name, at in edges_of
         ]
         return pl.DataFrame(rows, schema=PHASES, orient="row")
@@ -221,10 +223,11 @@ class Suite:
         >>> sorted(power["component"].unique())
         ['dram', 'drive', 'package-0', 'system']
         """
-        found, clock = self._run(run), self.results.clock
+        finished, clock = self._run(run), self.results.clock
         around_ns = round(around_s * 1e9)
         start, end = (
-            clock.to_controller_ns(found.boot_id, t) for t in (found.t_start_ns, found.t_end_ns)
+            clock.to_controller_ns(finished.boot_id, t)
+            for t in (finished.t_start_ns, finished.t_end_ns)
         )
         frames = [pl.DataFrame(schema=POWER)]
         if start is not None and end is not None:
@@ -232,11 +235,13 @@ class Suite:
                 timing = _fit(meter.samples, meter.timing, meter.arrival_delay_limit_s)
                 for part in windows(meter.samples, timing, meter.channels):
                     frames += _meter_rows(meter, part, start, (start - around_ns, end + around_ns))
-        frames.append(pl.DataFrame(list(self._rapl_rows(found)), schema=POWER, orient="row"))
+        frames.append(pl.DataFrame(list(self._rapl_rows(finished)), schema=POWER, orient="row"))
         return pl.concat(frames)
 
     def contrasts(self) -> pl.DataFrame:
-        """A row a contrast of two configurations over all working workloads; declared ones first.
+        """Return a row a contrast of two configurations over all working workloads.
+
+        Declared ones first.
 
         >>> contrasts = Suite.open(folder).contrasts()
         >>> contrasts.select("base", "other", "n").rows()[0]
@@ -263,27 +268,29 @@ class Suite:
         analysis.suite.records.SuiteError: There is no assumption called 'price'; ...
         """
         suite = self._assuming(assumptions)
-        found = costs.paybacks(suite, self.energy)
+        paybacks = costs.paybacks(suite, self.energy)
         if suite.assumptions is not None and suite.assumptions.duty:
-            found = [*costs.profiles(suite, self.energy), *found]
-        return pl.DataFrame([_payback(p) for p in found], schema=PAYBACK)
+            paybacks = [*costs.profiles(suite, self.energy), *paybacks]
+        return pl.DataFrame([_payback(p) for p in paybacks], schema=PAYBACK)
 
     def battery(self, **assumptions: object) -> pl.DataFrame:
-        """Runs that a full battery holds, by workload and configuration; assumptions as `payback`.
+        """Return runs that a full battery holds, by workload and configuration.
+
+        Assumptions as `payback`.
 
         >>> Suite.open(folder).battery(battery_wh=50.0)["workload"].unique().to_list()
         ['sql']
         """
-        found = costs.batteries(self._assuming(assumptions), self.energy)
+        batteries = costs.batteries(self._assuming(assumptions), self.energy)
         rows = [
             {"workload": b.workload, "configuration": b.configuration, "origin": b.origin}
             | {"energy_j": b.energy_j.mean, **columns("runs", b.runs)}
-            for b in found
+            for b in batteries
         ]
         return pl.DataFrame(rows, schema=BATTERY)
 
     def _assuming(self, changes: Mapping[str, object]) -> records.Suite:
-        """The suite with other assumptions."""
+        """Return the suite with other assumptions."""
         suite = self.results.suite
         known = [field.name for field in fields(Assumptions)]
         for name in changes:
@@ -292,35 +299,35 @@ class Suite:
         if not changes:
             return suite
         declared = asdict(suite.assumptions) if suite.assumptions else {}
-        given = {k: v for k, v in {**declared, **changes}.items() if v is not None}
+        assumed_values = {k: v for k, v in {**declared, **changes}.items() if v is not None}
         try:
-            schema.read(Assumptions, given)
+            assumed = parse_assumptions(assumed_values)
         except ValueError as error:
             raise SuiteError(f"These assumptions cannot be: {error}.") from None
-        return replace(suite, plan={**suite.plan, "assumptions": given})
+        return replace(suite, assumptions=assumed)
 
     def _run(self, run_id: str) -> Run:
-        found = {run.run_id: run for run in self.results.suite.runs}
-        if run_id not in found:
-            raise SuiteError(names.unknown("finished run", run_id, list(found)))
-        return found[run_id]
+        finished = {run.run_id: run for run in self.results.suite.runs}
+        if run_id not in finished:
+            raise SuiteError(names.unknown("finished run", run_id, list(finished)))
+        return finished[run_id]
 
     def _rapl_rows(self, run: Run) -> Iterator[tuple[object, ...]]:
         ranges = {c.zone: c.max_range_uj for phase in run.phases for c in phase.counters}
         clock = self.results.clock
         for zone, readings in rapl_samples(self.results.suite, run.run_id).items():
             for a, b in pairwise(readings):
-                found = difference(a, b, ranges.get(zone), default_max_power_w(zone))
+                used = difference(a, b, ranges.get(zone), default_max_power_w(zone))
                 t_a, t_b = _middle_ns(a), _middle_ns(b)
-                if found.energy_uj is None or t_b <= t_a:
+                if used.energy_uj is None or t_b <= t_a:
                     continue
                 placed = (clock.to_controller_ns(run.boot_id, t) for t in (t_a, t_b))
                 since = ((t - run.t_start_ns) / 1e9 for t in (t_a, t_b))
-                yield RAPL, zone, *placed, *since, found.energy_uj * 1e3 / (t_b - t_a)
+                yield RAPL, zone, *placed, *since, used.energy_uj * 1e3 / (t_b - t_a)
 
 
 def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
-    """A table of this library as a pandas data frame; needs pandas.
+    """Return a table of this library as a pandas data frame; needs pandas.
 
     Polars's own `table.to_pandas()` does the same where pyarrow is installed too.
 
@@ -335,7 +342,7 @@ def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
 def _meter_rows(
     meter: Meter, part: Windows, start_ns: int, stretch_ns: tuple[int, int]
 ) -> Iterator[pl.DataFrame]:
-    """The windows that meet a stretch, channel by channel; seconds are since `start_ns`."""
+    """Yield the windows that meet a stretch, channel by channel; seconds are since `start_ns`."""
     inside = (part.end_ns > stretch_ns[0]) & (part.start_ns < stretch_ns[1])
     if not inside.any():
         return
@@ -363,11 +370,11 @@ def _named(run: Run | records.VoidRun) -> dict[str, object]:
 
 def _contrast(one: Contrast) -> dict[str, object]:
     c = one.comparison
-    found = {} if c is None else {"n": c.n, "verdict": c.verdict, **c.columns}
+    figures = {} if c is None else {"n": c.n, "verdict": c.verdict, **c.columns}
     return {
         **{"base": one.base, "other": one.other, "declared": one.declared},
         **{"workloads": list(one.workloads), "n": 0},
-        **found,
+        **figures,
     }
 
 
@@ -375,6 +382,6 @@ def _payback(p: Payback) -> dict[str, object]:
     row: dict[str, object] = {key: getattr(p, key, None) for key in PAYBACK}
     for name in SPANS:
         row |= columns(name, getattr(p, name))
-    whole = p.whole_saving_j
-    saving = Span(whole.mean, whole.low, whole.high)
-    return row | columns("saving_j", saving) | {"n": whole.n}
+    saved = p.whole_saving_j
+    saving = Span(saved.mean, saved.low, saved.high)
+    return row | columns("saving_j", saving) | {"n": saved.n}

@@ -11,12 +11,12 @@ _FORMULA = r"^(?:[=+@\t\r\n＝＋＠－]|-.)"
 
 
 def cell(text: str) -> str:
-    """A text that is none, led by an apostrophe where it would be a formula."""
+    """Return a text that is none, led by an apostrophe where it would be a formula."""
     return f"'{text}" if re.match(_FORMULA, text) else text
 
 
 def csv_bytes(frame: pl.DataFrame) -> bytes:
-    """A table as CSV, its texts as `cell` gives them; numbers stay as they are."""
+    """Return a table as CSV, its texts as `cell` gives them; numbers stay as they are."""
     texts = pl.col(pl.String, pl.Categorical).cast(pl.String)
     led = pl.when(texts.str.contains(_FORMULA)).then(pl.lit("'") + texts).otherwise(texts)
     return frame.with_columns(led.name.keep()).write_csv().encode()

@@ -29,8 +29,10 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class DiagnosisResult:
-    """`state` is pass, warn, fail (it stands in the way of a suite) or not_made; `way_out` is empty
-    where nothing is to be done."""
+    """`state` is pass, warn, fail (it stands in the way of a suite) or not_made.
+
+    `way_out` is empty where nothing is to be done.
+    """
 
     code: str
     state: Literal["pass", "warn", "fail", "not_made"]
@@ -61,7 +63,8 @@ class DoctorResult:
 class InitResult:
     """`fde init`: the folder that was written, and what was seen: the target's disks, the ports of
     this machine. `roles` are the disks that were chosen, by their serials; `open` what the owner
-    must still do before `fde check` has nothing to refuse."""
+    must still do before `fde check` has nothing to refuse.
+    """
 
     ok: bool
     inventory: str
@@ -128,7 +131,8 @@ class SuiteResult:
 @dataclass(frozen=True)
 class ContrastResult:
     """`ratio` of the joules of `other` to those of `base` over `workloads`, its 95 % interval, and
-    the verdict; null where the suite does not tell it."""
+    the verdict; null where the suite does not tell it.
+    """
 
     base: str
     other: str
@@ -160,8 +164,10 @@ class AnswerLine:
 
 @dataclass(frozen=True)
 class ReportResult:
-    """`fde report`: the page and the suites that it is of; of a single suite alone its answer,
-    contrasts, and notes on the flags of its joules."""
+    """`fde report`: the page and the suites that it is of.
+
+    Of a single suite alone its answer, contrasts, and notes on the flags of its joules.
+    """
 
     ok: bool
     page: str
@@ -201,7 +207,8 @@ class Identifying:
 @dataclass(frozen=True)
 class PublishResult:
     """`fde publish`: the bundle, its bytes and SHA-256, the suite's name in it, and what of the
-    suite identifies; `anonymous`: it was left out."""
+    suite identifies; `anonymous`: it was left out.
+    """
 
     ok: bool
     bundle: str
@@ -263,7 +270,8 @@ class Ratio:
 class PairCompared:
     """A suite beside the first, by its id and the time of its plan: what differs, B / A of joules
     by workload, over all workloads (`overall`), and of costs. `increases` are the joules that rose
-    significantly."""
+    significantly.
+    """
 
     b: str
     created_wall: str
@@ -278,8 +286,11 @@ class PairCompared:
 
 @dataclass(frozen=True)
 class CompareResult:
-    """`fde compare`: the suites beside the first, `a`, in order of time. With `fail_on_percent` it
-    is `ok` where no joules rose significantly and by more, and at least one was `tested`."""
+    """`fde compare`: the suites beside the first, `a`, in order of time.
+
+    With `fail_on_percent` it is `ok` where no joules rose significantly and by more, and at least
+    one was `tested`.
+    """
 
     ok: bool
     a: str

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from contract.journal import Entry
 from contract.names import Name
+from contract.parameters import ParameterValue
 from contract.plan import PlanDocument, TargetDocument
 from contract.schema import COUNT, SECONDS, SHA256, Range
 
+TAIL = "tail"  # the phase after the last one, in which delayed writes reach the disk
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Edge:
     """A counter at an edge: when it was read, between two stamps of the target, and its µJ."""
 
     t_before_ns: int
     t_after_ns: int
-    energy_uj: COUNT | None
+    energy_uj: COUNT
 
 
 @dataclass(frozen=True)
 class Counter:
-    """A zone over a phase; null where there is no reading to use."""
+    """A zone over a phase; an edge is null where the read failed.
+
+    `update_ns` is the longest time without an update that was seen before; null: not observed.
+    """
 
     source: str
     zone: str
@@ -36,17 +42,26 @@ class Counter:
 
 @dataclass(frozen=True)
 class Phase:
-    """A marked stretch on the target's clock; `work` by unit."""
+    """A marked stretch on the target's clock; `work` by unit.
+
+    `own_cpu_s` are the agent's own CPU seconds, `cpu_busy_s` those of all programs on all CPUs
+    together, `cpu_stolen_s` what a hypervisor kept from them, `disk_written_bytes` what reached the
+    partition below the configuration; null where the run does not report them.
+    """
 
     name: str
     t_start_ns: int
     t_end_ns: int
-    counters: tuple[Counter, ...] | None = None
-    work: Mapping[str, float] | None = None
+    counters: tuple[Counter, ...] = ()
+    work: Mapping[str, float] = field(default_factory=dict)
     own_cpu_s: float | None = None
     cpu_busy_s: float | None = None
     cpu_stolen_s: float | None = None
     disk_written_bytes: float | None = None
+
+    @property
+    def duration_s(self) -> float:
+        return (self.t_end_ns - self.t_start_ns) / 1e9
 
 
 @dataclass(frozen=True)
@@ -58,10 +73,28 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Discard:
+    """What became of the discard of the whole extent before the configuration was made."""
+
+    first_bytes: float = 0.0
+    first_outcome: str = "discarded"
+
+
+@dataclass(frozen=True)
 class Proof:
     """The configuration as it was found; more than this stands there, for people."""
 
     ok: bool
+    discard: Discard | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of the target before or after a run."""
+
+    name: str = ""
+    ok: bool = True
+    message: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,8 +103,8 @@ class OtherZone:
 
     zone: str
     energy_uj: Annotated[float, Range(least=-1e18, most=1e18)] | None = None
-    own_start: Mapping[str, Any] | None = None
-    own_end: Mapping[str, Any] | None = None
+    own_start: Edge | None = None
+    own_end: Edge | None = None
     apart_ns: Annotated[float, Range(least=-1e18, most=1e18)] | None = None
 
 
@@ -85,35 +118,128 @@ class OtherSource:
     t_end_ns: int | None = None
 
 
+DiskFacts = Mapping[str, Any]
+"""What a disk reports of itself: temperature, settings, counts."""
+
+
+@dataclass(frozen=True)
+class RunDisks:
+    """The disks' own reports before and after a run, by their names, and by how much one may be
+    warmer or colder than at first.
+    """
+
+    before: Mapping[str, DiskFacts] = field(default_factory=dict)
+    after: Mapping[str, DiskFacts] = field(default_factory=dict)
+    limit_k: float | None = None
+
+
 @dataclass(frozen=True)
 class RunDocument:
-    """run.json of a finished run; that of a void one has what was found out before."""
+    """run.json of a finished run; that of a void one has what was found out before.
 
-    format: Literal["fde-run/1"]
+    `origin` is that of its RAPL figures, `workload` the name of the plan's entry, `program` names
+    in words what did the measured work, `cpus` is the number of logical CPUs, `kept` holds the
+    SHA-256 of files that the workload kept, by their path below `kept`.
+    """
+
     run_id: Name
-    plan_sha256: SHA256
-    boot_id: str
     block: COUNT
     configuration: str
     workload: str
-    status: Literal["finished"]
+    boot_id: str
+    origin: Literal["measured", "modelled", "synthetic"]
     t_start_ns: int
     t_end_ns: int
-    origin: Literal["measured", "modelled", "synthetic"]
     phases: tuple[Phase, ...]
     proof: Proof
-    parameters: Mapping[str, Any] | None = None
-    program: str | None = None
+    plan_sha256: SHA256
+    format: Literal["fde-run/1"]
+    status: Literal["finished"]
+    parameters: Mapping[str, ParameterValue] | None = None
+    program: str = ""
     cpus: COUNT | None = None
-    started_wall: str | None = None
+    started_wall: str = ""
     void_reason: str | None = None
-    left_out: tuple[LeftOut, ...] | None = None
-    kept: Mapping[str, str] | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
     rapl_sha256: str | None = None
-    checks: tuple[Mapping[str, Any], ...] | None = None
-    disks: Mapping[str, Any] | None = None
-    sampler: Mapping[str, Any] | None = None
-    other_sources: Mapping[str, OtherSource] | None = None
+    checks: tuple[Check, ...] = ()
+    disks: RunDisks = RunDisks()
+    sampler: Mapping[str, float | None] | None = None
+    other_sources: Mapping[str, OtherSource] = field(default_factory=dict)
+
+    @property
+    def measured_phases(self) -> tuple[Phase, ...]:
+        """The phases that hold the work: all but the tail."""
+        return tuple(phase for phase in self.phases if phase.name != TAIL)
+
+    def zones_of(self, source: str) -> tuple[OtherZone, ...]:
+        """Return what another source read, zone by zone; empty where it read none."""
+        record = self.other_sources.get(source)
+        return (record.zones if record else None) or ()
+
+
+@dataclass(frozen=True)
+class WatermarkLine:
+    """A line of watermark.jsonl: one load pattern, or why it was not played.
+
+    `edges` are times on the target's clock and the load from there on (1 or 0); `spread_ns` is how
+    far the processors' edges lie apart.
+    """
+
+    boot_id: str
+    when: str | None = None
+    error: str | None = None
+    edges: tuple[tuple[int, int], ...] = ()
+    chip_s: float = 0.0
+    pad_s: float = 0.0
+    spread_ns: int = 0
+
+
+@dataclass(frozen=True)
+class SessionLine:
+    """A line of sessions.jsonl: a session of the controller began or, with `wall_s`, ended."""
+
+    begun_ns: int
+    controller_boot_id: str | None = None
+    wall_s: float | None = None
+
+
+@dataclass(frozen=True)
+class LockedRead:
+    """How a locked drive answered a read after the last run."""
+
+    error: str | None = None
+    link_before: str | None = None
+    link_after: str | None = None
+
+
+@dataclass(frozen=True)
+class AfterDocument:
+    """provenance/after.json: reads of locked drives, by their serial numbers."""
+
+    locked_reads: Mapping[str, LockedRead] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a pass or round of preconditioning wrote, and how long it took."""
+
+    bytes: Annotated[int, Range(least=1, most=2**63 - 1)]
+    seconds: Annotated[float, Range(above=1e-6, most=1e9)]
+
+
+@dataclass(frozen=True)
+class PreconditionDocument:
+    """precondition/<role>.json: how a disk was brought to a steady state."""
+
+    format: Literal["fde-precondition/1"]
+    plan_sha256: SHA256
+    size_bytes: Annotated[int, Range(least=1, most=2**63 - 1)]
+    access: str
+    interrupted: COUNT
+    filled: tuple[Written, ...]
+    written: tuple[Written, ...]
 
 
 @dataclass(frozen=True)
@@ -145,8 +271,11 @@ class ManifestDocument:
 
 @dataclass(frozen=True)
 class BundleDocument:
-    """bundle.json: what `fde publish` has packed; by kind, how many names it has left out, and
-    the version and the code (SHA-256) that derived the tables."""
+    """bundle.json: what `fde publish` has packed.
+
+    By kind, how many names it has left out, and the version and the code (SHA-256) that derived the
+    tables.
+    """
 
     format: Literal["fde-bundle/1"]
     suite_id: Name
@@ -167,8 +296,11 @@ class IdentityDocument:
 
 @dataclass(frozen=True)
 class RecorderStatus:
-    """What a recorder tells of itself while it runs; times are of the controller's clock, 0 for
-    none yet, rates in records per second, watts by channel."""
+    """What a recorder tells of itself while it runs.
+
+    Times are of the controller's clock, 0 for none yet, rates in records per second, watts by
+    channel.
+    """
 
     format: Literal["fde-recorder-status/1"]
     name: Name

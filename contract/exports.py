@@ -33,10 +33,10 @@ def export(path: Path, pieces: Iterable[bytes]) -> None:
     """
     try:
         mode = path.stat().st_mode if path.exists() else stat.S_IFREG | 0o644
-        own = _own_descriptor(path)
-        if own is not None:
+        standard = _own_descriptor(path)
+        if standard is not None:
             for piece in pieces:
-                write_all(own, piece)
+                write_all(standard, piece)
         elif stat.S_ISREG(mode):
             _replace(path.resolve(), pieces, stat.S_IMODE(mode))
         else:
@@ -127,8 +127,8 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int) -> None:
         try:
             write(path, pieces, mode)
         except OSError as error:
-            whole = isinstance(pieces, Sequence)  # what was read once is not there again
-            if not (whole and error.errno in NO_RENAME and os.access(path, os.W_OK)):
+            replayable = isinstance(pieces, Sequence)  # what was read once is not there again
+            if not (replayable and error.errno in NO_RENAME and os.access(path, os.W_OK)):
                 raise
             path.write_bytes(b"".join(pieces))
 

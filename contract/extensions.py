@@ -27,7 +27,8 @@ class ExtensionError(AgentError):
 @dataclass(frozen=True)
 class Group:
     """Classes of one sort: `what` they are in a sentence, the group of their entry points, the
-    package that holds the tree's own, their class attribute that is their name, their base."""
+    package that holds the tree's own, their class attribute that is their name, their base.
+    """
 
     what: str
     entry_points: str
@@ -37,24 +38,24 @@ class Group:
 
     def names(self) -> tuple[str, ...]:
         """All names in order: the tree's own, then those of installed packages, not yet loaded."""
-        own = [name for name in _modules(self.package) if self._own(name)]
-        return (*own, *sorted({point.name for point in installed(self.entry_points)} - set(own)))
+        tree = [name for name in _modules(self.package) if self._own(name)]
+        return (*tree, *sorted({point.name for point in installed(self.entry_points)} - set(tree)))
 
     def load(self, name: str) -> type[Any]:
-        """The class of that name; raises ExtensionError."""
-        own = self._own(name)
+        """Return the class of that name; raises ExtensionError."""
+        of_tree = self._own(name)
         points = [point for point in installed(self.entry_points) if point.name == name]
-        if len(points) + bool(own) > 1:
-            packages = [*(["the testbed"] if own else []), *map(distribution, points)]
+        if len(points) + bool(of_tree) > 1:
+            packages = [*(["the testbed"] if of_tree else []), *map(distribution, points)]
             raise ExtensionError(
                 f"There are several {self.what}s called {name!r}, from {' and '.join(packages)}: "
                 "uninstall the package that is not meant."
             )
         if points:
             return self._of_package(points[0])
-        if own is None:
+        if of_tree is None:
             raise ExtensionError(unknown(self.what, name, self.names()))
-        return own
+        return of_tree
 
     def _own(self, name: str) -> type[Any] | None:
         if name not in _modules(self.package):
@@ -65,39 +66,39 @@ class Group:
 
     def _of_package(self, point: EntryPoint) -> type[Any]:
         try:
-            found = point.load()
+            loaded = point.load()
         except Exception as error:  # noqa: BLE001  whatever a package does when it is imported
             why = f"{type(error).__name__}: {error}"
         else:
-            if self._fits(found, point.name):
-                return found  # type: ignore[no-any-return]  # a class, as _fits has seen
+            if self._fits(loaded, point.name):
+                return loaded  # type: ignore[no-any-return]  # a class, as _fits has seen
             why = f"{point.value} is no {self.base.__name__} whose {self.attribute} is the same"
         raise ExtensionError(
             f"The {self.what} {point.name!r} of the package {distribution(point)} cannot be used "
             f"({' '.join(why.split())}): update the package or uninstall it."
         )
 
-    def _fits(self, found: object, name: str) -> bool:
+    def _fits(self, candidate: object, name: str) -> bool:
         return (
-            isinstance(found, type)
-            and issubclass(found, self.base)
-            and getattr(found, self.attribute, None) == name
+            isinstance(candidate, type)
+            and issubclass(candidate, self.base)
+            and getattr(candidate, self.attribute, None) == name
         )
 
 
 def distribution(point: EntryPoint) -> str:
-    """The name of the installed package that an entry point is of."""
+    """Return the name of the installed package that an entry point is of."""
     return point.dist.name if point.dist else "?"
 
 
 @functools.cache
 def installed(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of a group; what is installed later, only the next process sees."""
+    """Return the entry points of a group; what is installed later, only the next process sees."""
     return tuple(entry_points(group=group))
 
 
 @functools.cache
 def _modules(package: str) -> tuple[str, ...]:
     folder = import_module(package).__path__
-    found = (one.name for one in pkgutil.iter_modules(folder) if not one.ispkg)
-    return tuple(sorted(name for name in found if not name.startswith("_")))
+    names = (one.name for one in pkgutil.iter_modules(folder) if not one.ispkg)
+    return tuple(sorted(name for name in names if not name.startswith("_")))

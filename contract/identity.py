@@ -25,12 +25,12 @@ def identity(suites: Path = SUITES, machine_id: Path = MACHINE_ID) -> dict[str, 
     Raises IdentityError.
     """
     try:
-        own = machine_id.read_bytes().strip()
+        machine = machine_id.read_bytes().strip()
     except OSError as error:
         raise IdentityError(
             f"{machine_id} cannot be read ({error.strerror}): see systemd-machine-id-setup."
         ) from error
-    if not own:
+    if not machine:
         raise IdentityError(f"{machine_id} is empty: see systemd-machine-id-setup.")
     lines: dict[str, int | None] = {}
     for path in sorted(suites.glob("*/journal.jsonl")):
@@ -39,7 +39,7 @@ def identity(suites: Path = SUITES, machine_id: Path = MACHINE_ID) -> dict[str, 
         except journal.JournalError:
             lines[path.parent.name] = None
     return {
-        "machine_id": hashlib.sha256(own + PURPOSE).hexdigest(),
+        "machine_id": hashlib.sha256(machine + PURPOSE).hexdigest(),
         "boot_id": journal.boot_id(),
         "journal_lines": lines,
     }

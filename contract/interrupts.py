@@ -26,7 +26,8 @@ def uninterrupted() -> Iterator[None]:
 def deferred_interrupts() -> Iterator[Sequence[int]]:
     """Ctrl-C and SIGTERM wait for the end of the block, which then raises KeyboardInterrupt: for
     the start of a process that must be known before it can be left running. Yields the signals
-    that have come."""
+    that have come.
+    """
     with noted_signals(signal.SIGINT, signal.SIGTERM) as pending:
         yield pending
     if pending:
@@ -36,7 +37,8 @@ def deferred_interrupts() -> Iterator[Sequence[int]]:
 @contextmanager
 def noted_signals(*numbers: signal.Signals) -> Iterator[Sequence[int]]:
     """The signals that have come, for a program that looks at them when it can; they do nothing
-    else."""
+    else.
+    """
     came: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
@@ -86,14 +88,9 @@ def lasting(say: Callable[[str], None]) -> Callable[[str], None]:
             say(line)
         except OSError as error:
             if error.errno in _TERMINAL_GONE:
-                _let_go_of_terminal()
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                for fd in (1, 2):
+                    os.dup2(nowhere, fd)
+                os.close(nowhere)
 
     return lasting_say
-
-
-def _let_go_of_terminal() -> None:
-    """Whatever is still written goes nowhere, instead of failing."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for fd in (1, 2):
-        os.dup2(nowhere, fd)
-    os.close(nowhere)

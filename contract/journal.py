@@ -70,7 +70,7 @@ class Entry:
 
 
 def parse(line: str | bytes) -> Entry:
-    """An entry from its line. Raises ValueError."""
+    """Return an entry from its line. Raises ValueError."""
     document = strict_json.loads(line)
     entry = schema.read(Entry, document)
     if document.keys() - vars(entry).keys() or not _known_cause(entry.state, entry.cause):
@@ -85,7 +85,7 @@ def _known_cause(state: str, cause: str) -> bool:
 
 
 def boot_id() -> str:
-    """The id of the boot that monotonic times belong to."""
+    """Return the id of the boot that monotonic times belong to."""
     return system_text.read(BOOT_ID).strip()
 
 
@@ -155,15 +155,15 @@ def scan(path: Path) -> tuple[list[Entry], int]:
     if not path.exists():
         return [], 0
     data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    lines = whole.splitlines(keepends=True)
+    complete = data[: data.rfind(b"\n") + 1]
+    lines = complete.splitlines(keepends=True)
     entries: list[Entry] = []
     used = 0
     for number, line in enumerate(lines):
         try:
             entries.append(parse(line))
         except (ValueError, TypeError) as error:
-            if number == len(lines) - 1 and len(whole) == len(data):
+            if number == len(lines) - 1 and len(complete) == len(data):
                 break  # blocks of the last line that never reached the medium read as zeros
             raise JournalError(
                 f"Line {number + 1} of {path} is damaged: the suite cannot be resumed, "
@@ -191,7 +191,7 @@ def readable(path: Path) -> tuple[list[Entry], int]:
 
 
 def last_states(entries: list[Entry]) -> dict[str, str]:
-    """The last state of every run that the journal knows."""
+    """Return the last state of every run that the journal knows."""
     return {entry.run_id: entry.state for entry in entries if entry.run_id}
 
 
@@ -209,7 +209,7 @@ def follow(
     A closing line that others follow (a suite that was resumed) does not end it. Raises
     AbandonedError once the suite was not `held` for 15 s.
     """
-    seen, size = start, -1
+    passed_on, size = start, -1
     held_s = looked_s = clock()
     while True:
         # Parsing on every poll would cost the machine under test more than looking at the size.
@@ -219,8 +219,8 @@ def follow(
             entries = read(path)
             # A line shows before it is on the medium: what is passed on must not be undone.
             _sync(path)
-            yield from entries[seen:]
-            seen = max(seen, len(entries))
+            yield from entries[passed_on:]
+            passed_on = max(passed_on, len(entries))
             if len(entries) > start and entries[-1].state in TERMINAL:
                 return
         now_s = clock()

@@ -14,7 +14,8 @@ Origin = Literal["measured", "modelled"]
 @dataclass(frozen=True)
 class Note:
     """What the reader of some figures has to know: a code and facts for programs, a sentence for
-    people."""
+    people.
+    """
 
     code: str
     facts: Mapping[str, Any]
@@ -38,11 +39,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of one command; by component the joules between its two reads, `window_s` apart, and
-    the watts of the rest before it, null where a read failed or a sample is missing, and the flags
-    of both; `errors` are the system's words on reads of the run that failed. `coverage` is the
-    share of the run that a meter measured, where that is not all of it; `output_bytes` what the
-    command wrote into the pipe, null where its output went elsewhere."""
+    """One run of one command.
+
+    By component the joules between its two reads, `window_s` apart, and the watts of the rest
+    before it, null where a read failed or a sample is missing, and the flags of both; `errors` are
+    the system's words on reads of the run that failed. `coverage` is the share of the run that a
+    meter measured, where that is not all of it; `output_bytes` what the command wrote into the
+    pipe, null where its output went elsewhere.
+    """
 
     block: COUNT
     place: COUNT
@@ -64,8 +68,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class ComponentEnergy:
-    """A component over all runs of a command. `above_rest_j` is what a run took beyond the power of
-    the rest before it, over as long; null where there was no rest."""
+    """A component over all runs of a command.
+
+    `above_rest_j` is what a run took beyond the power of the rest before it, over as long; null
+    where there was no rest.
+    """
 
     energy_j: Interval | None
     power_w: Interval | None
@@ -89,7 +96,8 @@ class CommandResult:
 @dataclass(frozen=True)
 class CommandComparison:
     """The joules of `other` divided by those of `base` in the same block, with the 95 % interval
-    and the verdict of the family of all comparisons."""
+    and the verdict of the family of all comparisons.
+    """
 
     base: str
     other: str
@@ -115,8 +123,11 @@ class Component:
 
 @dataclass(frozen=True)
 class CommandDocument:
-    """What was measured on which machine and how; times are of its monotonic clock. Not `ok` where
-    it ended early, by the `message`. `output` is where the commands' output went."""
+    """What was measured on which machine and how.
+
+    Times are of its monotonic clock. Not `ok` where it ended early, by the `message`. `output` is
+    where the commands' output went.
+    """
 
     format: Literal["fde-command/1"]
     started_wall: str

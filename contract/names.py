@@ -31,18 +31,18 @@ def safe(name: object) -> bool:
 
 
 def unknown(what: str, name: str, known: Collection[str]) -> str:
-    """A sentence on a name that is none of the known ones."""
+    """Return a sentence on a name that is none of the known ones."""
     return f"There is no {what} called {name!r}; {hint(name, known)}"
 
 
 def hint(word: str, known: Collection[str]) -> str:
-    """The nearest of the known words or, where none is near, all of them."""
+    """Return the nearest of the known words or, where none is near, all of them."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
 
 
 def printable(text: str) -> str:
-    """The same for a terminal: what it would obey stands as its code, `\\x1b`."""
+    """Return the same for a terminal: what it would obey stands as its code, `\\x1b`."""
     return _UNPRINTABLE.sub(_code, text)
 
 
@@ -51,23 +51,23 @@ def as_utf8(text: str) -> str:
     return SURROGATES.sub(_code, text)
 
 
-def _code(found: re.Match[str]) -> str:
-    byte = ord(found[0]) - 0xDC00  # PEP 383: how Python keeps a byte that is no UTF-8
-    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else ascii(found[0])[1:-1]
+def _code(match: re.Match[str]) -> str:
+    byte = ord(match[0]) - 0xDC00  # PEP 383: how Python keeps a byte that is no UTF-8
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else ascii(match[0])[1:-1]
 
 
 def printable_json(text: str) -> str:
     """JSON for a terminal and for programs, which read the same texts from it."""
-    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def sentence(text: str) -> str:
-    """The same on one line."""
+    """Return the same on one line."""
     return printable(" ".join(text.splitlines()))
 
 
 def stranger(folder: Path) -> str:
-    """What is in a folder besides files and folders (a link, a pipe, a device), as a clause.
+    """Return what is in a folder besides files and folders (a link, a pipe, a device), as a clause.
 
     Empty where there is nothing such: then whatever is read or written below the folder by a
     name without `..` lies in it. A folder that cannot be read is as one that is empty.

@@ -46,8 +46,8 @@ def extract(
                 raise ValueError(f"{member.name} would lie outside of the suite")
             if not is_wanted(member.name):
                 left.append(member.name)
-                found = hashlib.file_digest(content, "sha256")  # type: ignore[arg-type]
-                if found.hexdigest() != sums.pop(member.name, ""):
+                digest = hashlib.file_digest(content, "sha256")  # type: ignore[arg-type]
+                if digest.hexdigest() != sums.pop(member.name, ""):
                     raise ValueError(f"the sum of {member.name} differs")
                 continue
             if member.size > shutil.disk_usage(to).free - LEAST_FREE_BYTES:

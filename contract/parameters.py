@@ -34,7 +34,10 @@ class Parameter:
 
 
 def checked(what: str, parameter: Parameter, value: object) -> ParameterValue:
-    """The value in the declared type; raises ParameterError. `what` names it in the sentence."""
+    """Return the value in the declared type.
+
+    Raises ParameterError. `what` names it in the sentence.
+    """
     kind = type(parameter.default)
     if kind is float and type(value) is int:
         value = float(value)

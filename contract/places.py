@@ -22,7 +22,7 @@ MOUNT_POINT = "/run/fde-testbed/disk"
 
 
 def version() -> str:
-    """The testbed's own."""
+    """Return the testbed's own."""
     if CHECKOUT:
         import tomllib
 
@@ -38,8 +38,8 @@ def python_path() -> str:
 
     An empty entry is left out: Python takes it for the current directory.
     """
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join([str(ROOT), *filter(None, given)])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([str(ROOT), *filter(None, paths)])
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
@@ -53,12 +53,13 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def step(name: str, folder: object = "", **options: object) -> str:
     """How a step is typed here, for people: `make run SUITE=micro` in a checkout, `fde run --suite
     micro` elsewhere. `folder` is a suite's; an option without a value is left out. Values are
-    quoted for a shell, but for what stands for one: `…`, `<serial>`, `{serial}`."""
-    given = {key: _typed(value) for key, value in options.items() if value}
+    quoted for a shell, but for what stands for one: `…`, `<serial>`, `{serial}`.
+    """
+    options_typed = {key: _typed(value) for key, value in options.items() if value}
     if CHECKOUT:
-        named = {"suite_dir": _typed(folder), **given} if folder else given
+        named = {"suite_dir": _typed(folder), **options_typed} if folder else options_typed
         return " ".join(["make", name, *(f"{key.upper()}={value}" for key, value in named.items())])
-    words = [f"--{key.replace('_', '-')} {value}" for key, value in given.items()]
+    words = [f"--{key.replace('_', '-')} {value}" for key, value in options_typed.items()]
     return " ".join(["fde", name, *([_typed(folder)] if folder else []), *words])
 
 
@@ -76,10 +77,13 @@ def _typed(value: object) -> str:
 
 
 def build_folder() -> Path:
-    """What can be made again: checks, proofs, unpacked bundles, figures. FDE_BUILD, else `build/`
-    of the checkout, else a folder of the user's. Raises ControllerError where there is none."""
-    if given := os.environ.get("FDE_BUILD"):
-        return Path(given)
+    """Return what can be made again: checks, proofs, unpacked bundles, figures.
+
+    FDE_BUILD, else `build/` of the checkout, else a folder of the user's. Raises ControllerError
+    where there is none.
+    """
+    if folder := os.environ.get("FDE_BUILD"):
+        return Path(folder)
     return ROOT / "build" if CHECKOUT else state_folder()
 
 

@@ -16,7 +16,7 @@ from contract.names import Name
 from contract.parameters import ParameterValue
 from contract.schema import COUNT, REST, SECONDS, SHA256, Range
 
-FORMAT = "fde-plan/3"
+FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
 TARGET_FORMAT = "fde-target/1"
 # The header area in front of the data: one LUKS2 header fits, for every configuration alike.
 DATA_OFFSET_BYTES = 16 * 2**20
@@ -30,6 +30,7 @@ CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
 # What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
 RaplSource = Literal["powercap", "pyrapl"]
 Lasting = Annotated[float, Range(above=0)]
+Rest = Annotated[float, Range(least=0, most=1e9)]
 
 
 class PlanError(AgentError):
@@ -58,8 +59,8 @@ class Disk:
         """
         if self.erase == self.serial:
             return ""
-        found = re.fullmatch(rf"{re.escape(self.serial)} ([0-9a-f]{{12}})", self.erase or "")
-        return found[1] if found else None
+        match = re.fullmatch(rf"{re.escape(self.serial)} ([0-9a-f]{{12}})", self.erase or "")
+        return match[1] if match else None
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,11 @@ class Filesystem:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A storage stack; `settings` are those that its kind declares, by name. `filesystem` is its
-    own where the suite's factors gave it one."""
+    """A storage stack.
+
+    `settings` are those that its kind declares, by name. `filesystem` is its own where the suite's
+    factors gave it one.
+    """
 
     name: str
     kind: str
@@ -154,7 +158,7 @@ class Precondition:
     access: Literal["sequential", "random"]
 
     def most_bytes(self, extent: Extent) -> int:
-        """What it writes to each disk at most."""
+        """Return what it writes to each disk at most."""
         return (self.passes + self.rounds) * extent.size_bytes
 
 
@@ -182,7 +186,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class _DiskEntry:
+class DiskEntry:
     """`erase` is the serial number once more, where what lies on the disk was given up."""
 
     by_id: str
@@ -192,7 +196,7 @@ class _DiskEntry:
 
 
 @dataclass(frozen=True)
-class _ConfigurationEntry:
+class ConfigurationEntry:
     """A storage stack: what its kind declares stands beside these, null where it is not used."""
 
     name: Name
@@ -205,7 +209,7 @@ class _ConfigurationEntry:
 
 
 @dataclass(frozen=True)
-class _WorkloadEntry:
+class WorkloadEntry:
     """An entry of the suite; `workload` where it is not the name of what it runs."""
 
     name: Name
@@ -215,7 +219,7 @@ class _WorkloadEntry:
 
 
 @dataclass(frozen=True)
-class _Asset:
+class Asset:
     """A file on the target, with its `sha256` or the file `sums` that lists it."""
 
     path: str
@@ -224,39 +228,113 @@ class _Asset:
 
 
 @dataclass(frozen=True)
-class PlanDocument:
-    """plan.json: frozen before the first run, and hashed; more stands in it than is checked."""
+class Side:
+    """One side of a comparison: an entry of the plan, and a phase of it or `all`."""
+
+    workload: str
+    phase: str = "all"
+
+
+@dataclass(frozen=True)
+class DeclaredComparison:
+    """A comparison within each configuration; `per` is a unit of work, None for joules themselves.
+
+    Without `configurations` it is asked of all that have both sides.
+    """
+
+    name: str
+    first: Side
+    second: Side
+    question: str = ""
+    per: str | None = None
+    configurations: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class DeclaredAnalysis:
+    """What is compared, declared before the first run: `margin` of equivalence and the wanted
+    `half_width` are shares (0.02 is 2 %); with `looks` any it may end after any block.
+    """
+
+    contrasts: tuple[tuple[str, str], ...] = ()
+    margin: Annotated[float, Range(above=0)] = 0.02
+    half_width: Annotated[float, Range(above=0, most=1)] = 0.005
+    looks: Literal["end", "any"] = "end"
+    comparisons: tuple[DeclaredComparison, ...] = ()
+
+
+@dataclass(frozen=True)
+class DriftCheckEntry:
+    """What runs before, between and after the blocks; `limit` is a share of its power."""
+
+    workload: str
+    configuration: str
+    limit: Annotated[float, Range(above=0)] = 0.01
+
+
+@dataclass(frozen=True)
+class ExtraBlocks:
+    """Blocks that run a part of the plan, after all others."""
+
+    count: COUNT
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuitePlan:
+    """plan.json as a suite's reader takes it; that of a synthetic suite names no storage."""
 
     format: Literal["fde-plan/3"]
     suite_id: Name
     suite: Name
     host: Name
-    seed: int
     origin: Literal["measured", "modelled", "synthetic"]
-    disks: Mapping[Name, _DiskEntry]
-    extent: Extent
-    filesystem: Filesystem
-    configurations: tuple[_ConfigurationEntry, ...]
-    workloads: tuple[_WorkloadEntry, ...]
-    runs: tuple[Run, ...]
-    rapl_hz: float
-    settle_s: float
-    tail_s: float
-    assets: Mapping[str, _Asset | str | None]
-    sha256: SHA256
+    sha256: str
+    seed: int | None = None
+    configurations: tuple[ConfigurationEntry, ...] = ()
+    workloads: tuple[WorkloadEntry, ...] = ()
+    runs: tuple[Run, ...] = ()
+    disks: Mapping[Name, DiskEntry] = field(default_factory=dict)
+    extent: Extent | None = None
+    filesystem: Filesystem | None = None
+    rapl_hz: float = 0.0
+    settle_s: Rest = 0.0
+    tail_s: float = 0.0
+    pad_s: Rest = 0.0
     blocks: COUNT = 0
-    pad_s: SECONDS = 0.0
+    extra_blocks: ExtraBlocks | None = None
+    watermark: Watermark | None = None
+    reference_meters: Mapping[Name, Name] = field(default_factory=dict)
+    precondition: Precondition | None = None
+    analysis: DeclaredAnalysis = DeclaredAnalysis()
+    drift_check: DriftCheckEntry | None = None
+    assumptions: Mapping[str, Any] = field(default_factory=dict)
+    scale: str = ""
+    created_wall: str = ""
+    group: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDocument(SuitePlan):
+    """plan.json: frozen before the first run, and hashed; more stands in it than is checked."""
+
+    seed: int = field()
+    configurations: tuple[ConfigurationEntry, ...] = field()
+    workloads: tuple[WorkloadEntry, ...] = field()
+    runs: tuple[Run, ...] = field()
+    disks: Mapping[Name, DiskEntry] = field()
+    extent: Extent = field()
+    filesystem: Filesystem = field()
+    rapl_hz: float = field()
+    settle_s: Rest = field()
+    tail_s: float = field()
+    sha256: SHA256 = field()
+    assets: Mapping[str, Asset | str | None]
     attempts: COUNT = 1
     run_limit_s: Lasting | None = None
-    watermark: Watermark | None = None
-    reference_meters: Mapping[Name, Name] | None = None
     may_skip: tuple[str, ...] | None = None
     discard_first: bool = True
-    precondition: Precondition | None = None
     quiet: Quiet | None = None
     rapl_source: RaplSource = "powercap"
-    analysis: Mapping[str, Any] | None = None
-    assumptions: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -264,15 +342,15 @@ class TargetDocument:
     """The resolved description of a target; more stands in it than is checked here."""
 
     format: Literal["fde-target/1"]
-    disks: Mapping[Name, _DiskEntry]
+    disks: Mapping[Name, DiskEntry]
     extent_bytes: COUNT
     filesystem: Filesystem
-    configurations: tuple[_ConfigurationEntry, ...]
+    configurations: tuple[ConfigurationEntry, ...]
     host: Name | None = None
     origin: Literal["measured", "modelled"] | None = None
     ssh: Mapping[str, Any] | None = None
     meters: tuple[Mapping[str, Any], ...] | None = None
-    assets: Mapping[str, _Asset] | None = None
+    assets: Mapping[str, Asset] | None = None
     quiet: Quiet | None = None
     rapl_source: RaplSource = "powercap"
     assumptions: Mapping[str, Any] | None = None
@@ -330,7 +408,7 @@ def digest(document: Mapping[str, Any]) -> str:
 
 
 def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with its `sha256`; raises PlanError where it is not a whole plan."""
+    """Return the document with its `sha256`; raises PlanError where it is not a whole plan."""
     try:
         frozen = {**document, "sha256": digest(document)}
     except (TypeError, ValueError, RecursionError) as error:
@@ -342,7 +420,10 @@ def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(document: Mapping[str, Any]) -> Plan:
-    """A plan from its document; raises PlanError if changed after freezing, or not a plan."""
+    """Return a plan from its document.
+
+    Raises PlanError if changed after freezing, or not a plan.
+    """
     if document.get("format") != FORMAT:
         raise PlanError(
             f"The plan has format {document.get('format')!r}, this agent reads {FORMAT!r}: "
@@ -371,7 +452,7 @@ def load(path: Path) -> Plan:
 
 
 def load_target(path: Path) -> StorageSpec:
-    """The storage part of a target's description (`fde-target/1`); raises PlanError."""
+    """Return the storage part of a target's description (`fde-target/1`); raises PlanError."""
     return read_target(path).storage
 
 
@@ -381,20 +462,20 @@ def read_target(path: Path) -> Target:
 
 
 def parse_target(document: Mapping[str, Any], path: Path) -> Target:
-    """A target from its description, which lies in `path`; raises PlanError."""
+    """Return a target from its description, which lies in `path`; raises PlanError."""
     if document.get("format") != TARGET_FORMAT:
         raise PlanError(
             f"{path} has format {document.get('format')!r}, not {TARGET_FORMAT!r}: "
             "provision the target again."
         )
     try:
-        found = schema.read(TargetDocument, document)
+        described = schema.read(TargetDocument, document)
     except (ValueError, OverflowError) as error:
         raise PlanError(f"{path} is not complete ({error}): provision the target again.") from error
     return Target(
-        _storage(found, Extent(DATA_OFFSET_BYTES, found.extent_bytes)),
-        *_assets(found.assets or {}),
-        found.quiet or Quiet(),
+        _storage(described, Extent(DATA_OFFSET_BYTES, described.extent_bytes)),
+        *_assets(described.assets or {}),
+        described.quiet or Quiet(),
     )
 
 
@@ -410,64 +491,68 @@ def _read(path: Path, what: str) -> dict[str, Any]:
     return document
 
 
-def _plan(found: PlanDocument) -> Plan:
-    assets, asset_sums = _assets(found.assets)
+def _plan(document: PlanDocument) -> Plan:
+    assets, asset_sums = _assets(document.assets)
     return Plan(
-        suite_id=found.suite_id,
-        suite=found.suite,
-        host=found.host,
-        seed=found.seed,
-        origin=found.origin,
-        storage=_storage(found, found.extent, found.discard_first),
+        suite_id=document.suite_id,
+        suite=document.suite,
+        host=document.host,
+        seed=document.seed,
+        origin=document.origin,
+        storage=_storage(document, document.extent, document.discard_first),
         workloads={
             w.name: WorkloadSpec(w.name, w.parameters, w.workload or w.name)
-            for w in found.workloads
+            for w in document.workloads
         },
-        runs=found.runs,
-        rapl_hz=found.rapl_hz,
-        settle_s=found.settle_s,
-        tail_s=found.tail_s,
-        pad_s=found.pad_s,
-        attempts=found.attempts,
-        run_limit_s=found.run_limit_s,
+        runs=document.runs,
+        rapl_hz=document.rapl_hz,
+        settle_s=document.settle_s,
+        tail_s=document.tail_s,
+        pad_s=document.pad_s,
+        attempts=document.attempts,
+        run_limit_s=document.run_limit_s,
         assets=assets,
         asset_sums=asset_sums,
-        watermark=found.watermark,
-        may_skip=found.may_skip,
-        precondition=found.precondition,
-        quiet=found.quiet or Quiet(),
-        rapl_source=found.rapl_source,
-        sha256=found.sha256,
+        watermark=document.watermark,
+        may_skip=document.may_skip,
+        precondition=document.precondition,
+        quiet=document.quiet or Quiet(),
+        rapl_source=document.rapl_source,
+        sha256=document.sha256,
     )
 
 
 def _assets(
-    given: Mapping[str, _Asset | str | None],
+    declared: Mapping[str, Asset | str | None],
 ) -> tuple[dict[str, Path], dict[str, dict[str, str | None]]]:
     """Paths by name, and the sums of those that have some."""
-    entries = {name: entry for name, entry in given.items() if entry}
+    entries = {name: entry for name, entry in declared.items() if entry}
     paths = {name: Path(e if isinstance(e, str) else e.path) for name, e in entries.items()}
     return paths, {n: asdict(e) for n, e in entries.items() if not isinstance(e, str)}
 
 
 def _storage(
-    found: PlanDocument | TargetDocument, extent: Extent, discard_first: bool = True
+    document: PlanDocument | TargetDocument, extent: Extent, discard_first: bool = True
 ) -> StorageSpec:
     return StorageSpec(
         disks={
             role: Disk(role, disk.by_id, disk.serial, disk.size_bytes, disk.erase)
-            for role, disk in found.disks.items()
+            for role, disk in document.disks.items()
         },
         extent=extent,
-        filesystem=found.filesystem,
-        configurations={c.name: _configuration(c) for c in found.configurations},
+        filesystem=document.filesystem,
+        configurations={
+            entry.name: Configuration(
+                entry.name,
+                entry.kind,
+                entry.disk,
+                {key: value for key, value in entry.settings.items() if value is not None},
+                entry.filesystem,
+            )
+            for entry in document.configurations
+        },
         discard_first=discard_first,
     )
-
-
-def _configuration(entry: _ConfigurationEntry) -> Configuration:
-    settings = {name: value for name, value in entry.settings.items() if value is not None}
-    return Configuration(entry.name, entry.kind, entry.disk, settings, entry.filesystem)
 
 
 def _check(plan: Plan) -> None:
@@ -478,20 +563,20 @@ def _check(plan: Plan) -> None:
                 f"Configuration {configuration.name} is on disk {configuration.disk!r}, "
                 "which the plan does not name: make a new plan."
             )
-    seen: set[str] = set()
+    run_ids: set[str] = set()
     for run in plan.runs:
         if run.configuration not in plan.storage.configurations:
             raise PlanError(f"Run {run.run_id} has an unknown configuration: make a new plan.")
         if run.workload not in plan.workloads:
             raise PlanError(f"Run {run.run_id} has an unknown workload: make a new plan.")
-        if run.run_id in seen:
+        if run.run_id in run_ids:
             raise PlanError(f"Run id {run.run_id!r} is not unique: make a new plan.")
-        seen.add(run.run_id)
+        run_ids.add(run.run_id)
     if plan.origin not in ("measured", "modelled"):
         raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")
 
 
-def scale_of(plan: Mapping[str, Any]) -> str:
-    """Name of the scale that a plan was made at; empty where it is the suite's own."""
-    name, colon, _ = str(plan.get("scale", "")).partition(": ")
+def scale_of(scale: str) -> str:
+    """Return the name of the scale that a plan was made at; empty where it is the suite's own."""
+    name, colon, _ = scale.partition(": ")
     return name if colon and " " not in name else ""

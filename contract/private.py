@@ -27,19 +27,19 @@ def no_core_dumps() -> None:
 def require(folder: Path) -> None:
     """AgentError where it is a link, another user's, or open to others (mode 0700 is wanted)."""
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError as error:
         raise AgentError(f"{folder} is not there ({error.strerror}): start again.") from None
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise AgentError(f"{folder} is not a folder: somebody put it there; remove it.")
-    if found.st_uid != os.geteuid():
-        raise AgentError(f"{folder} belongs to user {found.st_uid}: it is not used.")
-    if found.st_mode & 0o077:
+    if status.st_uid != os.geteuid():
+        raise AgentError(f"{folder} belongs to user {status.st_uid}: it is not used.")
+    if status.st_mode & 0o077:
         raise AgentError(f"{folder} is open to other users: it is not used; chmod 700 it.")
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with `~` replaced, or as it is where this user has no home directory."""
+    """Return the path with `~` replaced, or as it is where this user has no home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -47,7 +47,10 @@ def expanded(path: str | Path) -> Path:
 
 
 def read_secret(path: Path) -> str:
-    """The one line of a file that its owner alone can read. AgentError where others can as well."""
+    """Return the one line of a file that its owner alone can read.
+
+    AgentError where others can as well.
+    """
     try:
         fd = os.open(expanded(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -55,10 +58,10 @@ def read_secret(path: Path) -> str:
             f"The secret {path} cannot be read ({error.strerror}): write it there, mode 0600."
         ) from None
     with open(fd, "rb") as file:  # noqa: PTH123 - what was opened is what is looked at
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise AgentError(f"The secret {path} is not a file: name another one.")
-        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o077:
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o077:
             raise AgentError(f"The secret {path} is open to other users: chmod 600 it.")
         try:
             text = file.read(_MOST_SECRET_BYTES).decode().strip()

@@ -66,12 +66,12 @@ SECONDS = Annotated[float, Range(least=0)]
 
 
 def read(shape: type[_Shape], document: object) -> _Shape:
-    """An instance of a dataclass; keys that it has no field for are passed over.
+    """Return an instance of a dataclass; keys that it has no field for are passed over.
 
     Raises ValueError, which says where the document is not so.
     """
-    found: _Shape = _read(shape, document, "")
-    return found
+    instance: _Shape = _read(shape, document, "")
+    return instance
 
 
 def _read(shape: Any, value: Any, place: str) -> Any:  # noqa: PLR0911 - one for each kind of shape
@@ -79,10 +79,10 @@ def _read(shape: Any, value: Any, place: str) -> Any:  # noqa: PLR0911 - one for
     if shape is Any:
         return value
     if origin is Annotated:
-        found = _read(inner[0], value, place)
-        if not all(limit.holds(found) for limit in inner[1:]):
+        inner_value = _read(inner[0], value, place)
+        if not all(limit.holds(inner_value) for limit in inner[1:]):
             raise _other(place, value, inner)
-        return found
+        return inner_value
     if origin is Literal:
         if not any(type(value) is type(known) and value == known for known in inner):
             raise _other(place, value, inner)
@@ -110,16 +110,16 @@ def _read(shape: Any, value: Any, place: str) -> Any:  # noqa: PLR0911 - one for
 
 
 def _object(shape: Any, value: Mapping[Any, Any], place: str) -> Any:
-    found = {}
+    arguments = {}
     for name, (of, needed) in _fields(shape).items():
         if _takes_rest(of):
             rest = {key: one for key, one in value.items() if key not in _fields(shape)}
-            found[name] = _read(get_args(of)[0], rest, place)
+            arguments[name] = _read(get_args(of)[0], rest, place)
         elif name in value:
-            found[name] = _read(of, value[name], _inside(place, name))
+            arguments[name] = _read(of, value[name], _inside(place, name))
         elif needed:
             raise ValueError(f"{_inside(place, name)!r} is missing")
-    return shape(**found)
+    return shape(**arguments)
 
 
 def _either(shapes: tuple[Any, ...], value: Any, place: str) -> Any:
@@ -166,7 +166,7 @@ def _other(place: str, value: object, wanted: tuple[Any, ...]) -> ValueError:
 
 
 def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
-    """What `_read` asks of a document of this shape."""
+    """Return what `_read` asks of a document of this shape."""
     origin, inner = get_origin(shape), get_args(shape)
     if origin is Annotated:
         bounded = schema(inner[0])
@@ -186,12 +186,12 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
         names = {} if inner[0] is str else {"propertyNames": schema(inner[0])}
         return {"type": "object", "additionalProperties": schema(inner[1]), **names}
     if isinstance(shape, type) and is_dataclass(shape):
-        own = {n: of for n, (of, _) in _fields(shape).items() if not _takes_rest(of)}
+        properties = {n: of for n, (of, _) in _fields(shape).items() if not _takes_rest(of)}
         rest = [schema(get_args(of)[0]) for of, _ in _fields(shape).values() if _takes_rest(of)]
         return {
             "description": " ".join((shape.__doc__ or "").partition("\n\n")[0].split()),
             "type": "object",
-            "properties": {name: schema(of) for name, of in own.items()},
+            "properties": {name: schema(of) for name, of in properties.items()},
             "required": [name for name, (_, needed) in _fields(shape).items() if needed],
             **({"additionalProperties": rest[0]["additionalProperties"]} if rest else {}),
         }
@@ -199,7 +199,7 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
 
 
 def texts() -> dict[str, str]:
-    """The files of `data/schema/`, by name."""
+    """Return the files of `data/schema/`, by name."""
     from contract.command_results import COMMANDS
     from contract.documents import DOCUMENTS  # whose shapes are read with this module
 

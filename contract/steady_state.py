@@ -56,7 +56,7 @@ class Window:
 
 
 def window(figures: Sequence[float]) -> Window | None:
-    """The window that the last of these rounds closes; None with fewer than five.
+    """Return the window that the last of these rounds closes; None with fewer than five.
 
     `figures`: one for each round, above 0, in the order of time. Raises ValueError for others.
     """

@@ -33,30 +33,32 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_
 
 
 def dumps(document: Any, indent: int | None = 1) -> str:
-    """The document as text; in a path or argument a byte that is no UTF-8 is `\\xe9`."""
+    """Return the document as text; in a path or argument a byte that is no UTF-8 is `\\xe9`."""
     text = json.dumps(document, ensure_ascii=False, indent=indent)
-    return SURROGATES.sub(lambda found: as_utf8(found[0]).replace("\\", "\\\\"), text)
+    return SURROGATES.sub(lambda match: as_utf8(match[0]).replace("\\", "\\\\"), text)
 
 
 def loads(text: str | bytes) -> Any:
-    """The document. Raises ValueError, also for what Python's own reader takes or gives up at:
-    Infinity and NaN, whole numbers beyond 64 bits, nesting without end, halves of surrogate pairs.
+    """Return the document.
+
+    Raises ValueError, also for what Python's own reader takes or gives up at: Infinity and NaN,
+    whole numbers beyond 64 bits, nesting without end, halves of surrogate pairs.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
     try:
-        found = _DECODER.decode(text)
+        document = _DECODER.decode(text)
         if "\\ud" in text or "\\uD" in text:
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return found
+    return document
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none that can be read."""
+    """Return the JSON object in a file; empty where there is none that can be read."""
     try:
-        found = loads(path.read_text(encoding="utf-8"))
+        document = loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 
 def decode(data: bytes) -> str:
-    """The text of these bytes; none are refused or lost."""
+    """Return the text of these bytes; none are refused or lost."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def read(path: Path) -> str:
-    """The text of a file of the system; raises OSError."""
+    """Return the text of a file of the system; raises OSError."""
     return decode(path.read_bytes())

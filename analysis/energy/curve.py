@@ -91,14 +91,14 @@ def stepped(
     width_s = np.asarray((held.end_ns[cut] - held.start_ns[cut]) * 1e-9)
     share = part_s / np.where(width_s > 0, width_s, 1.0)
     lever = share * (1 - share)
-    whole = np.ones(len(power) + 4, np.bool_)  # two beyond either end, which are not there
-    whole[[0, 1, -2, -1]] = False
+    uncut = np.ones(len(power) + 4, np.bool_)  # two beyond either end, which are not there
+    uncut[[0, 1, -2, -1]] = False
     near_edges = edges_ns[(edges_ns > held.start_ns[0]) & (edges_ns < held.end_ns[-1])]
     reached = np.searchsorted(held.end_ns, near_edges, side="right")
-    whole[reached[held.start_ns[reached] < near_edges] + 2] = False
+    uncut[reached[held.start_ns[reached] < near_edges] + 2] = False
     index = np.clip(cut[:, None] + np.array([-2, -1, 1, 2]), 0, len(power) - 1)
     near = power[index]
-    first, second, third, fourth = (whole[cut + k] for k in (0, 1, 3, 4))
+    first, second, third, fourth = (uncut[cut + k] for k in (0, 1, 3, 4))
     joined = held.start_ns[1:] == held.end_ns[:-1]
     joined = np.concatenate([[False], joined, [False]])
     second &= joined[cut]
@@ -213,19 +213,19 @@ def plateau(
     """
     begin, end = begin_ns[:, None], end_ns[:, None]
     index = after[:, None] + np.arange(1 - FILL, FILL + 1)
-    there = (index >= 0) & (index < len(power))
+    exists = (index >= 0) & (index < len(power))
     index = index.clip(0, len(power) - 1)
-    inside = there & (held.start_ns[index] >= begin) & (held.end_ns[index] <= end)
-    cut = there & (held.start_ns[index] < end) & (held.end_ns[index] > begin)
+    inside = exists & (held.start_ns[index] >= begin) & (held.end_ns[index] <= end)
+    cut = exists & (held.start_ns[index] < end) & (held.end_ns[index] > begin)
     use = np.where(inside.any(axis=1, keepdims=True), inside, cut)
-    seen = np.where(use, power[index], 0.0)
+    near_w = np.where(use, power[index], 0.0)
     count = use.sum(axis=1)
     safe = np.maximum(count, 1)
-    mean = seen.sum(axis=1) / safe
+    mean = near_w.sum(axis=1) / safe
     squares = np.where(use, (power[index] - mean[:, None]) ** 2, 0.0).sum(axis=1)
     deviation = np.sqrt(squares / np.maximum(safe - 1, 1) * (1 + 1 / safe))
     wide = np.where(
-        count[:, None] < 3, there, use
+        count[:, None] < 3, exists, use
     )  # too few to tell: what is near, wherever it lies
     highest = np.where(wide, power[index], -np.inf).max(axis=1)
     lowest = np.where(wide, power[index], np.inf).min(axis=1)
@@ -236,15 +236,15 @@ def plateau(
 def by_counter(held: Windows, name: str, after: Ints, alone: npt.NDArray[np.bool_]) -> Floats:
     """Energy of gaps by the meter's own counter, NaN where it does not tell."""
     counter, power = held.energy_j[name], held.power_w[name]
-    found = np.full(len(after), np.nan)
+    filled_j = np.full(len(after), np.nan)
     ok = alone & (after >= 0) & (after < len(counter) - 1)
     i = after[ok]
     j = i + 1
     step = counter[j] - counter[i]
     rest = step - power[j] * (held.end_ns[j] - held.start_ns[j]) * 1e-9
     sound = (held.epoch[i] == held.epoch[j]) & (rest >= 0)
-    found[ok] = np.where(sound, rest, np.nan)
-    return found
+    filled_j[ok] = np.where(sound, rest, np.nan)
+    return filled_j
 
 
 @dataclass(frozen=True)

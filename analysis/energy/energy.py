@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from analysis.energy.curve import Edge
+from analysis.energy.curve import Edge as PhaseEdge
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
 from analysis.energy.uncertainty import (
@@ -24,6 +24,8 @@ from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_samples, rapl_tables
+from contract.documents import Edge
+from contract.plan import SuitePlan
 from instrumentation.sources import counter as rapl
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S
 from instrumentation.sources.counter import Reading
@@ -33,12 +35,14 @@ from instrumentation.sources.zones import default_max_power_w, summands
 # A rest ends at the phase's start or begins at its end but for so much: the counters are read.
 SLACK_NS = 10_000_000
 METER_UPDATE_S = 1.0  # of a meter at the wall, within which its figure follows the load
-MOST_S = 1e9  # a longer rest is no rest but damage of the plan
 
 
-def run_edges(run: Run, plan: Mapping[str, Any], clock: TargetClock) -> dict[int, Edge]:
-    """By the target's time of each edge; edges that no clock reading places are left out."""
-    rests = _rests(run, _seconds_ns(plan, "settle_s"), _seconds_ns(plan, "pad_s"))
+def run_edges(run: Run, plan: SuitePlan, clock: TargetClock) -> dict[int, PhaseEdge]:
+    """Place each edge of a run by the target's time.
+
+    Those that no clock reading places are left out.
+    """
+    rests = _rests(run, round(plan.settle_s * 1e9), round(plan.pad_s * 1e9))
     edges = {}
     for t_ns in sorted({t for phase in run.phases for t in (phase.t_start_ns, phase.t_end_ns)}):
         placed = clock.to_controller_ns(run.boot_id, t_ns)
@@ -46,7 +50,7 @@ def run_edges(run: Run, plan: Mapping[str, Any], clock: TargetClock) -> dict[int
             continue
         side, rest_ns = rests.get(t_ns, (None, 0))
         bound_ns = clock.bound_ns(run.boot_id, t_ns) or 0
-        edges[t_ns] = Edge(placed, side, rest_ns, bound_ns)
+        edges[t_ns] = PhaseEdge(placed, side, rest_ns, bound_ns)
     return edges
 
 
@@ -79,13 +83,6 @@ def _rests(run: Run, settle_ns: int, pad_ns: int) -> dict[int, tuple[Side | None
     return rests
 
 
-def _seconds_ns(plan: Mapping[str, Any], key: str) -> int:
-    value = plan.get(key)
-    if isinstance(value, int | float) and 0 < value <= MOST_S:
-        return round(value * 1e9)
-    return 0
-
-
 def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool = True) -> Energy:
     """Energy between a counter's edges, wraps corrected; `samples` between them bound the wraps.
 
@@ -99,23 +96,25 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
     after, before = counter.start.t_after_ns, counter.end.t_before_ns
     between = [s for s in samples if after <= s.t_before_ns and s.t_after_ns <= before]
     window_ns = counter.update_ns or 0
-    start, end = (replace(edge, window_ns=window_ns) for edge in (counter.start, counter.end))
+    start, end = (
+        replace(rapl.reading_at(edge), window_ns=window_ns) for edge in (counter.start, counter.end)
+    )
     readings = [start, *between, end]
     bound_w = default_max_power_w(counter.zone)
-    found = rapl.total(readings, counter.max_range_uj, bound_w, windows=windows)
-    if found.energy_uj is None:
-        return Energy(None, None, 0.0, _words(counter, found.flags))
+    difference = rapl.total(readings, counter.max_range_uj, bound_w, windows=windows)
+    if difference.energy_uj is None:
+        return Energy(None, None, 0.0, _words(counter, difference.flags))
     known = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]
-    wrapped = ("wrap-corrected",) if found.kind == "corrected" else ()
+    wrapped = ("wrap-corrected",) if difference.kind == "corrected" else ()
     lasted_s = (counter.end.t_after_ns - counter.start.t_before_ns) * 1e-9
-    unseen = counter.update_ns is None and lasted_s < 2 * UNOBSERVED_S and found.energy_uj > 0
+    unseen = counter.update_ns is None and lasted_s < 2 * UNOBSERVED_S and difference.energy_uj > 0
     coarse = (rapl.COARSE,) if unseen and windows else ()
-    flags = tuple(dict.fromkeys([*known, *found.flags, *wrapped, *coarse]))
-    energy_j = found.energy_uj / 1e6
+    flags = tuple(dict.fromkeys([*known, *difference.flags, *wrapped, *coarse]))
+    energy_j = difference.energy_uj / 1e6
     return Energy(energy_j, _statistical_j(counter, start, end, energy_j), 1.0, flags)
 
 
-def _statistical_j(counter: Counter, start: Reading, end: Reading, energy_j: float) -> float:
+def _statistical_j(counter: Counter, start: Edge, end: Edge, energy_j: float) -> float:
     """A read lies somewhere between its stamps, and tells the count of the last update before it.
 
     The power at both edges is taken as the mean between them: nothing else is known of it.
@@ -131,7 +130,7 @@ def _statistical_j(counter: Counter, start: Reading, end: Reading, energy_j: flo
 
 
 def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
-    """The counter of a zone between each phase and the next, from end to start."""
+    """Yield the counter of a zone between each phase and the next, from end to start."""
     last: Counter | None = None
     for phase in phases:
         counter = _counter_of(phase, zone)
@@ -150,12 +149,13 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
 
 
 def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
-    """The first reading of each zone: two sources of one counter must not count twice, and
-    pyRAPL's, which has no more than that of its phase, never stands in for ours."""
-    seen: set[str] = set()
+    """Yield the first reading of each zone: two sources of one counter must not count twice, and
+    pyRAPL's, which has no more than that of its phase, never stands in for ours.
+    """
+    zones: set[str] = set()
     for counter in counters:
-        if counter.source != PYRAPL and counter.zone not in seen:
-            seen.add(counter.zone)
+        if counter.source != PYRAPL and counter.zone not in zones:
+            zones.add(counter.zone)
             yield counter
 
 
@@ -194,7 +194,7 @@ Row = dict[str, Any]
 
 
 def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame:
-    """The table of `ENERGY_SCHEMA`: a row a run × phase × component.
+    """Return the table of `ENERGY_SCHEMA`: a row a run × phase × component.
 
     `all` is the sum of the phases without the tail; `between` what lies between the phases, if
     anything does: phases, tail and `between` are together all from the first start to the last end.
@@ -222,17 +222,18 @@ _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "e
 
 def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
     """Without the joules of meters that saw less of the whole machine than its processor and
-    memory took, or its drive, over all runs: they see a part of it, as one of two supplies."""
-    whole = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
-    rapl = whole.filter(source=RAPL)
+    memory took, or its drive, over all runs: they see a part of it, as one of two supplies.
+    """
+    totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
+    rapl = totals.filter(source=RAPL)
     package = "package" if "package" in set(rapl["component"]) else "package-0"
     parts = [
         rapl.filter(pl.col("component").is_in([package, "dram"])),
-        whole.filter(pl.col("component") == "drive", ~pl.col("source").is_in(COUNTERS)),
+        totals.filter(pl.col("component") == "drive", ~pl.col("source").is_in(COUNTERS)),
     ]
     small = pl.lit(False)
-    for meter in whole.filter(~pl.col("source").is_in(COUNTERS))["source"].unique():
-        total = whole.filter(source=meter, component=SYSTEM)
+    for meter in totals.filter(~pl.col("source").is_in(COUNTERS))["source"].unique():
+        total = totals.filter(source=meter, component=SYSTEM)
         for part in parts:
             of_run = part.group_by("run_id").agg(pl.col("energy_j").sum())
             both = total.join(of_run, on="run_id", suffix="_part").sort("run_id")
@@ -278,12 +279,14 @@ def standing_components(energy: pl.DataFrame) -> pl.DataFrame:
     """Source and component of those that have no joules anywhere, for they stood still."""
     stood = pl.col("flags").str.split(" ").list.eval(pl.element().is_in(list(STANDING))).list.any()
     by = energy.group_by("source", "component", maintain_order=True)
-    seen = by.agg(pl.col("energy_j").is_not_null().any().alias("known"), stood.any().alias("stood"))
-    return seen.filter(~pl.col("known"), pl.col("stood")).select("source", "component")
+    components = by.agg(
+        pl.col("energy_j").is_not_null().any().alias("known"), stood.any().alias("stood")
+    )
+    return components.filter(~pl.col("known"), pl.col("stood")).select("source", "component")
 
 
 def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
-    """The 95 % intervals of all rows that have both parts, at once."""
+    """Return the 95 % intervals of all rows that have both parts, at once."""
     limit_j, sigma_j = (frame[name].fill_null(0.0).to_numpy() for name in _PARTS)
     half_j = pl.Series("energy_u95_j", half_width(limit_j, sigma_j))
     known = pl.col(_PARTS[0]).is_not_null()
@@ -296,56 +299,60 @@ def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
     The units of `WORK` are those that there are; what else is counted is null in `all` where one
     of its phases has none.
     """
-    whole: dict[str, float | int | None] = {}
+    total: dict[str, float | int | None] = {}
     for phase in run.phases:
         done = {unit: phase.work[unit] for unit in WORK if unit in phase.work}
         counted = {name: getattr(phase, name) for name in COUNTED}
         yield phase.name, {**done, **counted, "cpus": run.cpus}
         if phase.name != TAIL:
-            whole |= {unit: (whole.get(unit) or 0.0) + amount for unit, amount in done.items()}
+            total |= {unit: (total.get(unit) or 0.0) + amount for unit, amount in done.items()}
     for name in COUNTED:
         amounts = [getattr(phase, name) for phase in run.measured_phases]
-        whole[name] = None if None in amounts else math.fsum(amounts)
-    yield ALL, {**whole, "cpus": run.cpus}
+        total[name] = None if None in amounts else math.fsum(amounts)
+    yield ALL, {**total, "cpus": run.cpus}
 
 
 def _counter_energies(
     suite: Suite,
 ) -> tuple[dict[str, dict[str, dict[str, tuple[float, Energy]]]], set[tuple[str, str]]]:
-    """By run, zone and phase, with what lies between the phases, and all without the tail; and the
-    pairs of run and zone whose joules are none, for the zone stood still."""
+    """By run, zone and phase, with what lies between the phases, and all without the tail.
+
+    And the pairs of run and zone whose joules are none, for the zone stood still.
+    """
     samples = cache(partial(rapl_samples, suite))  # read once, where a zone asks
-    found = {}
+    energies = {}
     for run in suite.runs:
         zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
-        found[run.run_id] = {
+        energies[run.run_id] = {
             zone: _zone_energies(partial(samples, run.run_id), run, zone) for zone in zones
         }
-    codes = dict.fromkeys(still_zones(suite.runs, found, rapl_tables(suite)), STANDS_STILL)
+    codes = dict.fromkeys(still_zones(suite.runs, energies, rapl_tables(suite)), STANDS_STILL)
     sound = {
         run_id: {zone: e for zone, e in by_zone.items() if (run_id, zone) not in codes}
-        for run_id, by_zone in found.items()
+        for run_id, by_zone in energies.items()
     }
     codes |= dict.fromkeys(below_packages(suite.runs, sound), BELOW_PART)
     for (run_id, zone), code in codes.items():
-        found[run_id][zone] = none_of(found[run_id][zone], code)
-    return found, set(codes)
+        energies[run_id][zone] = none_of(energies[run_id][zone], code)
+    return energies, set(codes)
 
 
 def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
-    """As of our reader by pyRAPL, which measures phases alone: nothing between them. Components
-    of their own, `pyrapl-` and the zone, so that its figures never mix with those of our reader;
-    none of a zone that stood still."""
+    """As of our reader by pyRAPL, which measures phases alone: nothing between them.
+
+    Components of their own, `pyrapl-` and the zone, so that its figures never mix with those of our
+    reader; none of a zone that stood still.
+    """
     by_zone: dict[str, dict[str, tuple[float, Energy]]] = {}
     for phase in run.phases:
         for counter in phase.counters:
             if counter.source == PYRAPL:
-                found = by_zone.setdefault(counter.zone, {})
-                found[phase.name] = (phase.duration_s, _by_pyrapl(counter))
-    for zone, found in by_zone.items():
-        found[ALL] = _whole(run, found)
+                by_phase = by_zone.setdefault(counter.zone, {})
+                by_phase[phase.name] = (phase.duration_s, _by_pyrapl(counter))
+    for zone, by_phase in by_zone.items():
+        by_phase[ALL] = _whole(run, by_phase)
         if (run.run_id, zone) in still:
-            by_zone[zone] = none_of(found)
+            by_zone[zone] = none_of(by_phase)
     yield from _zone_rows(run, PYRAPL, f"{PYRAPL}-", by_zone)
 
 
@@ -363,20 +370,22 @@ def _zone_rows(
 ) -> Iterator[Row]:
     """Of each zone, and of the sums of zones."""
     for component, parts in summed_zones(by_zone).items():
-        by_zone[component] = {
-            name: (duration_s, _together([by_zone[zone][name][1] for zone in parts]))
-            for name, (duration_s, _) in by_zone[parts[0]].items()
-            if all(name in by_zone[zone] for zone in parts)
-        }
-    for component, found in by_zone.items():
-        for name, (duration_s, energy) in found.items():
+        by_zone[component] = {}
+        for name, (duration_s, _) in by_zone[parts[0]].items():
+            if all(name in by_zone[zone] for zone in parts):  # counters of the same stretch
+                energies = [by_zone[zone][name][1] for zone in parts]
+                total = _sum([(1.0, energy) for energy in energies], len(parts))
+                least = min(energy.coverage for energy in energies)
+                by_zone[component][name] = duration_s, replace(total, coverage=least)
+    for component, by_phase in by_zone.items():
+        for name, (duration_s, energy) in by_phase.items():
             label = {"phase": name, "source": source, "component": prefix + component}
             yield _row(run, label | {"origin": run.origin}, duration_s, energy, None)
 
 
-def _whole(run: Run, found: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
+def _whole(run: Run, by_phase: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
     """All phases without the tail."""
-    measured = [found[phase.name] for phase in run.measured_phases if phase.name in found]
+    measured = [by_phase[phase.name] for phase in run.measured_phases if phase.name in by_phase]
     seconds = sum(phase.duration_s for phase in run.measured_phases)
     return seconds, _sum(measured, len(run.measured_phases))
 
@@ -387,24 +396,20 @@ def summed_zones(by_zone: Mapping[str, Mapping[str, tuple[float, Energy]]]) -> d
     A single one that is called so already is the machine's. What shows another's counter once more
     counts nowhere.
     """
-    own = (
+    counted_zones = (
         zone
-        for zone, found in by_zone.items()
-        if not any(rapl.MIRROR in energy.flags for _, energy in found.values())
+        for zone, by_phase in by_zone.items()
+        if not any(rapl.MIRROR in energy.flags for _, energy in by_phase.values())
     )
-    return {c: z for c, z in summands(own).items() if z not in ([], ["package-0"], ["dram"])}
-
-
-def _together(parts: Sequence[Energy]) -> Energy:
-    """Counters of the same stretch as one."""
-    whole = _sum([(1.0, energy) for energy in parts], len(parts))
-    return replace(whole, coverage=min(energy.coverage for energy in parts))
+    return {
+        c: z for c, z in summands(counted_zones).items() if z not in ([], ["package-0"], ["dram"])
+    }
 
 
 def _zone_energies(
     samples: Callable[[], Mapping[str, list[Reading]]], run: Run, zone: str
 ) -> dict[str, tuple[float, Energy]]:
-    found: dict[str, tuple[float, Energy]] = {}
+    by_phase: dict[str, tuple[float, Energy]] = {}
     within: dict[str, tuple[float, Energy]] = {}
     for phase in run.phases:
         counter = _counter_of(phase, zone)
@@ -413,20 +418,21 @@ def _zone_energies(
         energy = counted(counter)
         if SAMPLES_TELL & set(energy.flags):
             energy = counted(counter, samples().get(zone, ()))
-        found[phase.name] = (phase.duration_s, energy)
+        by_phase[phase.name] = (phase.duration_s, energy)
         within[phase.name] = (phase.duration_s, _summand(counter, energy, run))
-    whole = _whole(run, within)
+    total = _whole(run, within)
     between = [counted(counter, windows=False) for counter in pauses(run.phases, zone)]
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:
         energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
-        found[BETWEEN] = (pause_s, energy)
-    return {**found, ALL: whole}
+        by_phase[BETWEEN] = (pause_s, energy)
+    return {**by_phase, ALL: total}
 
 
 def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
     """A phase that is too short for a figure of its own has one, as uncertain as it is, within the
-    sum of a run that is long enough."""
+    sum of a run that is long enough.
+    """
     run_s = sum(phase.duration_s for phase in run.measured_phases)
     if energy.energy_j is not None or rapl.SHORTER not in energy.flags:
         return energy
@@ -460,7 +466,7 @@ def _pauses(run: Run) -> list[tuple[int, int]]:
 def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]:
     """By run and channel, as `_counter_rows`; all edges of all runs in one pass."""
     edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
-    every: set[Edge] = {edge for of_run in edges.values() for edge in of_run.values()}
+    every: set[PhaseEdge] = {edge for of_run in edges.values() for edge in of_run.values()}
     metered = None
     remarks = Remarks.of(meter.samples)
     if every and meter.channels:
@@ -471,41 +477,36 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
     still = {}
     if metered is not None:
         idle = [name for name in suite.workloads if suite.workload_of(name) == IDLE]
-        spans = {run_id: span for run_id, of_run in edges.items() if (span := _span(of_run))}
+        times = {run_id: [e.t_ns for e in of_run.values()] for run_id, of_run in edges.items()}
+        spans = {run_id: (min(ns), max(ns)) for run_id, ns in times.items() if ns}
         for channel in meter.channels:
             still[channel] = still_runs(suite.runs, spans, metered, channel, idle)
     for run in suite.runs:
-        for own, channel in zip(meter.own_names, meter.channels, strict=True):
+        for own_name, channel in zip(meter.own_names, meter.channels, strict=True):
             for name, stretches in _stretches(run):
                 at = edges[run.run_id]
                 placed = [(at.get(start), at.get(end)) for start, end in stretches]
                 known = [(a.t_ns, b.t_ns) for a, b in placed if a is not None and b is not None]
                 if metered is None or len(known) < len(stretches):
-                    found = Energy(None, None, 0.0, ("no-clock",))
+                    energy = Energy(None, None, 0.0, ("no-clock",))
                 else:
                     phase = name not in (BETWEEN, TAIL)
-                    found = metered.energy(channel, known, refuse_short=phase)
-                    said = (remarks.during(a, b, own, meter.own_names) for a, b in known)
-                    words = dict.fromkeys(word for part in said for word in part)
-                    found = replace(found, flags=(*found.flags, *words))
+                    energy = metered.energy(channel, known, refuse_short=phase)
+                    remarked = (remarks.during(a, b, own_name, meter.own_names) for a, b in known)
+                    words = dict.fromkeys(word for part in remarked for word in part)
+                    energy = replace(energy, flags=(*energy.flags, *words))
                 if run.run_id in still.get(channel, ()):
-                    found = Energy(None, None, found.coverage, (*found.flags, STANDS_STILL))
-                if name == ALL and found.energy_j is None:
-                    found = Energy(None, None, found.coverage, (*found.flags, "incomplete"))
+                    energy = Energy(None, None, energy.coverage, (*energy.flags, STANDS_STILL))
+                if name == ALL and energy.energy_j is None:
+                    energy = Energy(None, None, energy.coverage, (*energy.flags, "incomplete"))
                 duration_s = sum(end - start for start, end in stretches) * 1e-9
                 label = {"phase": name, "source": meter.name, "component": channel}
                 label["origin"] = meter.origin
-                yield _row(run, label, duration_s, found, meter.accuracy)
-
-
-def _span(edges: Mapping[int, Edge]) -> tuple[int, int] | None:
-    """From the first to the last edge of a run, on the controller's clock; None without any."""
-    times = [edge.t_ns for edge in edges.values()]
-    return (min(times), max(times)) if times else None
+                yield _row(run, label, duration_s, energy, meter.accuracy)
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """The phases, what lies between them, and all without the tail, on the target's clock."""
+    """Yield the phases, what lies between them, and all without the tail, on the target's clock."""
     for phase in run.phases:
         yield phase.name, [(phase.t_start_ns, phase.t_end_ns)]
     if _pauses(run):

@@ -51,7 +51,7 @@ def integrate(
     bound_ns: float = 0.0,
     late_s: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Curve]:
-    """The curve of each channel in `resolutions`; `edges` in order of time, at least two.
+    """Return the curve of each channel in `resolutions`; `edges` in order of time, at least two.
 
     `bound_ns` is how late the windows can be (`analysis.energy.windows.Timing`); `late_s` how late
     the readings of a channel that is not as declared follow the load, in the mean.
@@ -219,14 +219,14 @@ class _Channel:
                 self._swings_w[row, edge] = np.ptp(power[max(cut - reach, 0) : cut + reach + 1])
         for k in np.flatnonzero(self._edges.rest[chosen]):
             edge, cut = int(chosen[k]), int(i[k])
-            found = self._rested(piece, power, edge, (cut, float(part_s[k])))
-            if found is None:
+            rested = self._rested(piece, power, edge, (cut, float(part_s[k])))
+            if rested is None:
                 continue
-            u_j = math.hypot(float(split_j[k]), found.split_j)
-            self._responses.append((found.more_j - moved_j[k], self._swings_w[0, edge], u_j))
-            if found.level:
-                self._slope_w[edge], self._split_j[edge] = found.rest_w, found.split_j
-                energy_j[k] += found.more_j - moved_j[k]
+            u_j = math.hypot(float(split_j[k]), rested.split_j)
+            self._responses.append((rested.more_j - moved_j[k], self._swings_w[0, edge], u_j))
+            if rested.level:
+                self._slope_w[edge], self._split_j[edge] = rested.rest_w, rested.split_j
+                energy_j[k] += rested.more_j - moved_j[k]
                 self._window[edge] = -1 - edge
         self._e_high[chosen], self._e_low[chosen] = self._high, self._low + energy_j
         self._c_s[chosen] = self._covered_s + covered_s
@@ -234,7 +234,7 @@ class _Channel:
     def _rested(
         self, piece: Piece, power: Floats, edge: int, place: tuple[int, float]
     ) -> _Rested | None:
-        """What the rest beside an edge tells of it, `place` (window's number, s into it).
+        """Return what the rest beside an edge tells of it, `place` (window's number, s into it).
 
         Whole windows that lie in the rest even if all are displaced by the bound tell its power.
         """
@@ -261,12 +261,12 @@ class _Channel:
         first, last = level_part(power[from_:to][::side], self._resolution.quantum_w)
         if last - first < 2:
             return None
-        whole = slice(to - last, to - first) if side < 0 else slice(from_ + first, from_ + last)
-        at = whole.stop if side < 0 else whole.start  # where the sum to the edge begins
+        level = slice(to - last, to - first) if side < 0 else slice(from_ + first, from_ + last)
+        at = level.stop if side < 0 else level.start  # where the sum to the edge begins
         seen_j, seen_s = piece.between(power, at, cut)
         rest_s = seen_s + part_s
-        rest_w, scatter_w2 = level_w(power[whole][::side])
-        width_s = float(np.mean(piece.width_s[whole]))
+        rest_w, scatter_w2 = level_w(power[level][::side])
+        width_s = float(np.mean(piece.width_s[level]))
         split_j = self._resolution.rest_uncertainty_j(
             scatter_w2, last - first, width_s, abs(rest_s)
         )
@@ -278,7 +278,7 @@ class _Channel:
             beside_w = power[max(cut - 1, 0) : cut + 1]
             split_j = math.hypot(split_j, lasting_j, lasting(beside_w, width_s, part_s, rest_w))
         if not first:
-            self._rest_squares_w2 += float(np.var(power[whole])) * (last - first)
+            self._rest_squares_w2 += float(np.var(power[level])) * (last - first)
             self._rest_freedom += last - first - 1
         return _Rested(more_j, rest_w, split_j, not first)
 
@@ -353,7 +353,8 @@ class _Channel:
 @dataclass(frozen=True, eq=False)
 class _Filled:
     """Gaps: the stretch of each, its energy by the windows beside it with the uncertainty, its
-    length, and its energy by the meter's own counter (NaN where that does not tell)."""
+    length, and its energy by the meter's own counter (NaN where that does not tell).
+    """
 
     between: Ints
     plateau_j: Floats
@@ -371,7 +372,8 @@ class _Filled:
 @dataclass(frozen=True)
 class _Rested:
     """What an edge has to be given beyond its share of the window that it cuts, by the power of the
-    rest beside it; that power; its uncertainty; and whether the rest was level from the edge on."""
+    rest beside it; that power; its uncertainty; and whether the rest was level from the edge on.
+    """
 
     more_j: float
     rest_w: float

@@ -80,8 +80,10 @@ class Metered:
         *,
         late_s: Mapping[str, float] | None = None,
     ) -> Metered:
-        """Read a meter's records; `kind` and `limit_s` are its timing and its limit of delay,
-        `late_s` how late the readings of a channel that is not as declared follow the load.
+        """Read a meter's records.
+
+        `kind` and `limit_s` are its timing and its limit of delay, `late_s` how late the readings
+        of a channel that is not as declared follow the load.
 
         One instant has one edge: of several, one with a rest beside it.
         """
@@ -100,11 +102,13 @@ class Metered:
         resolutions = {name: Resolution() for name in channels}
         updates = {name: Updates() for name in channels}
         late = dict(late_s or {})
-        for seen in first:
-            width_s = float(np.median(seen.end_ns - seen.start_ns)) * 1e-9
+        for first_windows in first:
+            width_s = float(np.median(first_windows.end_ns - first_windows.start_ns)) * 1e-9
             for name in channels:
-                resolution = Resolution.seen_in(seen, name)
-                held = Updates.seen_in(seen.power_w[name][:LOOKED_AT], resolution.quantum_w)
+                resolution = Resolution.seen_in(first_windows, name)
+                held = Updates.seen_in(
+                    first_windows.power_w[name][:LOOKED_AT], resolution.quantum_w
+                )
                 updates[name], resolutions[name] = held, resolution.with_steps(held.step_w)
                 if held.readings > 1:
                     late[name] = max(late.get(name, 0.0), (held.readings - 1) * width_s)
@@ -132,19 +136,19 @@ class Metered:
         coverage = min(1.0, float(curve.covered_s[between].sum()) / duration_s)
         if curve.void[between].any():
             return Energy(None, None, coverage, ("no-samples",))
-        found = {
+        flagged = {
             "gap-filled": curve.by_plateau[between].any(),
             "gap-by-counter": curve.by_counter[between].any(),
         }
-        if not any(found.values()) and coverage > 1 - 1e-6:  # whole but for nanoseconds
+        if not any(flagged.values()) and coverage > 1 - 1e-6:  # whole but for nanoseconds
             coverage = 1.0
-        found |= dict.fromkeys(self.timing.flags, True)
-        found[COUNTER_FLAG] = curve.counter_contradicted
-        found[SLOW_FLAG] = curve.slow
-        found[SHORTER] = duration_s < curve.window_s * (1 - 1e-6)
-        found[HELD_FLAG] = self.updates[channel].held
-        found[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
-        found[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
+        flagged |= dict.fromkeys(self.timing.flags, True)
+        flagged[COUNTER_FLAG] = curve.counter_contradicted
+        flagged[SLOW_FLAG] = curve.slow
+        flagged[SHORTER] = duration_s < curve.window_s * (1 - 1e-6)
+        flagged[HELD_FLAG] = self.updates[channel].held
+        flagged[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
+        flagged[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
         energy_j = math.fsum(curve.energy_j[between])
         odd = self.odd[channel].flags(energy_j, stretches) if channel == SYSTEM else set()
         if channel == SYSTEM and energy_j < 0:
@@ -152,15 +156,15 @@ class Metered:
         # A rest tells the energy at its edge: one reading there can move the whole figure.
         if LONE_FLAG in self.odd[channel].flags(energy_j, [*map(self._with_rests, stretches)]):
             odd.add(LONE_FLAG)
-        found |= dict.fromkeys(sorted(odd), True)
-        flags = tuple(flag for flag, there in found.items() if there)
+        flagged |= dict.fromkeys(sorted(odd), True)
+        flags = tuple(flag for flag, applies in flagged.items() if applies)
         if NEGATIVE_FLAG in flags and energy_j < 0:
             return Energy(None, None, coverage, flags)
         statistical_j = self._statistical_j(curve, channel, pairs)
         rests = {self.edges[place].rest for place in pairs[0]}
         placed = rests == {"before", "after"} and self.timing.bound_ns < duration_s * 1e9 / 4
-        told = placed and 1.96 * statistical_j <= MOST_SHARE * abs(energy_j)
-        if refuse_short and found[SHORTER] and not told:
+        bounded = placed and 1.96 * statistical_j <= MOST_SHARE * abs(energy_j)
+        if refuse_short and flagged[SHORTER] and not bounded:
             return Energy(None, None, coverage, flags)
         return Energy(energy_j, statistical_j, coverage, flags)
 
@@ -208,11 +212,11 @@ class Metered:
         if covered_s <= 0:
             return filled
         # Where all windows are cut there is still at least one reading.
-        whole = max(count, 1.0)
-        mean = float(curve.sum_w[inside].sum()) / whole
-        variance = max(0.0, float(curve.squares_w2[inside].sum()) / whole - mean * mean)
-        width_s = covered_s / whole
-        readings = reading_variance_j2(whole, width_s, variance, self.resolutions[channel])
+        windows_read = max(count, 1.0)
+        mean = float(curve.sum_w[inside].sum()) / windows_read
+        variance = max(0.0, float(curve.squares_w2[inside].sum()) / windows_read - mean * mean)
+        width_s = covered_s / windows_read
+        readings = reading_variance_j2(windows_read, width_s, variance, self.resolutions[channel])
         if self.timing.kind == "poll":
             # Each end is late by itself, which matters where the power steps from one to the next.
             late_s = self.timing.bound_ns * 1e-9 / math.sqrt(12)

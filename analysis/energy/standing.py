@@ -32,39 +32,46 @@ def still_zones(
     energies: Mapping[str, Mapping[str, Energies]],
     samples: Iterable[pl.DataFrame],
 ) -> set[tuple[str, str]]:
-    """Pairs of run and zone whose joules are none; `energies` are by run and zone, `samples` are
-    tables of all runs'.
+    """Pairs of run and zone whose joules are none.
+
+    `energies` are by run and zone, `samples` are tables of all runs'.
 
     A zone that stood still in a run may have done so in its neighbours' last or first moments; one
     that stood still in more than `SHARE` of the runs has no joules in any.
     """
-    found: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     stopped_s = {key: seconds for table in samples for key, seconds in _longest_s(table)}
     for zone in dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone):
-        own = sorted(
+        zone_runs = sorted(
             (run for run in runs if zone in energies[run.run_id]),
             key=lambda run: (run.boot_id, run.t_start_ns),
         )
-        every = [_stretches(energies[run.run_id][zone]) for run in own]
+        every = [_stretches(energies[run.run_id][zone]) for run in zone_runs]
         never = not any(one.energy_j for stretches in every for one in stretches)
         known = any(one.energy_j is not None for stretches in every for one in stretches)
         if never and known:
-            found |= {(run.run_id, zone) for run in own}
+            pairs |= {(run.run_id, zone) for run in zone_runs}
         if never or kind_of(zone) == "uncore":  # a graphics processor that is asleep takes nothing
             continue
-        patience = WHOLE_S + _step_s(own, zone)
+        counters = (
+            c for run in zone_runs for p in run.phases for c in p.counters if c.zone == zone
+        )
+        # A step of the counter at 1 W.
+        patience = WHOLE_S + max((unit_nj(c.max_range_uj or 0) or 0) * 1e-9 for c in counters)
         still = [
-            _still(stretches, patience)
+            any(one.energy_j == 0 and one.seconds >= patience for one in stretches)
             or stopped_s.get((run.run_id, zone), 0.0) >= LONGEST_S + patience
-            for run, stretches in zip(own, every, strict=True)
+            for run, stretches in zip(zone_runs, every, strict=True)
         ]
-        if sum(still) > SHARE * len(own):
-            found |= {(run.run_id, zone) for run in own}
+        if sum(still) > SHARE * len(zone_runs):
+            pairs |= {(run.run_id, zone) for run in zone_runs}
             continue
         near = [False, *still, False]
-        beside = [any(near[k : k + 3]) for k in range(len(own))]
-        found |= {(run.run_id, zone) for run, is_near in zip(own, beside, strict=True) if is_near}
-    return found
+        beside = [any(near[k : k + 3]) for k in range(len(zone_runs))]
+        pairs |= {
+            (run.run_id, zone) for run, is_near in zip(zone_runs, beside, strict=True) if is_near
+        }
+    return pairs
 
 
 def _stretches(energies: Energies) -> list[Stretch]:
@@ -72,16 +79,6 @@ def _stretches(energies: Energies) -> list[Stretch]:
     return [
         Stretch(seconds, e.energy_j) for name, (seconds, e) in energies.items() if name != "all"
     ]
-
-
-def _still(stretches: Iterable[Stretch], patience: float) -> bool:
-    return any(one.energy_j == 0 and one.seconds >= patience for one in stretches)
-
-
-def _step_s(runs: Iterable[Run], zone: str) -> float:
-    """How long a step of the counter takes at 1 W."""
-    counters = (c for run in runs for p in run.phases for c in p.counters if c.zone == zone)
-    return max((unit_nj(c.max_range_uj or 0) or 0) * 1e-9 for c in counters)
 
 
 def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
@@ -100,7 +97,8 @@ def below_packages(
     runs: Sequence[Run], energies: Mapping[str, Mapping[str, Energies]]
 ) -> set[tuple[str, str]]:
     """Pairs of run and zone, as `still_zones`, of a platform zone that counted less than its
-    packages."""
+    packages.
+    """
     zones = dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone)
     packages = [zone for zone in zones if kind_of(zone) == "package"]
     platforms = [zone for zone in zones if kind_of(zone) == "psys"]
@@ -115,11 +113,11 @@ def below_packages(
 
 def _whole(by_zone: Mapping[str, Energies], zones: Iterable[str]) -> Stretch:
     """Of a run, the joules of some zones together."""
-    found = [by_zone[zone]["all"] for zone in zones if zone in by_zone]
-    energies = [energy.energy_j for _, energy in found]
+    stretches = [by_zone[zone]["all"] for zone in zones if zone in by_zone]
+    energies = [energy.energy_j for _, energy in stretches]
     known = [energy_j for energy_j in energies if energy_j is not None]
-    seconds = found[0][0] if found else 0.0
-    return Stretch(seconds, sum(known) if found and len(known) == len(energies) else None)
+    seconds = stretches[0][0] if stretches else 0.0
+    return Stretch(seconds, sum(known) if stretches and len(known) == len(energies) else None)
 
 
 def still_runs(
@@ -129,8 +127,9 @@ def still_runs(
     channel: str,
     idle: Collection[str],
 ) -> set[str]:
-    """Runs in which a meter's channel stood still; `spans` are theirs on the controller's clock,
-    `idle` the workloads that do nothing.
+    """Return runs in which a meter's channel stood still.
+
+    `spans` are theirs on the controller's clock, `idle` the workloads that do nothing.
 
     It gave one value but for its last digit over two whole runs of work and more, over one such as
     it never else did, or over all there is; where that are more than `SHARE` of the runs, it has no
@@ -143,9 +142,13 @@ def still_runs(
     only_w = metered.only_w.get(channel)
     if only_w is not None and (len(working) > 1 or only_w == 0):
         return {run.run_id for run in runs}
-    found: set[str] = set()
+    stood_still: set[str] = set()
     constant = metered.constant_ns[channel]
-    at_work = [_at_work(stretch, spans, working) for stretch in constant]
+    # For how long, in ns, each stretch lies within one run of work at the most.
+    at_work = [
+        max(0, *(min(end, spans[r][1]) - max(begin, spans[r][0]) for r in working))
+        for begin, end in constant
+    ]
     for k, (start_ns, end_ns) in enumerate(constant):
         met = {
             run_id
@@ -156,18 +159,10 @@ def still_runs(
         others = max((*at_work[:k], *at_work[k + 1 :]), default=0)
         alone = len(working) > 1 and at_work[k] >= max(LONE_S * 1e9, 2 * others)
         if len(within & working) >= 2 or (alone and (within or channel == SYSTEM)):
-            found |= met
-    if len(found & working) > SHARE * len(working):
+            stood_still |= met
+    if len(stood_still & working) > SHARE * len(working):
         return {run.run_id for run in runs}
-    return found
-
-
-def _at_work(
-    stretch: tuple[int, int], spans: Mapping[str, tuple[int, int]], working: Collection[str]
-) -> int:
-    """For how long, in ns, a stretch lies within one run of work at the most."""
-    shared = (min(stretch[1], spans[r][1]) - max(stretch[0], spans[r][0]) for r in working)
-    return max(0, *shared)
+    return stood_still
 
 
 def _works(run: Run, channel: str, idle: Collection[str]) -> bool:

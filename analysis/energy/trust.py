@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
 from analysis.energy.energy import ALL
 from analysis.suite import clocks
-from analysis.suite.documents import mapping
 from analysis.suite.records import SYNTHETIC, TAIL, Phase, Run, Suite
 
 LIMIT = 0.01  # of the busy CPU time; the target of the suite `paper`
@@ -45,7 +44,7 @@ class OwnShare:
 
 def own_shares(suite: Suite) -> list[OwnShare]:
     """By entry of the plan, where its runs tell CPU seconds at all."""
-    found = []
+    shares = []
     for name in suite.workloads:
         runs = [run for run in suite.runs if run.workload == name]
         phases: dict[str, list[Phase]] = {}
@@ -54,29 +53,33 @@ def own_shares(suite: Suite) -> list[OwnShare]:
                 if phase.own_cpu_s is not None and phase.cpu_busy_s is not None:
                     phases.setdefault(phase.name, []).append(phase)
         if phases:
-            by_phase = tuple((phase, *_share(same)) for phase, same in phases.items())
-            found.append(OwnShare(name, program_of(runs), by_phase))
-    return found
+            by_phase = tuple(
+                (
+                    name,
+                    *share(
+                        sum(phase.own_cpu_s or 0.0 for phase in same),
+                        sum(phase.cpu_busy_s or 0.0 for phase in same),
+                        sum(phase.duration_s for phase in same),
+                    ),
+                )
+                for name, same in phases.items()
+            )
+            shares.append(OwnShare(name, program_of(runs), by_phase))
+    return shares
 
 
 def program_of(runs: Iterable[Run]) -> str:
-    """What did the measured work, in the words of the runs."""
+    """Return what did the measured work, in the words of the runs."""
     return ", ".join(dict.fromkeys(run.program for run in runs if run.program))
 
 
 def share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
-    """Own CPU seconds over busy ones, or over the time where nearly none were busy; which of them:
-    whether it was at rest."""
+    """Own CPU seconds over busy ones, or over the time where nearly none were busy.
+
+    Which of them: whether it was at rest.
+    """
     at_rest = busy_s - own_s < AT_REST * took_s
     return own_s / (took_s if at_rest else busy_s), at_rest
-
-
-def _share(phases: Sequence[Phase]) -> tuple[float, bool]:
-    return share(
-        sum(phase.own_cpu_s or 0.0 for phase in phases),
-        sum(phase.cpu_busy_s or 0.0 for phase in phases),
-        sum(phase.duration_s for phase in phases),
-    )
 
 
 def stolen_shares(energy: pl.DataFrame) -> list[float]:
@@ -134,7 +137,7 @@ class WholeAgainstParts:
 
 
 def clock(suite: Suite, target: clocks.TargetClock) -> ClockTrust:
-    """The worst clock bound over all edges of measured phases."""
+    """Return the worst clock bound over all edges of measured phases."""
     bounds = [
         bound
         for run in suite.runs
@@ -154,7 +157,7 @@ def clock(suite: Suite, target: clocks.TargetClock) -> ClockTrust:
 
 def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
     """Coverage by source and channel."""
-    found = []
+    coverages = []
     for meter in suite.meters:
         for channel in meter.channels:
             rows = energy.filter(
@@ -166,8 +169,8 @@ def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
             mean = sum(coverage) / len(coverage) if coverage else None
             gaps = rows.filter(pl.col("coverage") < 1)["run_id"].unique().sort()
             worst = min(coverage, default=None)
-            found.append(MeterTrust(meter.name, channel, len(rows), mean, worst, tuple(gaps)))
-    return found
+            coverages.append(MeterTrust(meter.name, channel, len(rows), mean, worst, tuple(gaps)))
+    return coverages
 
 
 def whole(energy: pl.DataFrame) -> WholeAgainstParts:
@@ -199,7 +202,8 @@ def whole(energy: pl.DataFrame) -> WholeAgainstParts:
 @dataclass(frozen=True)
 class TwoMeters:
     """One channel by its reference meter and by another: runs with both, mean ratio other to
-    reference, and in how many the two differ by more than their intervals allow."""
+    reference, and in how many the two differ by more than their intervals allow.
+    """
 
     channel: str
     reference: str
@@ -212,7 +216,7 @@ class TwoMeters:
 def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
     """By channel that several meters have; `energy` has all their rows."""
     runs = energy.filter(pl.col("energy_j") > 0, phase="all")
-    found = []
+    comparisons = []
     for meter in suite.meters:
         for channel in meter.channels:
             reference = suite.reference_meter(channel)
@@ -229,8 +233,10 @@ def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
             apart = both.filter((pl.col("energy_j_other") - pl.col("energy_j")).abs() > allowed)
             ratios = [float(r) for r in both["energy_j_other"] / both["energy_j"]]
             mean = sum(ratios) / len(ratios) if ratios else None
-            found.append(TwoMeters(channel, reference, meter.name, len(both), mean, len(apart)))
-    return found
+            comparisons.append(
+                TwoMeters(channel, reference, meter.name, len(both), mean, len(apart))
+            )
+    return comparisons
 
 
 def flagged(energy: pl.DataFrame) -> list[tuple[str, int]]:
@@ -243,21 +249,18 @@ def warnings(suite: Suite) -> list[tuple[str, str, int]]:
     """Checks that were not passed in finished runs: name, message, number of runs."""
     counts: Counter[tuple[str, str]] = Counter()
     for run in suite.runs:
-        failed = [check for check in run.checks if not check.get("ok", True)]
-        counts.update({(str(c.get("name", "")), str(c.get("message") or "")) for c in failed})
+        counts.update({(c.name, c.message or "") for c in run.checks if not c.ok})
     return sorted((name, message, n) for (name, message), n in counts.items())
 
 
 def proof(suite: Suite, origin: str) -> str:
-    """A clause after the number of finished runs: in how many the storage was as planned."""
+    """Return a clause after the number of finished runs: in how many the storage was as planned."""
     if origin == SYNTHETIC:
         return "there was no storage to prove"
-    proven = sum(bool(run.proof.get("ok")) for run in suite.runs)
-    said = f"the storage was proven to be the planned one in {proven} of them"
-    for serial, value in mapping(suite.after.get("locked_reads")).items():
-        read = mapping(value)
-        error = read.get("error")
-        said += f"; locked after the last of them, {serial} refused a read ({error})"
-        if read.get("link_before") != read.get("link_after"):
-            said += ", which changed its link: switch the machine off before the next suite"
-    return said
+    proven = sum(run.proof.ok for run in suite.runs)
+    clause = f"the storage was proven to be the planned one in {proven} of them"
+    for serial, read in suite.locked_reads.items():
+        clause += f"; locked after the last of them, {serial} refused a read ({read.error})"
+        if read.link_before != read.link_after:
+            clause += ", which changed its link: switch the machine off before the next suite"
+    return clause

@@ -66,21 +66,24 @@ class Resolution:
         """Standard uncertainty of a difference of two readings of the counter."""
         return self.counter_quantum_j / math.sqrt(6)
 
-    def rest_uncertainty_j(self, seen: float, count: int, width_s: float, rest_s: float) -> float:
-        """Of the energy of `rest_s` of rest whose power so many whole windows beside it have told;
-        `seen` is their variance in W².
+    def rest_uncertainty_j(
+        self, variance_w2: float, count: int, width_s: float, rest_s: float
+    ) -> float:
+        """Of the energy of `rest_s` of rest whose power so many whole windows beside it have told.
+
+        `variance_w2` is their variance in W².
 
         The mean's own uncertainty over that time, and what the power does in so short a time.
         """
-        seen = max(0.0, seen)  # of equal readings it may be off by some last bits
-        moves = max(0.0, seen - self.quantum_w**2 / 12)
-        rounding = self.quantum_w**2 / 12 * correlation(seen, self.quantum_w)
-        mean = seen / count + rounding
+        variance_w2 = max(0.0, variance_w2)  # of equal readings it may be off by some last bits
+        moves = max(0.0, variance_w2 - self.quantum_w**2 / 12)
+        rounding = self.quantum_w**2 / 12 * correlation(variance_w2, self.quantum_w)
+        mean = variance_w2 / count + rounding
         return math.sqrt(mean * rest_s**2 + moves * width_s * rest_s)
 
 
 def last_digit(values: Floats) -> float:
-    """The step that all values are multiples of, 0 where they have more than nine decimals.
+    """Return the step that all values are multiples of, 0 where they have more than nine decimals.
 
     The greatest common divisor of the differences, in the smallest decimal unit that fits them all:
     some ten values that differ are enough.
@@ -88,10 +91,12 @@ def last_digit(values: Floats) -> float:
     scale = max(1.0, float(np.max(np.abs(values), initial=0.0)))
     for decimals in range(10):
         units = values * 10.0**decimals
-        whole = np.rint(units)
+        rounded = np.rint(units)
         # A sum of decimal fractions is off by some last bits.
-        if np.max(np.abs(units - whole), initial=0.0) < 1e-15 * scale * 10.0**decimals + 1e-7:
-            return float(np.gcd.reduce(np.diff(np.unique(whole)).astype(np.int64))) / 10.0**decimals
+        if np.max(np.abs(units - rounded), initial=0.0) < 1e-15 * scale * 10.0**decimals + 1e-7:
+            return (
+                float(np.gcd.reduce(np.diff(np.unique(rounded)).astype(np.int64))) / 10.0**decimals
+            )
     return 0.0
 
 
@@ -140,7 +145,7 @@ class TypeB:
 
     @classmethod
     def of(cls, accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> TypeB | None:
-        """The terms of `accuracy` (meter.json) that are stated; None if there is none.
+        """Return the terms of `accuracy` (meter.json) that are stated; None if there is none.
 
         Each holds in one direction for a whole run, so it does not average out.
         """

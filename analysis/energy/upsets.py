@@ -1,5 +1,6 @@
 """Readings that cannot be: unchanged for longer than this meter's ever are, 0 W or less, or one
-far above those beside it."""
+far above those beside it.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +37,9 @@ _LONGER = 2.0  # than usual, at least
 
 @dataclass
 class Stuck:
-    """Runs of equal records, gathered while the windows pass; records are equal in all channels,
-    the first of which tells the level of power.
+    """Runs of equal records, gathered while the windows pass.
+
+    Records are equal in all channels, the first of which tells the level of power.
 
     How likely a record repeats the one before is taken from the recording itself, among records of
     about the same power: a resting machine repeats a coarse reading for minutes, a working one
@@ -49,14 +51,14 @@ class Stuck:
     _long: list[Ints] = field(default_factory=list)  # level, length, start_ns, end_ns
 
     def watched(self, passing: Iterable[Windows]) -> Iterator[Windows]:
-        """The same windows."""
-        for found in passing:
-            self._add(found)
-            yield found
+        """Yield the same windows."""
+        for windows in passing:
+            self._add(windows)
+            yield windows
 
-    def _add(self, found: Windows) -> None:
-        powers = list(found.power_w.values())
-        same = np.diff(found.epoch) == 0
+    def _add(self, windows: Windows) -> None:
+        powers = list(windows.power_w.values())
+        same = np.diff(windows.epoch) == 0
         for power in powers:
             if not same.any():
                 break
@@ -72,24 +74,24 @@ class Stuck:
         self._counts += np.bincount(kind, minlength=LEVELS * _LONGEST).reshape(LEVELS, _LONGEST)
         long = np.flatnonzero(length >= LEAST)
         last = first[long] + length[long] - 1
-        kept = level[long], length[long], found.start_ns[first[long]], found.end_ns[last]
+        kept = level[long], length[long], windows.start_ns[first[long]], windows.end_ns[last]
         self._long.append(np.column_stack(kept))
 
     def stretches(self) -> Spans:
-        """What was stuck, on the controller's clock."""
+        """Return what was stuck, on the controller's clock."""
         if not self._long:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        found = np.concatenate(self._long)
-        kinds, of_kind = np.unique(found[:, :2], axis=0, return_inverse=True)
+        runs = np.concatenate(self._long)
+        kinds, of_kind = np.unique(runs[:, :2], axis=0, return_inverse=True)
         stuck = np.array([self._is(int(level), int(length)) for level, length in kinds], bool)
-        chosen = found[stuck[of_kind.ravel()]]
+        chosen = runs[stuck[of_kind.ravel()]]
         return chosen[:, 2], chosen[:, 3]
 
     def _is(self, level: int, length: int) -> bool:
-        counts, told = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _told(length)
-        if int(counts @ _LENGTHS) - told < ENOUGH:
+        counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _told(length)
+        if int(counts @ _LENGTHS) - capped < ENOUGH:
             counts = self._counts.sum(axis=0)
-        counts[told] -= 1
+        counts[capped] -= 1
         records, runs = int(counts @ _LENGTHS), int(counts.sum())
         if records < ENOUGH:
             return False
@@ -172,18 +174,18 @@ class Constant:
     _ended: list[tuple[int, int]] = field(default_factory=list)
 
     def watched(self, passing: Iterable[Windows]) -> Iterator[Windows]:
-        """The same windows."""
-        for found in passing:
-            power = found.power_w[self.channel]
+        """Yield the same windows."""
+        for windows in passing:
+            power = windows.power_w[self.channel]
             if self._digit_w is None:
                 # Sums of decimal fractions are off by some last bits.
                 self._digit_w = last_digit(power[:_DIGITS]) * (1 + 1e-6) + 1e-9
             self._least_w = min(self._least_w, float(power.min()))
             self._most_w = max(self._most_w, float(power.max()))
             self.records += len(power)
-            for level in self._levels(found, power):
+            for level in self._levels(windows, power):
                 self._add(level)
-            yield found
+            yield windows
 
     @property
     def only_w(self) -> float | None:
@@ -197,14 +199,15 @@ class Constant:
         lasts = self._last is not None and self._last.lasts
         return (*self._ended, *([self._last.span_ns] if self._last and lasts else []))
 
-    def _levels(self, found: Windows, power: Floats) -> Iterator[_Level]:
+    def _levels(self, windows: Windows, power: Floats) -> Iterator[_Level]:
         """The constant stretches of these windows: the first and the last, which may go on beyond
-        them, and those of `CONSTANT_NS` between."""
+        them, and those of `CONSTANT_NS` between.
+        """
         digit_w = self._digit_w or 0.0
         steady = np.abs(np.diff(power)) <= digit_w
         first = np.flatnonzero(np.concatenate([[True], ~steady]))
         after = np.concatenate([first[1:], [len(power)]])
-        lasted = found.end_ns[after - 1] - found.start_ns[first] >= CONSTANT_NS
+        lasted = windows.end_ns[after - 1] - windows.start_ns[first] >= CONSTANT_NS
         lasted[[0, -1]] = True
         for start, end in zip(first[lasted], after[lasted], strict=True):
             begin = start
@@ -213,7 +216,7 @@ class Constant:
                 high = np.maximum.accumulate(power[begin:end])
                 beyond = np.flatnonzero(high - low > digit_w)
                 size = int(beyond[0]) if len(beyond) else end - begin
-                span_ns = int(found.start_ns[begin]), int(found.end_ns[begin + size - 1])
+                span_ns = int(windows.start_ns[begin]), int(windows.end_ns[begin + size - 1])
                 yield _Level(float(low[size - 1]), float(high[size - 1]), span_ns)
                 begin += size
 

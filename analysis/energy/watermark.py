@@ -94,7 +94,7 @@ def load_of(edges_s: Floats, levels: Floats, t_s: Floats) -> tuple[Floats, Float
 
 
 def part_of(readings: Readings, mark: Watermark, offset_s: float) -> Part:
-    """The readings of a watermark that lies `offset_s` late. Raises NotSeenError."""
+    """Return the readings of a watermark that lies `offset_s` late. Raises NotSeenError."""
     begin_ns = mark.t_ns[0] + round((offset_s - mark.pad_s) * 1e9)
     end_ns = mark.t_ns[-1] + round((offset_s + mark.pad_s) * 1e9)
     first, last = np.searchsorted(readings.end_ns, [begin_ns, end_ns])
@@ -120,20 +120,20 @@ def _put_together(end_s: Floats, width_s: Floats, power_w: Floats) -> tuple[Floa
         return end_s, power_w, told_s
     rows = len(end_s) // count
     ends, powers = (a[: rows * count].reshape(rows, count) for a in (end_s, power_w))
-    whole = np.abs(ends[:, -1] - ends[:, 0] - (count - 1) * told_s) < 0.5 * told_s
-    return ends[whole, -1], powers[whole].mean(axis=1), count * told_s
+    contiguous = np.abs(ends[:, -1] - ends[:, 0] - (count - 1) * told_s) < 0.5 * told_s
+    return ends[contiguous, -1], powers[contiguous].mean(axis=1), count * told_s
 
 
 def search(part: Part, search_s: float) -> tuple[float, float]:
-    """The offset in s at which the load goes best with the readings, and the peak's quality.
+    """Return the offset in s at which the load goes best with the readings, and the peak's quality.
 
     Quality is the height of the main lobe over that of the highest side lobe of the correlation
     coefficient. Raises NotSeenError.
     """
     rest = np.column_stack([np.ones(len(part.end_s)), part.end_s])
     basis: Floats = np.linalg.qr(rest)[0]
-    seen = part.power_w - basis @ (basis.T @ part.power_w)
-    seen_size = float(np.linalg.norm(seen))
+    changes_w = part.power_w - basis @ (basis.T @ part.power_w)
+    seen_size = float(np.linalg.norm(changes_w))
     if seen_size <= 1e-9 * float(np.linalg.norm(part.power_w)):
         raise NotSeenError("the readings never change")
 
@@ -141,7 +141,7 @@ def search(part: Part, search_s: float) -> tuple[float, float]:
         mean = means(part, offset_s, part.told_s)[0]
         mean = mean - basis @ (basis.T @ mean)
         size = float(np.linalg.norm(mean))
-        return float(mean @ seen) / (size * seen_size) if size > 1e-9 * len(mean) else 0.0
+        return float(mean @ changes_w) / (size * seen_size) if size > 1e-9 * len(mean) else 0.0
 
     step_s = part.chip_s / GRID_PARTS
     grid = np.arange(-search_s, search_s + step_s, step_s)
@@ -182,7 +182,7 @@ def model_of(parts: Sequence[Part], middles_ns: Sequence[int]) -> Model:
 
 
 def columns_of(model: Model, offsets_s: Floats, window_s: float) -> Columns:
-    """The derivatives at these offsets and this length of the window."""
+    """Return the derivatives at these offsets and this length of the window."""
     total = len(model.power_w)
     linear = np.zeros((total, 3 * len(model.parts)))
     shift = np.zeros((total, len(model.parts)))
@@ -238,8 +238,10 @@ class Fit:
 
     @property
     def delay_s(self) -> float | None:
-        """How late readings follow the load in the mean, besides a window as declared, in s; None
-        where the window is as declared, or not known."""
+        """How late readings follow the load in the mean, besides a window as declared, in s.
+
+        None where the window is as declared, or not known.
+        """
         if self.window_s is None or self.window_told_s is None or self.window_bound_s is None:
             return None
         longer_s = self.window_s - self.window_told_s
@@ -354,7 +356,7 @@ def _each(model: Model, of_parts: Floats) -> Floats:
 
 
 def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
-    """The solution with its bounds. Raises NotSeenError where there is none."""
+    """Return the solution with its bounds. Raises NotSeenError where there is none."""
     count = len(marks)
     first = 3 * count  # place of the first offset among the parameters
     variance = covariance(solved.every, solved.left_w)
@@ -378,7 +380,7 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
         times * float(sigma[first + k]) + blind_s + mark.edge_bound_s
         for k, mark in enumerate(marks)
     ]
-    found = Fit(
+    fitted = Fit(
         problem="",
         middle_ns=tuple(mark.middle_ns for mark in marks),
         offset_ms=tuple(float(offset_s) * 1e3 for offset_s in solved.offsets_s),
@@ -391,21 +393,23 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
         readings=len(solved.left_w),
     )
     if count == 1:
-        return found
+        return fitted
     # What a rectangular window cannot tell is the same at both ends.
     a, b = first, first + 1
     both_s = times * float(np.sqrt(variance[a, a] + variance[b, b] - 2 * variance[a, b]))
     apart_s = (marks[1].middle_ns - marks[0].middle_ns) / 1e9
     return replace(
-        found,
+        fitted,
         skew_ppm=float(solved.offsets_s[1] - solved.offsets_s[0]) / apart_s * 1e6,
         skew_bound_ppm=(both_s + sum(mark.edge_bound_s for mark in marks)) / apart_s * 1e6,
     )
 
 
 def covariance(every: Floats, left_w: Floats) -> Floats | None:
-    """Of all parameters, each with the larger one of two variances; None where they are not told
-    apart."""
+    """Of all parameters, each with the larger one of two variances.
+
+    None where they are not told apart.
+    """
     scale = np.linalg.norm(every, axis=0)
     if np.any(scale == 0) or np.linalg.cond(every / scale) > WORST_CONDITION:
         return None
@@ -415,9 +419,9 @@ def covariance(every: Floats, left_w: Floats) -> Floats | None:
     equal = inverse * float(left_w @ left_w) / free
     leverage = np.einsum("ij,jk,ik->i", scaled, inverse, scaled)
     weighted = scaled * (left_w / np.maximum(1 - leverage, 0.05))[:, None]
-    found = inverse @ (weighted.T @ weighted) @ inverse
+    robust = inverse @ (weighted.T @ weighted) @ inverse
     # The correlations of the one kept, so that the result is still a covariance.
-    ratio = np.diag(found) / np.maximum(np.diag(equal), np.finfo(np.float64).tiny)
+    ratio = np.diag(robust) / np.maximum(np.diag(equal), np.finfo(np.float64).tiny)
     grow = np.sqrt(np.maximum(ratio, 1.0))
     both: Floats = equal * np.outer(grow, grow) / np.outer(scale, scale)
     return both

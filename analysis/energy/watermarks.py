@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Meter, Suite
+from contract.documents import WatermarkLine
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
 # Bounds that are wider than this, all together, say nothing of a clock.
@@ -48,12 +48,12 @@ class _Session:
 
 def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
     """One entry for each session and meter; empty where the plan wants no watermark."""
-    if not suite.plan.get("watermark"):
+    if suite.plan.watermark is None:
         return []
     sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
     if not sessions:
         sessions = [_Session((), (), "the target left no watermark")]
-    found = []
+    trusts = []
     for meter in suite.meters:
         placed = [mark for session in sessions for mark in session.marks]
         channels, limit_ms = _readings(meter, placed)
@@ -61,10 +61,10 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
             component, best = _best(meter, channels, session)
             allowed = tuple((-ms, limit_ms + ms) for ms in session.link_bound_ms)
             verdict, sentence = agreement(best, allowed)
-            found.append(
+            trusts.append(
                 WatermarkTrust(number, meter.name, component, best, allowed, verdict, sentence)
             )
-    return found
+    return trusts
 
 
 def disagreements(trusts: Iterable[WatermarkTrust]) -> tuple[str, ...]:
@@ -79,13 +79,13 @@ def _slow(trust: WatermarkTrust) -> bool:
 
 
 def _objection(trust: WatermarkTrust) -> str:
-    seen = trust.fit
+    fitted = trust.fit
     if _slow(trust):
         return (
             f"Session {trust.session}: readings of {trust.source} are means over "
-            f"{seen.window_s:.3g} s by the load watermark, and {seen.window_told_s:.3g} s by its "
-            "description. The intervals of its joules are wider for it: correct its period, or set "
-            "the meter to it."
+            f"{fitted.window_s:.3g} s by the load watermark, and {fitted.window_told_s:.3g} s by "
+            "its description. The intervals of its joules are wider for it: correct its period, or "
+            "set the meter to it."
         )
     return (
         f"Session {trust.session}: load watermark and clock link disagree for {trust.source} "
@@ -95,34 +95,35 @@ def _objection(trust: WatermarkTrust) -> str:
 
 def delays_s(suite: Suite, meter: Meter, clock: TargetClock) -> dict[str, float]:
     """By channel whose watermarks show another window than declared, the longest delay of its
-    readings besides the declared window, in s."""
-    found: dict[str, float] = {}
+    readings besides the declared window, in s.
+    """
+    delays: dict[str, float] = {}
     sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
     channels, _ = _readings(meter, [mark for session in sessions for mark in session.marks])
     for session in sessions:
         for name, readings in channels.items() if not session.problem else ():
             delay_s = fit(readings, session.marks).delay_s
             if delay_s is not None:
-                found[name] = max(found.get(name, 0.0), delay_s)
-    return found
+                delays[name] = max(delays.get(name, 0.0), delay_s)
+    return delays
 
 
-def agreement(found: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[str, str]:
+def agreement(fitted: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[str, str]:
     """Verdict and reason: does the fitted interval of each watermark meet the allowed one?
 
     `allowed_ms` are the offsets that the other way allows: from minus the clock link's bound to the
     meter's greatest delay plus that bound.
     """
-    if found.problem:
-        return CANNOT_TELL, found.problem
-    places = ("at the start", "at the end") if len(found.offset_ms) == 2 else ("once",)
-    seen = " and ".join(
+    if fitted.problem:
+        return CANNOT_TELL, fitted.problem
+    places = ("at the start", "at the end") if len(fitted.offset_ms) == 2 else ("once",)
+    offsets = " and ".join(
         f"{offset:.1f} ± {bound:.1f} ms late {place}"
-        for offset, bound, place in zip(found.offset_ms, found.bound_ms, places, strict=True)
+        for offset, bound, place in zip(fitted.offset_ms, fitted.bound_ms, places, strict=True)
     )
     low, high = min(a for a, _ in allowed_ms), max(b for _, b in allowed_ms)
-    sentence = f"seen {seen}; the clocks allow {low:.1f} to {high:.1f} ms"
-    pairs = list(zip(found.offset_ms, found.bound_ms, allowed_ms, strict=True))
+    sentence = f"seen {offsets}; the clocks allow {low:.1f} to {high:.1f} ms"
+    pairs = list(zip(fitted.offset_ms, fitted.bound_ms, allowed_ms, strict=True))
     if any(offset + bound < a or offset - bound > b for offset, bound, (a, b) in pairs):
         return DISAGREES, sentence
     if any(2 * bound + b - a > USEFUL_MS for _, bound, (a, b) in pairs):
@@ -130,44 +131,39 @@ def agreement(found: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[st
     return AGREES, sentence
 
 
-def _sessions(lines: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Lines by session: a start, and the end that follows it in the same boot."""
-    held: list[Mapping[str, Any]] = []
+def _sessions(lines: Sequence[WatermarkLine]) -> Iterator[list[WatermarkLine]]:
+    """Group lines by session: a start, and the end that follows it in the same boot."""
+    held: list[WatermarkLine] = []
     for line in lines:
-        joins = held and line.get("when") == "end" and line.get("boot_id") == held[0].get("boot_id")
+        joins = held and line.when == "end" and line.boot_id == held[0].boot_id
         if held and not joins:
             yield held
             held = []
         held.append(line)
-        if line.get("when") == "end":
+        if line.when == "end":
             yield held
             held = []
     if held:
         yield held
 
 
-def _session(lines: Sequence[Mapping[str, Any]], clock: TargetClock) -> _Session:
-    """The session's watermarks on the controller's clock."""
+def _session(lines: Sequence[WatermarkLine], clock: TargetClock) -> _Session:
+    """Place the session's watermarks on the controller's clock."""
     marks, bounds = [], []
     for line in lines:
-        if "error" in line:
-            return _Session((), (), f"it was not played: {line['error']}")
-        try:
-            boot_id = str(line["boot_id"])
-            edges = [(int(t), int(high)) for t, high in line["edges"]]
-            chip_s, pad_s = float(line["chip_s"]), float(line.get("pad_s", 0.0))
-            apart_s = float(line.get("spread_ns", 0)) / 1e9
-            first, last = edges[0][0], edges[-1][0]
-        except (KeyError, TypeError, ValueError, IndexError):
+        if line.error is not None:
+            return _Session((), (), f"it was not played: {line.error}")
+        if not line.edges or line.chip_s <= 0:
             return _Session((), (), "a line of watermark.jsonl is not whole")
-        times = [clock.to_controller_ns(boot_id, t) for t, _ in edges]
-        bound_ns = max(clock.bound_ns(boot_id, t) or 0 for t in (first, last))
+        times = [clock.to_controller_ns(line.boot_id, t) for t, _ in line.edges]
+        ends = line.edges[0][0], line.edges[-1][0]
+        bound_ns = max(clock.bound_ns(line.boot_id, t) or 0 for t in ends)
         known = tuple(t for t in times if t is not None)
         if len(known) < len(times):
             return _Session((), (), "the clock link knows nothing of that boot of the target")
-        high = tuple(level for _, level in edges)
+        high = tuple(level for _, level in line.edges)
         # Where CPUs take different powers, the children's mean may lie beside the middle of a rise.
-        marks.append(Watermark(known, high, chip_s, pad_s, apart_s / 2))
+        marks.append(Watermark(known, high, line.chip_s, line.pad_s, line.spread_ns / 2e9))
         bounds.append(bound_ns / 1e6)
     return _Session(tuple(marks), tuple(bounds))
 
@@ -181,14 +177,14 @@ def _readings(meter: Meter, marks: Sequence[Watermark]) -> tuple[dict[str, Readi
         (mark.t_ns[0] - _margin_ns(mark), mark.t_ns[-1] + _margin_ns(mark)) for mark in marks
     ]
     kept: list[tuple[np.ndarray, ...]] = []
-    for found in windows(meter.samples, timing, meter.channels):
-        near = np.zeros(len(found.end_ns), bool)
+    for part in windows(meter.samples, timing, meter.channels):
+        near = np.zeros(len(part.end_ns), bool)
         for begin_ns, end_ns in around_ns:
-            near |= (found.end_ns >= begin_ns) & (found.end_ns <= end_ns)
+            near |= (part.end_ns >= begin_ns) & (part.end_ns <= end_ns)
         if near.any():
-            width_s = (found.end_ns - found.start_ns)[near] / 1e9
-            powers = [found.power_w[name][near] for name in meter.channels]
-            kept.append((found.end_ns[near], width_s, *powers))
+            width_s = (part.end_ns - part.start_ns)[near] / 1e9
+            powers = [part.power_w[name][near] for name in meter.channels]
+            kept.append((part.end_ns[near], width_s, *powers))
     if not kept:
         return {}, timing.bound_ns / 1e6
     ends, widths, *powers = (np.concatenate(column) for column in zip(*kept, strict=True))
@@ -203,7 +199,10 @@ def _margin_ns(mark: Watermark) -> int:
 
 
 def _best(meter: Meter, channels: Mapping[str, Readings], session: _Session) -> tuple[str, Fit]:
-    """The channel whose watermark is the clearest; a drive's hardly shows the processor's load."""
+    """Return the channel whose watermark is the clearest.
+
+    A drive's hardly shows the processor's load.
+    """
     if session.problem:
         return "", Fit(session.problem)
     if not channels:

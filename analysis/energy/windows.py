@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from scipy.ndimage import minimum_filter1d
 
@@ -92,24 +91,24 @@ class OwnTime:
         if self._kind == "index":
             return self._numbered(epoch, table, ahead)
         if table["t_device_us"].null_count() == 0:
-            own = table["t_device_us"].to_numpy().astype(np.int64, copy=False) * 1000
-            return own, self._stretches(epoch, own)
-        own = table["t_device_us"].fill_null(0).to_numpy().astype(np.int64) * 1000
-        own[table["t_device_us"].is_null().to_numpy()] = _UNKNOWN
-        known = np.flatnonzero(own != _UNKNOWN)
+            device_ns = table["t_device_us"].to_numpy().astype(np.int64, copy=False) * 1000
+            return device_ns, self._stretches(epoch, device_ns)
+        device_ns = table["t_device_us"].fill_null(0).to_numpy().astype(np.int64) * 1000
+        device_ns[table["t_device_us"].is_null().to_numpy()] = _UNKNOWN
+        known = np.flatnonzero(device_ns != _UNKNOWN)
         stretch = np.full(len(table), max(self._stretch, 0))
         if len(known):
-            stretch[known] = self._stretches(epoch[known], own[known])
-        return own, stretch
+            stretch[known] = self._stretches(epoch[known], device_ns[known])
+        return device_ns, stretch
 
-    def _stretches(self, epoch: Ints, own: Ints) -> Ints:
-        last = self._last or (epoch[0] - 1, 0, own[0])
-        new = np.empty(len(own), bool)
-        new[0] = epoch[0] != last[0] or own[0] < last[2]
-        np.less(own[1:], own[:-1], out=new[1:])
+    def _stretches(self, epoch: Ints, device_ns: Ints) -> Ints:
+        last = self._last or (epoch[0] - 1, 0, device_ns[0])
+        new = np.empty(len(device_ns), bool)
+        new[0] = epoch[0] != last[0] or device_ns[0] < last[2]
+        np.less(device_ns[1:], device_ns[:-1], out=new[1:])
         new[1:] |= epoch[1:] != epoch[:-1]
         stretch: Ints = self._stretch + np.cumsum(new)
-        self._stretch, self._last = int(stretch[-1]), (int(epoch[-1]), 0, int(own[-1]))
+        self._stretch, self._last = int(stretch[-1]), (int(epoch[-1]), 0, int(device_ns[-1]))
         return stretch
 
     def _numbered(
@@ -131,18 +130,19 @@ class OwnTime:
             step[inside] += width[inside] * missed_records(arrival[first:end], width[inside])
         step[new] = 0
         stretch = self._stretch + np.cumsum(new[:count])
-        own = last[2] + np.cumsum(step[:count])
+        device_ns = last[2] + np.cumsum(step[:count])
         starts = np.flatnonzero(new[:count])
         if len(starts):  # each stretch counts from 0
-            own[starts[0] :] -= np.repeat(own[starts], np.diff([*starts, count]))
+            device_ns[starts[0] :] -= np.repeat(device_ns[starts], np.diff([*starts, count]))
         self._stretch = int(stretch[-1])
-        self._last = (int(epoch[-1]), int(arrival[count]), int(own[-1]))
-        return own, stretch
+        self._last = (int(epoch[-1]), int(arrival[count]), int(device_ns[-1]))
+        return device_ns, stretch
 
 
 def missed_records(arrival: Ints, width_ns: Ints) -> Ints:
-    """How many records are missing before each but the first, from arrivals of one stretch; −1 for
-    one that came twice.
+    """How many records are missing before each but the first, from arrivals of one stretch.
+
+    −1 for one that came twice.
 
     By a clock that is fast the records come ever earlier for their number, which would hide those
     that are missing; so its rate is taken out first.
@@ -182,7 +182,7 @@ def _rate(late: Floats) -> float:
 
 
 def _lost(late_ns: Ints, width_ns: Ints) -> Ints:
-    """The same from how late each record is for its number.
+    """Return the same from how late each record is for its number.
 
     A record that is missing makes all that follow come a window later for their number; one that
     only came late does not. So the lowest lateness of those ahead is looked at; near the end of a
@@ -224,24 +224,24 @@ def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
     own_time = OwnTime(kind)
     for table, ahead in _with_ahead(samples.tables(COLUMNS)):
         arrival = table["t_mono_ns"].to_numpy().astype(np.int64)
-        own, stretch = own_time.of(table, ahead)
-        for rows in _pieces(stretch, own):
-            step_ns = np.diff(own[rows])
+        device_ns, stretch = own_time.of(table, ahead)
+        for rows in _pieces(stretch, device_ns):
+            step_ns = np.diff(device_ns[rows])
             extra.append(arrival[rows[1 + np.flatnonzero(step_ns == 0)]])
             if len(rows) >= FEW:
                 some = rows[1:_POINTS]
                 width_ns = table["window_s"].to_numpy()[some] * 1e9
                 periods.append(float(np.median(step_ns[: len(some)] / width_ns)))
             while len(gathered) <= stretch[rows[0]]:
-                gathered.append(_Gathered(int(arrival[rows[0]]), int(own[rows[0]])))
-            gathered[-1].add(arrival[rows], own[rows])
+                gathered.append(_Gathered(int(arrival[rows[0]]), int(device_ns[rows[0]])))
+            gathered[-1].add(arrival[rows], device_ns[rows])
     stretches = tuple(g.stretch(limit_ns) for g in gathered)
     wrong = {
         DELAY_FLAG: any(s.line.contradicted for s in stretches),
         PERIOD_FLAG: any(abs(period - 1) > MAX_SKEW for period in periods),
     }
     bound_ns = max((s.line.bound_ns for s in stretches), default=limit_ns)
-    flags = tuple(flag for flag, found in wrong.items() if found)
+    flags = tuple(flag for flag, applies in wrong.items() if applies)
     extra_ns = np.concatenate([*extra, np.empty(0, np.int64)])
     return Timing(kind, stretches, bound_ns, flags, (extra_ns - round(limit_ns), extra_ns))
 
@@ -255,9 +255,9 @@ class _Gathered:
     low: list[tuple[Floats, Floats]] = field(default_factory=list)
     some: list[tuple[Floats, Floats]] = field(default_factory=list)
 
-    def add(self, arrival: Ints, own: Ints) -> None:
+    def add(self, arrival: Ints, device_ns: Ints) -> None:
         # Offsets from the first keep the floats exact to well below a microsecond.
-        x = (own - self.own_ns).astype(np.float64)
+        x = (device_ns - self.own_ns).astype(np.float64)
         y = (arrival - self.arrival_ns).astype(np.float64) - x
         low = lowest_of_bins(y, _POINTS)
         self.low.append((x[low], y[low]))
@@ -273,9 +273,9 @@ def _joined(parts: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
     return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
 
-def _pieces(stretch: Ints, own: Ints) -> Iterator[Ints]:
+def _pieces(stretch: Ints, device_ns: Ints) -> Iterator[Ints]:
     """Rows with a time of their own, by stretch."""
-    known = np.flatnonzero(own != _UNKNOWN)
+    known = np.flatnonzero(device_ns != _UNKNOWN)
     if len(known) == 0:
         return
     cut = np.flatnonzero(np.diff(stretch[known])) + 1
@@ -303,14 +303,16 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
     own_time = OwnTime(timing.kind)
     last = None
     for table, ahead in _with_ahead(samples.tables([*COLUMNS, *columns])):
-        own, stretch = own_time.of(table, ahead)
+        device_ns, stretch = own_time.of(table, ahead)
         end = table["t_mono_ns"].to_numpy().astype(np.int64)
-        for rows in _pieces(stretch, own):
+        for rows in _pieces(stretch, device_ns):
             known = timing.stretches[stretch[rows[0]]]
-            x = (own[rows] - known.own_ns).astype(np.float64)
+            x = (device_ns[rows] - known.own_ns).astype(np.float64)
             end[rows] = known.arrival_ns + np.rint(known.line.at(x)).astype(np.int64)
         values = {name: table[name].to_numpy().astype(np.float64, copy=False) for name in columns}
-        good = _readable(values)
+        # A record without a power in every channel is as good as missing.
+        powers = [value for name, value in values.items() if name.startswith("power_w_")]
+        good = np.all(np.isfinite(powers), axis=0)
         if not good.any():
             continue
         epoch = table["epoch"].to_numpy().astype(np.int64)[good]
@@ -322,15 +324,6 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
             for what in ("power_w", "energy_j")
         )
         yield Windows(start, end, epoch, power, energy)
-
-
-def _readable(values: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
-    """Records with a power in every channel; one without is as good as missing."""
-    powers = [value for name, value in values.items() if name.startswith("power_w_")]
-    good = np.ones(len(powers[0]), np.bool_)
-    for power in powers:
-        good &= np.isfinite(power)
-    return good
 
 
 def joined(end: Ints, width: Ints, epoch: Ints, last: tuple[int, int] | None) -> tuple[Ints, Ints]:
@@ -361,16 +354,23 @@ class Remarks:
             return cls({})
         parts: dict[str, list[Spans]] = {}
         for table in samples.tables(["t_mono_ns", "window_s", "flags"]):
-            said = table.filter(pl.col("flags") != "")
-            for flags in said["flags"].unique():
-                bearing = said.filter(pl.col("flags") == flags)
+            remarked = table.filter(pl.col("flags") != "")
+            for flags in remarked["flags"].unique():
+                bearing = remarked.filter(pl.col("flags") == flags)
                 end = bearing["t_mono_ns"].to_numpy().astype(np.int64)
                 width = np.rint(bearing["window_s"].to_numpy() * 1e9).astype(np.int64)
                 for word in set(flags.split()) - KNOWN:
                     parts.setdefault(word, []).append(_merged(end - width, end, width))
-        return cls({word: _joined_remarks(found) for word, found in parts.items()})
+        stretches = {}
+        for word, spans in parts.items():
+            starts, ends = (np.concatenate(sides) for sides in zip(*spans, strict=True))
+            order = np.argsort(starts, kind="stable")
+            stretches[word] = starts[order], np.maximum.accumulate(ends[order])
+        return cls(stretches)
 
-    def during(self, start_ns: int, end_ns: int, own: str, all_own: Sequence[str]) -> list[str]:
+    def during(
+        self, start_ns: int, end_ns: int, own_name: str, all_own: Sequence[str]
+    ) -> list[str]:
         """Words on records between two instants; those on other channels than `own` left out.
 
         A word that ends in `-` and the meter's own name of a channel is on that channel alone.
@@ -378,7 +378,7 @@ class Remarks:
         words = []
         for word, spans in self.stretches.items():
             base, _, channel = word.rpartition("-")
-            if base and channel in all_own and channel != own:
+            if base and channel in all_own and channel != own_name:
                 continue
             if meets(spans, start_ns, end_ns):
                 words.append(base if base and channel in all_own else word)
@@ -396,10 +396,3 @@ def _merged(start: Ints, end: Ints, width: Ints) -> Spans:
     """Stretches of records that follow each other within half a window."""
     new = np.flatnonzero(start[1:] - end[:-1] > width[1:] // 2) + 1
     return start[np.concatenate([[0], new])], end[np.concatenate([new - 1, [len(end) - 1]])]
-
-
-def _joined_remarks(parts: Iterable[Spans]) -> Spans:
-    starts, ends = zip(*parts, strict=True)
-    start, end = np.concatenate(starts), np.concatenate(ends)
-    order = np.argsort(start, kind="stable")
-    return start[order], np.maximum.accumulate(end[order])

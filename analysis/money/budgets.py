@@ -23,8 +23,8 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.family import terms_of
 from analysis.stats.results import Results
 from analysis.stats.summary import base_of, groups_of
-from analysis.suite.assumptions import Assumptions
 from analysis.suite.records import SYSTEM, Suite
+from contract.assumptions import Assumptions
 from instrumentation.accuracy import ErrorTerm
 
 EVERY = "all"  # the geometric mean over the workloads
@@ -42,46 +42,46 @@ class Budgeted:
     budget: Budget
 
 
-def joules(found: Results) -> Iterator[Budgeted]:
+def joules(results: Results) -> Iterator[Budgeted]:
     """Mean joules of a run, as in the summary."""
-    suite = found.suite
-    for key, group in groups_of(suite, found.energy).items():
+    suite = results.suite
+    for key, group in groups_of(suite, results.energy).items():
         if group.mean is not None:
             terms = terms_of(suite, *key[2:])
             budget = joules_budget(terms, group.mean, *group.error_j, suite.any_look)
             yield Budgeted(key[0], "", key[1], key[2], key[3], budget)
 
 
-def ratios(found: Results) -> Iterator[Budgeted]:
+def ratios(results: Results) -> Iterator[Budgeted]:
     """Each configuration to the baseline in each workload."""
-    suite, groups = found.suite, groups_of(found.suite, found.energy)
-    for key, comparison in found.family.versus.items():
+    suite, groups = results.suite, groups_of(results.suite, results.energy)
+    for key, comparison in results.family.versus.items():
         base = base_of(key, suite)
         sides = groups[base].mean, groups[key].mean
         budget = ratio_budget(terms_of(suite, *key[2:]), comparison, [sides])
         yield Budgeted(key[0], base[1], key[1], key[2], key[3], budget)
 
 
-def overall(found: Results) -> Iterator[Budgeted]:
-    """The contrasts over all workloads that do something."""
-    suite = found.suite
+def overall(results: Results) -> Iterator[Budgeted]:
+    """Yield the contrasts over all workloads that do something."""
+    suite = results.suite
     source = suite.reference_meter(SYSTEM) or ""
-    groups = groups_of(suite, found.energy)
+    groups = groups_of(suite, results.energy)
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
-    for c in found.contrasts:
+    for c in results.contrasts:
         if c.comparison is not None:
             pairs = [tuple(means.get((w, name)) for name in (c.base, c.other)) for w in c.workloads]
             budget = ratio_budget(terms_of(suite, source, SYSTEM), c.comparison, pairs)
             yield Budgeted(EVERY, c.base, c.other, source, SYSTEM, budget)
 
 
-def money(found: Results) -> Iterator[Budgeted]:
-    """What each workload, and the duty profile, saves; a year's money; years until repaid."""
-    suite, a = found.suite, found.suite.assumptions
+def money(results: Results) -> Iterator[Budgeted]:
+    """Yield what each workload, and the duty profile, saves; a year's money; years until repaid."""
+    suite, a = results.suite, results.suite.assumptions
     if a is None:
         return
     done: set[tuple[str, str, float]] = set()
-    for p in [*costs.profiles(suite, found.energy), *costs.paybacks(suite, found.energy)]:
+    for p in [*costs.profiles(suite, results.energy), *costs.paybacks(suite, results.energy)]:
         if (p.workload, p.against, p.runs_per_day) not in done:  # a profile may be a workload
             yield from of_payback(suite, p, a)
         done.add((p.workload, p.against, p.runs_per_day))
@@ -113,8 +113,8 @@ def ratio_budget(
     known = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
     rows: tuple[Row, ...] = of_terms(terms, ratio_readings(known))
     first = scatter(c.error, c.df, "1", c.any_look)
-    whole = (first, *rows)
-    return Budget("ratio", "1", c.ratio, whole, True, c.any_look, carried=c.interval())
+    terms_and_scatter = (first, *rows)
+    return Budget("ratio", "1", c.ratio, terms_and_scatter, True, c.any_look, carried=c.interval())
 
 
 Column = tuple[pl.DataType, Callable[[Budgeted, Row], object]]
@@ -161,14 +161,15 @@ COLUMNS: Mapping[str, Column] = {
 }
 
 
-def table(found: Results) -> pl.DataFrame:
+def table(results: Results) -> pl.DataFrame:
     """A row a term of every budget (columns: data/README.md): of every figure that is a headline
     somewhere, i.e. joules and ratios of each workload, configuration and component, ratios over all
-    workloads, savings and what they are worth."""
-    same = {"suite_id": found.suite.suite_id, "host": found.suite.host}
+    workloads, savings and what they are worth.
+    """
+    same = {"suite_id": results.suite.suite_id, "host": results.suite.host}
     rows = [
         {**same, **{name: value(one, row) for name, (_, value) in COLUMNS.items()}}
-        for one in (*joules(found), *ratios(found), *overall(found), *money(found))
+        for one in (*joules(results), *ratios(results), *overall(results), *money(results))
         for row in one.budget.rows
     ]
     kinds = {name: kind for name, (kind, _) in COLUMNS.items()}

@@ -21,9 +21,9 @@ from analysis.stats.contrasts import working
 from analysis.stats.stats import Estimate, Span, estimate
 from analysis.stats.summary import BlockValues
 from analysis.suite import records
-from analysis.suite.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
-from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Meter, Suite
-from instrumentation.accuracy import ErrorTerm, read_terms
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
+from contract.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
+from instrumentation.accuracy import read_terms
 
 HOURS_PER_DAY = 24
 
@@ -82,28 +82,30 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
     longer than the day in which it is to be done.
     """
     sides = _sides(energy)
-    found = [
+    candidates = [
         _payback(suite, sides, against, {workload: 1.0})
         for workload in working(suite)
         for against in alternatives(suite)
     ]
-    return [p for p in found if p is not None]
+    return [p for p in candidates if p is not None]
 
 
 def alternatives(suite: Suite) -> list[str]:
-    """The software that the self-encrypting disk is held against.
+    """Return the software that the self-encrypting disk is held against.
 
     That on the very same disk where there is some, for two disks differ by more than their
     encryption: it stands for the same disk without Opal, which is what would be bought instead.
     """
-    there = [
+    on_the_drive = [
         name for name in suite.software if suite.disk_of(name) == suite.disk_of(suite.sed or "")
     ]
-    return there or suite.software
+    return on_the_drive or suite.software
 
 
 def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """The duty profile against each software configuration; each block's runs are summed first.
+    """Return the duty profile against each software configuration.
+
+    Each block's runs are summed first.
 
     Only blocks that have all of its workloads on both sides count. A profile of one workload is
     that workload, so many times a day.
@@ -112,18 +114,18 @@ def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
         return []
     sides = _sides(energy)
     profile = suite.assumptions.profile
-    found = [
+    candidates = [
         _payback(suite, sides, against, profile, daily=True) for against in alternatives(suite)
     ]
-    return [p for p in found if p is not None]
+    return [p for p in candidates if p is not None]
 
 
 def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
-    """Runs on a battery, for each workload × configuration."""
+    """Return runs on a battery, for each workload × configuration."""
     assumptions = suite.assumptions
     if assumptions is None:
         return []
-    found = []
+    held_runs = []
     sides = _sides(energy)
     for workload in working(suite):
         for configuration in suite.configurations:
@@ -133,19 +135,21 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
             joules = [side.energy_j[b] - side.tail_j[b] for b in side.energy_j]
             mean = estimate(joules, suite.any_look)
             held = battery_runs(assumptions.battery_wh * 3600, mean)
-            found.append(Battery(workload, configuration, mean, held, records.joint(side.origins)))
-    return found
+            held_runs.append(
+                Battery(workload, configuration, mean, held, records.joint(side.origins))
+            )
+    return held_runs
 
 
-def headline_payback(found: Sequence[Payback]) -> Payback | None:
-    """The one to name first: the paper's workload, of the first software there is."""
-    return min(found, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
+def headline_payback(paybacks: Sequence[Payback]) -> Payback | None:
+    """Return the one to name first: the paper's workload, of the first software there is."""
+    return min(paybacks, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
 
 
 def _payback(
     suite: Suite, sides: Sides, against: str, runs: Mapping[str, float], daily: bool = False
 ) -> Payback | None:
-    """The payback of so many runs of each workload; None where no block has them all.
+    """Return the payback of so many runs of each workload; None where no block has them all.
 
     With `daily` they are those of a day; else the assumptions say how many runs a day there are.
     """
@@ -178,7 +182,10 @@ def _payback(
         at_rest = Reading(estimate(rest_j).mean, estimate(sooner_s).mean, -1.0)
         by_rule[IDLE] = [*readings, at_rest]
 
-    terms = _terms(suite.meters, base.sources | other.sources)
+    # Of the one meter that read all; of several, none is known.
+    sources = base.sources | other.sources
+    accuracy = (meter.accuracy for meter in suite.meters if {meter.name} == sources)
+    terms = read_terms(next(accuracy, {}))
 
     rule = a.after_work if a.after_work in whole_j else SLEEP
     return payback(
@@ -216,8 +223,10 @@ def hours_a_day(suite: Suite, runs: Mapping[str, float], daily: bool = True) -> 
 
 
 def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | None:
-    """Power of the machine at rest on the self-encrypting disk, by block; the mean where a block
-    has none, None where no block has."""
+    """Power of the machine at rest on the self-encrypting disk, by block.
+
+    The mean where a block has none, None where no block has.
+    """
     of_rest = (
         sides.get((name, suite.sed or ""))
         for name in suite.workloads
@@ -235,48 +244,48 @@ def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | 
 
 
 def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
-    """The configurations without encryption on the software's and the self-encrypting disk.
+    """Return the configurations without encryption on the software's and the self-encrypting disk.
 
     None where both are one disk, or where one of the disks was not measured without encryption.
     """
     sed = suite.sed or ""
     names = suite.reference(against), suite.reference(sed)
-    own = [
+    references = [
         name
         for name, of in zip(names, (against, sed), strict=True)
         if name and suite.disk_of(name) == suite.disk_of(of)
     ]
-    return (own[0], own[1]) if len(set(own)) == 2 else None
+    return (references[0], references[1]) if len(set(references)) == 2 else None
 
 
-def _without_the_disks(sed: Side, here: Side | None, there: Side | None) -> Side:
+def _without_the_disks(sed: Side, here: Side | None, sed_reference: Side | None) -> Side:
     """The self-encrypting side less what the two disks differ by without encryption, by block.
 
     `here` is the other disk without encryption, `there` the self-encrypting one.
     """
 
-    def moved(own: BlockValues, plus: BlockValues, minus: BlockValues) -> BlockValues:
-        blocks = own.keys() & plus.keys() & minus.keys()
-        return {block: own[block] + plus[block] - minus[block] for block in sorted(blocks)}
+    def moved(values: BlockValues, plus: BlockValues, minus: BlockValues) -> BlockValues:
+        blocks = values.keys() & plus.keys() & minus.keys()
+        return {block: values[block] + plus[block] - minus[block] for block in sorted(blocks)}
 
-    if here is None or there is None:
+    if here is None or sed_reference is None:
         return replace(sed, energy_j={}, tail_j={}, seconds={}, parts=())
     return replace(
         sed,
-        energy_j=moved(sed.energy_j, here.energy_j, there.energy_j),
-        tail_j=moved(sed.tail_j, here.tail_j, there.tail_j),
-        seconds=moved(sed.seconds, here.seconds, there.seconds),
-        origins=sed.origins | here.origins | there.origins,
-        sources=sed.sources | here.sources | there.sources,
-        parts=(*sed.parts, *here.parts, *_weighted(there.parts, -1.0)),
+        energy_j=moved(sed.energy_j, here.energy_j, sed_reference.energy_j),
+        tail_j=moved(sed.tail_j, here.tail_j, sed_reference.tail_j),
+        seconds=moved(sed.seconds, here.seconds, sed_reference.seconds),
+        origins=sed.origins | here.origins | sed_reference.origins,
+        sources=sed.sources | here.sources | sed_reference.sources,
+        parts=(*sed.parts, *here.parts, *_weighted(sed_reference.parts, -1.0)),
     )
 
 
 def _together(sides: Sides, configuration: str, weights: Mapping[str, float]) -> Side | None:
     """So many runs of each workload as one: sums within the blocks that have all of them."""
-    there = [sides.get((workload, configuration)) for workload in weights]
-    parts = [side for side in there if side is not None]
-    if not parts or len(parts) < len(there):
+    found_sides = [sides.get((workload, configuration)) for workload in weights]
+    parts = [side for side in found_sides if side is not None]
+    if not parts or len(parts) < len(found_sides):
         return None
 
     def summed(values: Sequence[BlockValues]) -> BlockValues:
@@ -302,19 +311,13 @@ def _weighted(parts: Sequence[Part], weight: float) -> tuple[Part, ...]:
     return tuple(replace(part, weight=weight * part.weight) for part in parts)
 
 
-def _terms(meters: Sequence[Meter], sources: frozenset[str]) -> tuple[ErrorTerm, ...]:
-    """The terms of error of the one meter that read all; of several, none is known."""
-    of_one = (meter.accuracy for meter in meters if {meter.name} == sources)
-    return read_terms(next(of_one, {}))
-
-
 def _sides(energy: pl.DataFrame) -> Sides:
     """All whole runs that a meter of the system saw, their tails included, as means by block."""
-    seen = energy.filter(
+    metered = energy.filter(
         pl.col("workload") != DRIFT_CHECK, pl.col("energy_j").is_not_null(), component=SYSTEM
     )
-    tails = seen.filter(phase=TAIL).select("run_id", tail_j="energy_j", tail_s="duration_s")
-    rows = seen.filter(phase="all").join(tails, on="run_id", how="left")
+    tails = metered.filter(phase=TAIL).select("run_id", tail_j="energy_j", tail_s="duration_s")
+    rows = metered.filter(phase="all").join(tails, on="run_id", how="left")
     means = (
         rows.with_columns(pl.col("tail_j", "tail_s").fill_null(0.0))
         .group_by("workload", "configuration", "block")

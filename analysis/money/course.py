@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.money.payback import Payback, annuity
-from analysis.suite.assumptions import Assumptions
 from analysis.suite.clocks import Floats
+from contract.assumptions import Assumptions
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Course:
 
 
 def course(payback: Payback, assumptions: Assumptions, years: Sequence[float] | Floats) -> Course:
-    """What is saved up to each of `years`, discounted, less the drive's extra price.
+    """Return what is saved up to each of `years`, discounted, less the drive's extra price.
 
     At the end of the drive's life it is the net present value.
     """

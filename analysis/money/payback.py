@@ -23,7 +23,7 @@ from scipy import special
 from analysis.stats import budget as budgets
 from analysis.stats.budget import Budget, Row
 from analysis.stats.stats import Estimate, Floats, Span, estimate
-from analysis.suite.assumptions import RANGED, SLEEP, Assumptions
+from contract.assumptions import RANGED, SLEEP, Assumptions
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25
@@ -99,15 +99,8 @@ class Payback:
         return self.meter_j / abs(self.saving_j.mean)
 
 
-def runs_to_repay(price: float, saving_j: float, electricity_price_per_kwh: float) -> float:
-    """Runs until `price` is saved: price / (J × price per kWh / 3.6 MJ), for a saving above 0."""
-    if saving_j <= 0:
-        raise ValueError("a disk that saves nothing is never repaid")
-    return price / (saving_j * electricity_price_per_kwh / JOULES_PER_KWH)
-
-
 def battery_runs(battery_j: float, energy_j: Estimate) -> Span:
-    """Runs that a battery holds: battery_j / energy_j, the limits swapped."""
+    """Return runs that a battery holds: battery_j / energy_j, the limits swapped."""
     low = battery_j / energy_j.high if energy_j.high else None
     high = battery_j / energy_j.low if energy_j.low and energy_j.low > 0 else None
     return Span(battery_j / energy_j.mean, low, high)
@@ -119,7 +112,7 @@ def annuity(rate: float, years: float) -> float:
 
 
 def money_per_joule_a_day(assumptions: Assumptions) -> float:
-    """What one joule saved each day is worth in a year."""
+    """Return what one joule saved each day is worth in a year."""
     return DAYS_PER_YEAR * assumptions.electricity_price_per_kwh / JOULES_PER_KWH
 
 
@@ -157,7 +150,10 @@ def payback(
     savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
     saving = estimate(savings_j, any_look)
     each_day = a.runs_per_day if runs_per_day is None else runs_per_day
-    budget = _budget(savings_j, meter, any_look)
+    n = len(savings_j)
+    error = float(np.std(savings_j, ddof=1)) / math.sqrt(n) if n > 1 else None
+    rows = (budgets.scatter(error, n - 1, "J", any_look), *meter)
+    budget = Budget("saving", "J", float(np.mean(savings_j)), rows, any_look=any_look)
     span = budget.interval
     yearly = span.scaled(each_day * money_per_joule_a_day(a))
     in_life = annuity(a.discount_rate, a.life_years)
@@ -195,14 +191,6 @@ def payback(
     )
 
 
-def _budget(savings_j: Sequence[float], meter: Sequence[Row], any_look: bool) -> Budget:
-    """Of the saving: its scatter over blocks, and the meter's terms."""
-    n = len(savings_j)
-    error = float(np.std(savings_j, ddof=1)) / math.sqrt(n) if n > 1 else None
-    rows = (budgets.scatter(error, n - 1, "J", any_look), *meter)
-    return Budget("saving", "J", float(np.mean(savings_j)), rows, any_look=any_look)
-
-
 def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span | None:
     """Years until the net saving, with interest, is 0; None where even the middle never gets there.
 
@@ -228,7 +216,8 @@ def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span |
 def years_by_saving(saved_per_year: float, assumptions: Assumptions) -> float | None:
     """What the years of `repaid_after_years` change with a unit of money saved a year, in closed
     form: −p / (s² (1 − r p/s)) × r / ln(1 + r) with the price p, the saving s and the interest r.
-    None where it is never repaid."""
+    None where it is never repaid.
+    """
     rate, price = assumptions.discount_rate, assumptions.sed_extra_price
     left = 1 - rate * price / saved_per_year if saved_per_year > 0 else 0.0
     if left <= 0:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 from scipy.special import ndtr
@@ -29,6 +29,7 @@ from analysis.stats.stats import Estimate
 from analysis.stats.summary import BlockValues, compare_pairs, estimate_of
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
+from contract.plan import ConfigurationEntry
 
 Word = Literal["agrees", "same direction", "opposite", "inconclusive"]
 WORDS: tuple[Word, ...] = ("agrees", "same direction", "opposite", "inconclusive")
@@ -39,7 +40,7 @@ _SPOILT = re.compile(r"(^|[.;] )(value|copy): ")
 
 
 def word(published: float, here: Comparison, half_log: float = 0.0) -> Word:
-    """What a ratio says of the published one; both are of what is spent.
+    """Return what a ratio says of the published one; both are of what is spent.
 
     `half_log`: half width of the published ratio's 95 % interval, as a logarithm. They agree where
     the 95 % interval of their quotient lies within `CLOSE` (an equivalence, shown); a direction is
@@ -61,8 +62,8 @@ def by_chance(published: float, here: Comparison, half_log: float = 0.0) -> floa
     """Probability that a ratio with this interval would agree if nothing differed here at all."""
     if here.low is None or here.high is None or here.low <= 0:
         return 0.0
-    own = math.log(here.high / here.low) / 2
-    room, sigma = math.log(CLOSE) - math.hypot(own, half_log), own / NORMAL_95
+    half_width = math.log(here.high / here.low) / 2
+    room, sigma = math.log(CLOSE) - math.hypot(half_width, half_log), half_width / NORMAL_95
     if room <= 0:
         return 0.0
     apart = -math.log(published)
@@ -72,13 +73,17 @@ def by_chance(published: float, here: Comparison, half_log: float = 0.0) -> floa
 
 
 def spoilt(figure: Published) -> bool:
-    """Whether the value itself is doubtful, and not only its unit or what stands around it; a lost
-    decimal point is none where one reading alone fits."""
+    """Whether the value itself is doubtful, and not only its unit or what stands around it.
+
+    A lost decimal point is none where one reading alone fits.
+    """
     return figure.fitting is None and figure.doubtful and bool(_SPOILT.search(figure.note))
 
 
 def judged(row: Beside) -> Word | None:
-    """The word on one figure; None where there is nothing to compare, or it counts for nothing.
+    """Return the word on one figure.
+
+    None where there is nothing to compare, or it counts for nothing.
 
     Ranks are held against each other by their order alone (`_order`): a ratio of them says nothing.
     """
@@ -93,7 +98,8 @@ def judged(row: Beside) -> Word | None:
 @dataclass(frozen=True)
 class Agreement:
     """Over rows: how many of each word, how many would agree by chance if nothing differed here,
-    and pairs in the same order of all."""
+    and pairs in the same order of all.
+    """
 
     words: dict[Word, int]
     by_chance: float
@@ -107,9 +113,9 @@ class Agreement:
 
 def agreement(rows: Sequence[Beside]) -> Agreement:
     """Of all figures of a paper, or of one of its places."""
-    said = [(row, judged(row)) for row in rows]
-    counts = {w: sum(found == w for _, found in said) for w in WORDS}
-    known = [row for row, found in said if found is not None]
+    verdicts = [(row, judged(row)) for row in rows]
+    counts = {w: sum(verdict == w for _, verdict in verdicts) for w in WORDS}
+    known = [row for row, verdict in verdicts if verdict is not None]
     same, pairs = _order(rows)
     chances = [
         by_chance(*both, row.published_half_log)
@@ -129,13 +135,14 @@ def _order(rows: Iterable[Beside]) -> tuple[int, int]:
     pairs = [
         pair for same in groups.values() for pair in combinations(same, 2) if _face(same, *pair)
     ]
-    told = [_same_order(a.plain_values, b.plain_values) for a, b in pairs]
-    return told.count(True), len(told) - told.count(None)
+    agreements = [_same_order(a.plain_values, b.plain_values) for a, b in pairs]
+    return agreements.count(True), len(agreements) - agreements.count(None)
 
 
 def _face(group: Sequence[Beside], a: Beside, b: Beside) -> bool:
     """Whether two figures can be held against each other: of one entry of ours, or of two of which
-    one has no figure of that kind itself."""
+    one has no figure of that kind itself.
+    """
     if a.published is b.published:
         return a.entry == b.entry  # done in two ways
     if a.entry == b.entry:
@@ -148,10 +155,10 @@ def _same_order(a: tuple[float, float] | None, b: tuple[float, float] | None) ->
     """None where they are not apart in both."""
     if a is None or b is None:
         return None
-    there, here = math.log(a[0] / b[0]), math.log(a[1] / b[1])
-    if min(abs(there), abs(here)) <= math.log(APART):
+    published, here = math.log(a[0] / b[0]), math.log(a[1] / b[1])
+    if min(abs(published), abs(here)) <= math.log(APART):
         return None
-    return (there > 0) == (here > 0)
+    return (published > 0) == (here > 0)
 
 
 PLAIN = ("plain", "none")
@@ -192,7 +199,8 @@ class Beside:
     @property
     def published_half_log(self) -> float:
         """Half width of the published ratio's 95 % interval as a logarithm, by the ± printed beside
-        the two figures; 0 where none is."""
+        the two figures; 0 where none is.
+        """
         shares = [
             (figure.half_width or 0.0) / figure.usable
             for figure in (self.published, self.reference)
@@ -244,7 +252,7 @@ def beside(suite: Suite, energy: pl.DataFrame, figures: Sequence[Published]) -> 
 
 
 def group_of(p: Published) -> tuple[object, ...]:
-    """What a figure shares with those that it is compared with in its paper.
+    """Return what a figure shares with those that it is compared with in its paper.
 
     A rate is one whatever amount it was taken from, and so is the time of a number of iterations.
     Where each cipher of a table processed an amount of its own, ours are the times of those.
@@ -259,7 +267,7 @@ def group_of(p: Published) -> tuple[object, ...]:
 
 
 def configuration_here(suite: Suite, name: str, medium: str = "") -> str | None:
-    """The suite's configuration that is the same as `name` of the reference tables, or None.
+    """Return the suite's configuration that is the same as `name` of the reference tables, or None.
 
     One of the same name goes before others of the same kind, cipher and key. Where the suite's
     disks are called after what they are (`MEDIA`), it is one on the disk of the paper's `medium`.
@@ -267,56 +275,62 @@ def configuration_here(suite: Suite, name: str, medium: str = "") -> str | None:
     wanted = configurations().get(name)
     if wanted is None:
         return None
-    entries = suite.entries("configurations")
-    if medium and any(entry.get("disk") in MEDIA for entry in entries):
-        entries = [entry for entry in entries if entry.get("disk") == medium]
+    stacks = list(suite.stacks.values())
+    if medium and any(stack.disk in MEDIA for stack in stacks):
+        stacks = [stack for stack in stacks if stack.disk == medium]
     elif wanted.kind == "plain":
         return suite.baseline
     alike = [
-        str(entry.get("name"))
-        for entry in entries
-        if entry.get("kind") == wanted.kind
-        and (wanted.kind != "external" or wanted.product in str(entry.get("name")))
-        and (not wanted.cipher or _cipher(entry) == wanted.cipher)
-        and (not wanted.key_bits or entry.get("key_bits") == wanted.key_bits)
+        stack.name
+        for stack in stacks
+        if stack.kind == wanted.kind
+        and (wanted.kind != "external" or wanted.product in stack.name)
+        and (not wanted.cipher or _cipher(stack) == wanted.cipher)
+        and (not wanted.key_bits or stack.settings.get("key_bits") == wanted.key_bits)
     ]
     return name if name in alike else next(iter(alike), None)
 
 
-def _cipher(entry: Mapping[str, Any]) -> str:
-    """The cipher without its mode; a cascade of TrueCrypt stays what it is."""
-    cipher = str(entry.get("cipher") or "")
-    return cipher if entry.get("kind") == "tcrypt" else cipher.split("-", maxsplit=1)[0]
+def _cipher(stack: ConfigurationEntry) -> str:
+    """Return the cipher without its mode; a cascade of TrueCrypt stays what it is."""
+    cipher = str(stack.settings.get("cipher") or "")
+    return cipher if stack.kind == "tcrypt" else cipher.split("-", maxsplit=1)[0]
 
 
 def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
     for here in likes(figure):
         if here.several or here.versus:
-            if (whole := _put_together(suite, runs, figure, here)) is not None:
-                entry, configuration, values = whole
+            if (combination := _put_together(suite, runs, figure, here)) is not None:
+                entry, configuration, values = combination
                 put = {block: here.put(value) for block, value in values.items()}
                 ratio = values if here.stated(figure.usable) is not None else {}
                 yield _Ours(figure, here, entry, configuration, put, ratio)
             continue
         for entry, configuration in _nearest(suite, runs, figure, here):
             values = runs.values(entry, configuration, here, here.column)
-            if values or (figure.workload and _has_phase(runs, entry, here)):
-                found = of_seconds(here, values)
-                yield _Ours(figure, here, entry, configuration, found)
+            has_phase = (
+                runs.values(name, stack, here, "duration_s")
+                for name, stack in runs.by
+                if name == entry
+            )
+            if values or (figure.workload and any(has_phase)):
+                values_in_unit = of_seconds(here, values)
+                yield _Ours(figure, here, entry, configuration, values_in_unit)
 
 
 def _put_together(
     suite: Suite, runs: RunsHere, figure: Published, here: Here
 ) -> tuple[str, str, BlockValues] | None:
     """Entry, configuration and values of what is put together, or is held against another: then
-    they are ratios to it, or differences. Parts that are not here are left out, of ranks none."""
+    they are ratios to it, or differences. Parts that are not here are left out, of ranks none.
+    """
     if here.several:
         all_of_them = [_put_together(suite, runs, figure, each) for each in here.several]
-        found = [one for one in all_of_them if one is not None]
-        if not found or (here.combine == "rank" and None in all_of_them):
+        available = [one for one in all_of_them if one is not None]
+        if not available or (here.combine == "rank" and None in all_of_them):
             return None
-        values = combined(here.combine, [values for *_, values in found])
-        return (*found[0][:2], values) if values else None
+        values = combined(here.combine, [values for *_, values in available])
+        return (*available[0][:2], values) if values else None
     places = _nearest(suite, runs, figure, here)
     if not places:
         return None
@@ -333,44 +347,35 @@ def _put_together(
 
 
 def _nearest(suite: Suite, runs: RunsHere, figure: Published, here: Here) -> list[tuple[str, str]]:
-    """The entries that have the figure's size, or else those that come nearest to it."""
-    there = [
+    """Return the entries that have the figure's size, or else those that come nearest to it."""
+    entries = [name for name in suite.workloads if suite.workload_of(name) == here.workload]
+    if figure.workload and here.workload in entries:  # a paper that names it means that alone
+        entries = [here.workload]
+    candidates = [
         (entry, configuration)
-        for entry in _entries_of(suite, figure, here.workload)
+        for entry in entries
         if (configuration := _where(suite, runs, entry, here, figure)) is not None
     ]
-    with_values = [one for one in there if runs.values(*one, here, "duration_s")]
+    with_values = [one for one in candidates if runs.values(*one, here, "duration_s")]
     if not with_values:
-        return there
+        return candidates
     far = {one: runs.distance(*one, here) for one in with_values}
     return [one for one in with_values if far[one] <= min(far.values())]
 
 
-def _entries_of(suite: Suite, figure: Published, workload: str) -> list[str]:
-    """The entries of a workload; of a paper that names it, the one that bears its name alone."""
-    found = [name for name in suite.workloads if suite.workload_of(name) == workload]
-    return [workload] if figure.workload and workload in found else found
-
-
 def _where(suite: Suite, runs: RunsHere, entry: str, here: Here, figure: Published) -> str | None:
-    """The configuration of a figure; of one without, the first that has runs of the entry."""
+    """Return the configuration of a figure.
+
+    Of one without, the first that has runs of the entry.
+    """
     if here.configuration:
         return configuration_here(suite, here.configuration, here.medium or medium_of(figure))
     order = [suite.baseline or "", *suite.configurations]
     return next((name for name in order if (entry, name) in runs.by), None)
 
 
-def _has_phase(runs: RunsHere, entry: str, here: Here) -> bool:
-    """Whether the entry has the phases at all, on whatever configuration."""
-    return any(
-        runs.values(name, configuration, here, "duration_s")
-        for name, configuration in runs.by
-        if name == entry
-    )
-
-
 def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:
-    """What a figure of ours is a ratio to: plain, where the paper has it; else the first.
+    """Return what a figure of ours is a ratio to: plain, where the paper has it; else the first.
 
     Of several entries of ours its own goes first: AES without its instructions has no other cipher
     beside it, and is a ratio to those of the entry that has.
@@ -385,9 +390,9 @@ def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) 
     else:
         first = alike[0].figure
     of_first = [o for o in alike if o.figure is first]
-    own = [o for o in of_first if (o.entry, o.here.member) == (one.entry, one.here.member)]
-    own += [o for o in of_first if o.entry == one.entry]
-    return next(iter([*own, *of_first]), None)
+    nearest = [o for o in of_first if (o.entry, o.here.member) == (one.entry, one.here.member)]
+    nearest += [o for o in of_first if o.entry == one.entry]
+    return next(iter([*nearest, *of_first]), None)
 
 
 def _plain(figure: Published) -> bool:
@@ -411,7 +416,10 @@ def _beside(
     against = "" if reference is None else reference.here.member
     if (versus := here.singles[0].versus) is not None:
         against = versus.configuration or versus.member
-    joules, per = _joules(runs, one)
+    asked, per = joules_of(here)
+    joules = estimate_of(runs.values(one.entry, one.configuration, asked, "energy_j"))
+    if not runs.system:  # joules of another component are not the system's
+        joules, per = None, ""
     if here.says or len({single.configuration for single in here.singles}) > 1:
         joules = None  # a ratio has none, and those of several configurations are no one's
     return Beside(
@@ -433,18 +441,10 @@ def _beside(
     )
 
 
-def _joules(runs: RunsHere, one: _Ours) -> tuple[Estimate | None, str]:
-    """Ours for the same work, where a meter saw the whole system."""
-    if not runs.system:
-        return None, ""
-    asked, per = joules_of(one.here)
-    return estimate_of(runs.values(one.entry, one.configuration, asked, "energy_j")), per
-
-
 def _origin(energy: pl.DataFrame, one: _Ours) -> str:
     """Durations are measured even where joules are modelled, but not where no machine ran."""
     rows = energy.filter(workload=one.entry)
     if one.here.column != "duration_s":
         return records.joint(rows.filter(component=SYSTEM)["origin"].unique())
-    there = set(rows["origin"].unique())
-    return records.SYNTHETIC if records.SYNTHETIC in there else records.MEASURED
+    origins = set(rows["origin"].unique())
+    return records.SYNTHETIC if records.SYNTHETIC in origins else records.MEASURED

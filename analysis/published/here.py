@@ -48,10 +48,10 @@ class RunsHere:
     @cached_property
     def by(self) -> Mapping[tuple[str, str], Sequence[RunHere]]:
         """By entry of the plan and configuration."""
-        there = self.energy["component"].unique().sort().to_list()
-        if not there:
+        components = self.energy["component"].unique().sort().to_list()
+        if not components:
             return {}
-        component = SYSTEM if self.system else there[0]
+        component = SYSTEM if self.system else components[0]
         names = ["workload", "configuration", "run_id", "block", "phase", *COLUMNS, *WORK]
         rows = self.energy.filter(component=component)
         rows = rows.with_columns(cpu_percent=CPU_PERCENT).select(names)
@@ -59,11 +59,11 @@ class RunsHere:
         for row in rows.iter_rows(named=True):
             key = row["workload"], row["configuration"], row["run_id"]
             runs.setdefault(key, {})[row["phase"]] = row
-        found: dict[tuple[str, str], list[RunHere]] = {}
+        by_entry: dict[tuple[str, str], list[RunHere]] = {}
         for (workload, configuration, _), phases in runs.items():
             block = int(next(iter(phases.values()))["block"])
-            found.setdefault((workload, configuration), []).append(RunHere(block, phases))
-        return found
+            by_entry.setdefault((workload, configuration), []).append(RunHere(block, phases))
+        return by_entry
 
     def values(self, entry: str, configuration: str, here: Here, column: str) -> BlockValues:
         """By block the sum over the parts of a quantity for the amount of work that is wanted.
@@ -83,7 +83,7 @@ class RunsHere:
         return max((abs(math.log(number / size)) for size, number in used if number), default=0.0)
 
     def stands_in(self, entry: str, configuration: str, here: Here) -> tuple[int, ...]:
-        """The numbers of phases that stand in for others that are not there."""
+        """Return the numbers of phases that stand in for others that are not there."""
         used = self._used(entry, configuration, here)
         others = (number for size, number in used if number is not None and number != size)
         return tuple(dict.fromkeys(others))
@@ -99,14 +99,14 @@ class RunsHere:
 
 
 def of_seconds(here: Here, seconds: BlockValues) -> BlockValues:
-    """The figure in the paper's unit from the seconds (or joules) of the parts."""
+    """Return the figure in the paper's unit from the seconds (or joules) of the parts."""
     if here.numerator is None:
         return {block: value * here.factor for block, value in seconds.items()}
     return {block: here.numerator / value for block, value in seconds.items() if value > 0}
 
 
 def joules_of(here: Here) -> tuple[Here, str]:
-    """The same work as a question for joules, and what they are of."""
+    """Return the same work as a question for joules, and what they are of."""
     units = {part.unit for part in here.parts}
     if units == {"bytes"}:
         mb = sum(part.amount for part in here.parts) / 2**20
@@ -117,7 +117,7 @@ def joules_of(here: Here) -> tuple[Here, str]:
 
 
 def _of(run: RunHere, part: Part, column: str) -> float | None:
-    """The quantity for the part's amount of work, the mean of the phases that it means."""
+    """Return the quantity for the part's amount of work, the mean of the phases that it means."""
     if part.size is not None:
         name, _ = _chosen(run.phases, part)
         names = [name] if name else []
@@ -142,7 +142,7 @@ def _in_phase(row: Row, part: Part, name: str, column: str) -> float | None:
 
 
 def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | None]:
-    """The phase of the part's size, else the one of the nearest by its logarithm."""
+    """Return the phase of the part's size, else the one of the nearest by its logarithm."""
     sizes = {number: name for name, number in matching(part.phase, tuple(phases))}
     if not sizes or part.size is None:
         return None, None
@@ -153,9 +153,9 @@ def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | No
 
 @lru_cache(maxsize=4096)
 def matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """The phases that a pattern holds, with the number in its first group, 0 without one."""
-    found = ((name, re.fullmatch(pattern, name)) for name in names)
-    return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in found if m)
+    """Return the phases that a pattern holds, with the number in its first group, 0 without one."""
+    matches = ((name, re.fullmatch(pattern, name)) for name in names)
+    return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in matches if m)
 
 
 MB, KB = 2**20, 2**10
@@ -222,14 +222,14 @@ class Here:
         return tuple(one for each in self.several for one in each.singles) or (self,)
 
     def stated(self, value: float) -> float | None:
-        """The ratio that a printed figure states, if it states one."""
+        """Return the ratio that a printed figure states, if it states one."""
         ratios = {"loss": 1 - value / 100, "gain": 1 + value / 100, "times": value}
         return ratios.get(self.says)
 
     def put(self, ratio: float) -> float:
-        """A ratio of ours as the paper puts it."""
-        said = {"loss": (1 - ratio) * 100, "gain": (ratio - 1) * 100}
-        return said.get(self.says, ratio)
+        """Return a ratio of ours as the paper puts it."""
+        phrased = {"loss": (1 - ratio) * 100, "gain": (ratio - 1) * 100}
+        return phrased.get(self.says, ratio)
 
 
 def combined(how: Combine, several: Sequence[BlockValues]) -> BlockValues:

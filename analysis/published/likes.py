@@ -29,12 +29,12 @@ def likes(figure: Published) -> list[Here]:
 
 
 def member_of(figure: Published) -> str:
-    """What is compared: the algorithm and, where there is one, its mode."""
+    """Return what is compared: the algorithm and, where there is one, its mode."""
     return ", ".join(filter(None, [figure.subject, figure.mode]))
 
 
 def _named(figure: Published) -> Iterator[Here]:
-    """A figure that names its own phase: the paper that this testbed follows."""
+    """Yield a figure that names its own phase: the paper that this testbed follows."""
     if figure.quantity not in DIRECT:
         return
     part = Part(figure.phase)
@@ -54,8 +54,10 @@ RATES = {
 
 
 def _timed(figure: Published, here: Here) -> Iterator[Here]:
-    """With the paper's unit: a time, or a rate over the work that the parts stand for; nothing
-    where it is neither."""
+    """With the paper's unit: a time, or a rate over the work that the parts stand for.
+
+    Nothing where it is neither.
+    """
     if figure.quantity in ("time", "average_time", "access_time"):
         if figure.unit in SECONDS:
             yield replace(here, factor=1 / SECONDS[figure.unit])
@@ -91,7 +93,7 @@ def _sassani(figure: Published) -> Iterator[Here]:
 
 
 def _by_speed(figure: Published) -> list[str]:
-    """The two programs of a difference, the faster one first."""
+    """Return the two programs of a difference, the faster one first."""
     both = [
         p
         for p in published(figure.paper)
@@ -135,7 +137,7 @@ def _analiza(figure: Published) -> Iterator[Here]:
 
 
 def _in_memory(figure: Published) -> Iterator[Here]:
-    """The speed of a cipher or cascade; of both ways the mean of the two speeds."""
+    """Yield the speed of a cipher or cascade; of both ways the mean of the two speeds."""
     chain = "-".join(part.strip(")").lower() for part in figure.subject.split("("))
     ways = ("encrypt", "decrypt") if figure.operation == "both" else (figure.operation,)
     parts = tuple(Part(rf"{chain}-xts-256\.{way}", "bytes", MB) for way in ways)
@@ -168,9 +170,9 @@ def _on_disk(figure: Published) -> Iterator[Here]:
             both[0], several=both, combine=how if "_m" in figure.quantity else "mean", note="both"
         )
         return
-    for found in _timed(figure, one):
+    for counterpart in _timed(figure, one):
         for stack in VERACRYPT[figure.subject]:
-            yield replace(found, configuration=stack, note=_format(stack))
+            yield replace(counterpart, configuration=stack, note=_format(stack))
 
 
 def _format(stack: str) -> str:
@@ -179,7 +181,7 @@ def _format(stack: str) -> str:
 
 
 def _losses(figure: Published) -> Iterator[Here]:
-    """What encryption takes of speed or operations, over the sizes that the text means."""
+    """Yield what encryption takes of speed or operations, over the sizes that the text means."""
     unit = "operations" if figure.quantity.startswith("io_rate") else "bytes"
     sizes = {"small blocks": SMALL, "large blocks": LARGE}.get(figure.pattern, ALL)
     ways = [way for way in ("read", "write") if way in figure.operation] or ["read", "write"]
@@ -266,24 +268,30 @@ def _verma(figure: Published) -> Iterator[Here]:
     sizes = (figure.size_bytes,) if figure.size_bytes else VERMA_SIZES
     for mode, note in _modes(figure):
         parts = _files(rf"{cipher}-{mode}\.{figure.operation}\.(\d+)B", sizes)
-        for found in _timed(figure, Here("cipher_modes", parts, member_of(figure), note=note)):
+        for counterpart in _timed(
+            figure, Here("cipher_modes", parts, member_of(figure), note=note)
+        ):
             average = figure.quantity == "average_time"
-            yield replace(found, factor=found.factor / len(parts)) if average else found
+            yield (
+                replace(counterpart, factor=counterpart.factor / len(parts))
+                if average
+                else counterpart
+            )
 
 
 RANKED = ("Blowfish", "DES", "AES", "3DES")
 
 
 def _verma_texts(figure: Published) -> Iterator[Here]:
-    """What its text says of them: a rank by speed, a ratio, a difference."""
+    """Yield what its text says of them: a rank by speed, a ratio, a difference."""
 
     def one(subject: str, mode: str = "ecb", sizes: tuple[int, ...] = VERMA_SIZES[-1:]) -> Here:
         parts = _files(rf"{VERMA[subject]}-{mode}\.encrypt\.(\d+)B", sizes)
         return Here("cipher_modes", parts, subject)
 
     if figure.entry == "ranking":
-        own = figure.subject.removesuffix(" or 3DES")
-        order = (own, *(name for name in RANKED if name != own))
+        name = figure.subject.removesuffix(" or 3DES")
+        order = (name, *(other for other in RANKED if other != name))
         each = tuple(replace(one(name), numerator=1.0) for name in order)
         yield replace(each[0], member=figure.subject, several=each, combine="rank")
     elif figure.entry == "3des-des":

@@ -107,7 +107,8 @@ class Published:
 @dataclass(frozen=True)
 class ReferenceConfiguration:
     """What a configuration of these tables is: its kind, for software its cipher and key, and what
-    people call it."""
+    people call it.
+    """
 
     configuration: str
     kind: str
@@ -123,13 +124,13 @@ class ReferenceConfiguration:
 
 @cache
 def citations() -> tuple[Citation, ...]:
-    """The papers, the one whose testbed this is first."""
+    """Return the papers, the one whose testbed this is first."""
     return tuple(Citation(**row) for row in rows("papers"))
 
 
 @cache
 def configurations() -> dict[str, ReferenceConfiguration]:
-    """The configurations of the papers' rows, by name."""
+    """Return the configurations of the papers' rows, by name."""
     return {
         row["configuration"]: ReferenceConfiguration(**row | {"key_bits": _whole(row["key_bits"])})
         for row in rows("configurations")
@@ -137,7 +138,7 @@ def configurations() -> dict[str, ReferenceConfiguration]:
 
 
 def published(paper: str | None = None) -> list[Published]:
-    """The figures of one paper, or of all, in the order of `citations` and of the papers.
+    """Return the figures of one paper, or of all, in the order of `citations` and of the papers.
 
     Raises KeyError for a paper that is not among them.
     """
@@ -154,8 +155,8 @@ def _figures(paper: str) -> tuple[Published, ...]:
 
 def _figure(row: dict[str, Any]) -> Published:
     half = row.pop("half_width_95")
-    whole = ("size_bytes", "block_bytes", "iterations")
-    changed: dict[str, Any] = {name: _whole(row[name]) for name in whole}
+    counts = ("size_bytes", "block_bytes", "iterations")
+    changed: dict[str, Any] = {name: _whole(row[name]) for name in counts}
     changed |= {"value": float(row["value"]), "doubtful": row["doubtful"] == "yes"}
     changed["fitting"] = float(row["fitting"]) if row["fitting"] else None
     return Published(
@@ -167,7 +168,7 @@ def _figure(row: dict[str, Any]) -> Published:
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """The rows of a file of data/reference, all of them texts."""
+    """Return the rows of a file of data/reference, all of them texts."""
     with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -202,12 +203,12 @@ def known() -> tuple[Unsafe, ...]:
 
 @cache
 def marked(text: str) -> str:
-    """The text with a mark where it names something unsafe."""
+    """Return the text with a mark where it names something unsafe."""
     return f"{text}{MARK}" if any(one.named_in(text) for one in known()) else text
 
 
 def reasons(texts: Iterable[str]) -> list[str]:
-    """A sentence each on what is unsafe in any of these texts."""
+    """Return a sentence each on what is unsafe in any of these texts."""
     all_of_them = list(texts)
     return [
         f"{MARK} {one.name} is unsafe today: {one.why} ({one.source})."

@@ -14,7 +14,6 @@ from analysis.stats import disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Span
 from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 from contract.command_results import AnswerLine, AnswerTo
 
@@ -40,22 +39,25 @@ def line(
 
 
 def banner(origin: str) -> Blocks:
-    """What must be said of figures that are not measured; nothing where they are."""
+    """Return what must be said of figures that are not measured; nothing where they are."""
     if origin == MEASURED:
         return ()
-    said = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
-    return view.note(f"{origin.capitalize()}. ", said, origin)
+    text = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
+    return view.note(f"{origin.capitalize()}. ", text, origin)
 
 
-def measured(found: Results) -> str:
-    """What was measured on which machine and disks, and by what, in one sentence."""
-    suite = found.suite
-    there = set(found.summary["component"])
-    package = "package" if "package" in there else "package-0"
-    parts = [words.name_of(name) for name in (SYSTEM, "drive", package, "dram") if name in there]
-    known = suite.before.get("cpu")
-    cpu = str(known.get("model") or "") if isinstance(known, Mapping) else ""
-    facts = [cpu, say("answer.disks", disks=", ".join(disks.models(suite)))]
+def measured(results: Results) -> str:
+    """Return what was measured on which machine and disks, and by what, in one sentence."""
+    suite = results.suite
+    components = set(results.summary["component"])
+    package = "package" if "package" in components else "package-0"
+    parts = [
+        words.name_of(name) for name in (SYSTEM, "drive", package, "dram") if name in components
+    ]
+    facts = [
+        suite.machine.get("cpu.model", ""),
+        say("answer.disks", disks=", ".join(disks.models(suite))),
+    ]
     inside = "; ".join(facts[: 2 if disks.models(suite) else 1]).strip("; ")
     machine = suite.host or "one machine"
     means = [f"the meter {meter.kind}" for meter in suite.meters]
@@ -83,18 +85,18 @@ def judged(texts: Iterable[tuple[str, Comparison]], joint: str) -> str:
     for text, c in texts:
         by.setdefault(judgement(c), []).append(text)
     return "; ".join(
-        f"{joint.join(same)}: {'each ' * (len(same) > 1)}{said}" for said, same in by.items()
+        f"{joint.join(same)}: {'each ' * (len(same) > 1)}{verdict}" for verdict, same in by.items()
     )
 
 
-def against_baseline(found: Results, name: str | None) -> Contrast | None:
-    """The contrast of a configuration with the baseline."""
-    return against(found, found.suite.baseline, name)
+def against_baseline(results: Results, name: str | None) -> Contrast | None:
+    """Return the contrast of a configuration with the baseline."""
+    return against(results, results.suite.baseline, name)
 
 
-def against(found: Results, base: str | None, name: str | None) -> Contrast | None:
-    """The contrast of two configurations, whichever way round it was declared."""
-    for c in found.contrasts:
+def against(results: Results, base: str | None, name: str | None) -> Contrast | None:
+    """Return the contrast of two configurations, whichever way round it was declared."""
+    for c in results.contrasts:
         if (c.base, c.other) == (base, name):
             return c
         if (c.base, c.other) == (name, base):
@@ -104,7 +106,7 @@ def against(found: Results, base: str | None, name: str | None) -> Contrast | No
 
 
 def judgement(c: Comparison) -> str:
-    """The verdict in words."""
+    """Return the verdict in words."""
     margin = f"±{c.margin * 100:g} %"
     if c.low is None:
         return "inconclusive, for so few blocks give no interval"
@@ -113,37 +115,20 @@ def judgement(c: Comparison) -> str:
     if c.verdict == "equivalent":
         change = f" (significant {_way(c)})" if c.both else ""
         return f"equivalent within {margin}{change}; {words.unseen(c.n)}"
-    text = f"inconclusive, neither a difference nor equivalence within {margin} is shown"
-    if c.contradicted:
-        decides, percent = deciding(c)
-        limits = words.change_of(c.ratio, decides.low, decides.high).partition(" [")[2]
-        text += (
-            f" after correction for all comparisons: what decides is the interval of "
-            f"{percent} %, [{limits}"
-        )
-    return text
-
-
-def deciding(c: Comparison) -> tuple[Span, str]:
-    """The interval to show of a comparison, and its confidence in %: the plain one, or, where the
-    verdict denies what that seems to show, the one of its family."""
-    confidence = 1 - c.level if c.contradicted else 1 - LEVEL
-    return c.interval(confidence), words.given(round(100 * confidence, 2))
+    corrected = " after correction for all comparisons" * c.contradicted
+    return f"inconclusive, neither a difference nor equivalence within {margin} is shown{corrected}"
 
 
 NEAR = 1.1  # upper over lower limit: an interval of some ±5 %
 
 
 def near(low: float | None, high: float | None) -> bool:
-    """Whether limits of an unsettled ratio are close enough for the first page; where they hold
-    nearly anything it says no more than that, and the figures stand among the details."""
+    """Whether limits of an unsettled ratio are close enough for the first page.
+
+    Where they hold nearly anything it says no more than that, and the figures stand among the
+    details.
+    """
     return low is not None and high is not None and high <= NEAR * low
-
-
-def close(c: Comparison) -> bool:
-    """As `near`, by the interval that decides."""
-    interval, _ = deciding(c)
-    return near(interval.low, interval.high)
 
 
 def _way(c: Comparison) -> str:
@@ -151,7 +136,7 @@ def _way(c: Comparison) -> str:
 
 
 def over_all(suite: Suite) -> str:
-    """What the figure over all workloads is called."""
+    """Return what the figure over all workloads is called."""
     if not all(map(suite.counts_overall, suite.workloads)):
         return "Main workloads"
     return "All but idle" if len(counted(suite)) < len(suite.workloads) else "All workloads"

@@ -24,9 +24,9 @@ KEY = (
 )
 
 
-def budget_section(found: Results) -> Blocks:
-    """The key, who states which term, and which figures lack one."""
-    budgeted = [*budgets.joules(found), *budgets.overall(found)]
+def budget_section(results: Results) -> Blocks:
+    """Return the key, who states which term, and which figures lack one."""
+    budgeted = [*budgets.joules(results), *budgets.overall(results)]
     stated = dict.fromkeys(
         (row.term, row.stated) for one in budgeted for row in one.budget.rows if row.stated
     )
@@ -48,7 +48,7 @@ def budget_section(found: Results) -> Blocks:
 
 
 def named(name: str) -> str:
-    """A term for people."""
+    """Return a term for people."""
     return TERMS.get(name, name)
 
 

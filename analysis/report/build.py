@@ -35,7 +35,7 @@ class Built:
 
     page: Path
     text: str
-    found: Results | None = None
+    results: Results | None = None
     answer: tuple[AnswerLine, ...] | None = None
 
 
@@ -46,32 +46,32 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     where the suite has nothing to report from or a file cannot be written; a file from before then
     stays as it was.
     """
-    found = results(folder)
+    derived = results(folder)
     path = folder / "report.html"
-    lines = first_page.lines(found, folder)
-    text = render.text(terminal(found, lines))
+    lines = first_page.lines(derived, folder)
+    text = render.text(terminal(derived, lines))
     say(text)
     try:
-        write_tables(found)
-        files.write(folder / BUDGET, [csv_bytes(budgets.table(found))])
-        files.write(path, [render.html(Report(found).page()).encode()])
-        mark(found, path.name)
+        write_tables(derived)
+        files.write(folder / BUDGET, [csv_bytes(budgets.table(derived))])
+        files.write(path, [render.html(Report(derived).page()).encode()])
+        mark(derived, path.name)
     except OSError as error:
         where = Path(str(error.filename)).name if error.filename else "the report"
         why = error.strerror or "unknown error"
         raise SuiteError(
             f"Cannot write {where}: {why}. What stood there before is as it was."
         ) from error
-    return Built(path, text, found, lines)
+    return Built(path, text, derived, lines)
 
 
-def terminal(found: Results, lines: Sequence[AnswerLine]) -> Blocks:
+def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
     """What `make report` says: the table, the first page's lines, what the suite cannot say."""
-    notes = [*found.suite.problems, *found.reservations]
-    notes += [note.sentence for note in found.flags if not reserves(note.code)]
-    left = missing_section.sentence(found.suite)
+    notes = [*results.suite.problems, *results.reservations]
+    notes += [note.sentence for note in results.flags if not reserves(note.code)]
+    left = missing_section.sentence(results.suite)
     notes += [f"{left}."] * bool(left)
-    said = [*questions_section.sentences(found), *(f"note: {note}" for note in notes)]
-    details = view.join(map(view.paragraph, said))
-    above = (*answer.banner(found.origin), tables.headline(found))
+    lines_below = [*questions_section.sentences(results), *(f"note: {note}" for note in notes)]
+    details = view.join(map(view.paragraph, lines_below))
+    above = (*answer.banner(results.origin), tables.headline(results))
     return above + first_page.blocks(lines) + details

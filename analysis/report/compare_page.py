@@ -26,55 +26,58 @@ CAUTION = (
 )
 
 
-def write(found: Sequence[Compared], folder: Path) -> Path:
-    """The page, in `folder`; returns its path. Raises OSError."""
+def write(pairs: Sequence[Compared], folder: Path) -> Path:
+    """Return the page, in `folder`; returns its path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    last = found[0].b.suite_id
-    if len(found) > 1:
-        last = f"{len(found)}-suites-{files.short_digest(pair.b.suite_id for pair in found)}"
-    path = folder / f"{found[0].a.suite_id}--{last}.html"
-    files.write(path, [render.html(page(found)).encode()])
+    last = pairs[0].b.suite_id
+    if len(pairs) > 1:
+        last = f"{len(pairs)}-suites-{files.short_digest(pair.b.suite_id for pair in pairs)}"
+    path = folder / f"{pairs[0].a.suite_id}--{last}.html"
+    files.write(path, [render.html(page(pairs)).encode()])
     return path
 
 
-def text(found: Sequence[Compared]) -> str:
+def text(pairs: Sequence[Compared]) -> str:
     """For the terminal: what stands on the page."""
-    shown = page(found)
+    shown = page(pairs)
     return render.text(
         shown.head + view.join(view.heading(s.title, 2) + s.blocks for s in shown.sections)
     )
 
 
-def tested(found: Sequence[Compared]) -> int:
+def tested(pairs: Sequence[Compared]) -> int:
     """How many ratios of joules were tested, in all pairs."""
-    return sum(len(pair.tested) for pair in found)
+    return sum(len(pair.tested) for pair in pairs)
 
 
-def failures(found: Sequence[Compared], percent: float) -> str:
-    """A sentence on the joules that rose significantly and by more than `percent`; else empty."""
-    told = [
+def failures(pairs: Sequence[Compared], percent: float) -> str:
+    """Return a sentence on the joules that rose significantly and by more than `percent`.
+
+    Else empty.
+    """
+    increases = [
         f"{one.workload} on {one.configuration} {words.change_in(one)} in {pair.b.suite_id}"
-        for pair in found
+        for pair in pairs
         for one in pair.increases
         if one.ratio > 1 + percent / 100
     ]
-    if not told:
+    if not increases:
         return ""
-    more = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    more = f"; and {len(increases) - NAMED} more" if len(increases) > NAMED else ""
     return (
-        f"Energy rose by more than {percent:g} % against {found[0].a.suite_id} (95 % intervals in "
-        f"brackets, {joint(pair.origin for pair in found)}): {'; '.join(told[:NAMED])}{more}. See "
-        "the page for what differs between the suites."
+        f"Energy rose by more than {percent:g} % against {pairs[0].a.suite_id} (95 % intervals in "
+        f"brackets, {joint(pair.origin for pair in pairs)}): "
+        f"{'; '.join(increases[:NAMED])}{more}. See the page for what differs between the suites."
     )
 
 
-def page(found: Sequence[Compared]) -> Page:
-    """The comparison as a page: one suite or several beside the first."""
-    first, origin = found[0].a, joint(pair.origin for pair in found)
-    lettered = [(_letter(i), pair) for i, pair in enumerate(found)]
+def page(pairs: Sequence[Compared]) -> Page:
+    """Return the comparison as a page: one suite or several beside the first."""
+    first, origin = pairs[0].a, joint(pair.origin for pair in pairs)
+    lettered = [(_letter(i), pair) for i, pair in enumerate(pairs)]
     named = [("A", first), *((letter, pair.b) for letter, pair in lettered)]
     head = view.bullets(
-        f"{letter}: {suite.suite_id}, {suite.plan.get('created_wall', '')}".rstrip(", ")
+        f"{letter}: {suite.suite_id}, {suite.plan.created_wall}".rstrip(", ")
         for letter, suite in named
     )
     head += answer.banner(origin) + view.paragraph(CAUTION)
@@ -93,26 +96,26 @@ def page(found: Sequence[Compared]) -> Page:
     increases = view.table_of(caption, rows, columns, words=3, origin=origin)
     increases = increases or view.paragraph("No joules rose significantly.")
     sections.append(Section("Increases", "increases", increases))
-    if len(found) > 1:
-        sections.append(Section("Over time", "history", _history(found, origin)))
+    if len(pairs) > 1:
+        sections.append(Section("Over time", "history", _history(pairs, origin)))
     sections.append(Section("Joules", "joules", joules))
     sections += [Section("Cost of encryption", "costs", costs)] * bool(costs)
     title = " and ".join(suite.suite_id for _, suite in named)
-    count = {1: "Two"}.get(len(found), str(len(found) + 1))
+    count = {1: "Two"}.get(len(pairs), str(len(pairs) + 1))
     return Page(title, f"{count} suites compared", head, tuple(sections))
 
 
-def _history(found: Sequence[Compared], origin: str) -> Blocks:
-    """The joules over all workloads, by suite."""
+def _history(pairs: Sequence[Compared], origin: str) -> Blocks:
+    """Return the joules over all workloads, by suite."""
     caption = "Change of energy over all workloads beside the first suite, with 95 % intervals"
-    names = dict.fromkeys(one.configuration for pair in found for one in pair.overall)
+    names = dict.fromkeys(one.configuration for pair in pairs for one in pair.overall)
     rows = []
-    for i, pair in enumerate(found):
+    for i, pair in enumerate(pairs):
         by = {one.configuration: words.change_in(one) for one in pair.overall}
-        date = str(pair.b.plan.get("created_wall", ""))[:10]
+        date = pair.b.plan.created_wall[:10]
         rows.append([_letter(i), date, *(by.get(name, words.NOTHING) for name in names)])
-    drawn = view.picture(history.draw(found, origin), caption, origin, wide=True)
-    headers = ["Suite", "Date", *map(found[0].a.label, names)]
+    drawn = view.picture(history.draw(pairs, origin), caption, origin, wide=True)
+    headers = ["Suite", "Date", *map(pairs[0].a.label, names)]
     return drawn + view.table(caption, headers, rows, words=2, origin=origin)
 
 
@@ -121,25 +124,25 @@ def _letter(place: int) -> str:
     return chr(ord("B") + place) if place < 25 else f"S{place + 2}"
 
 
-def _pair(found: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
-    """What differs, the joules and the costs of one suite beside the first."""
+def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
+    """Return what differs, the joules and the costs of one suite beside the first."""
     differing: Fields[Difference] = {
         "What": lambda one: one.what,
         "A": lambda one: _short(one.a),
         letter: lambda one: _short(one.b),
     }
     what = f"Plans, meters and machines: {letter} beside A"
-    differ = view.paragraph(_differ(found, letter))
-    differ += view.table_of(what, found.differences[:MOST], differing, words=3)
-    if found.other_work:
-        said = (
-            f"Other parameters, so other work: {', '.join(map(words.name_of, found.other_work))}. "
+    differ = view.paragraph(_differ(pair, letter))
+    differ += view.table_of(what, pair.differences[:MOST], differing, words=3)
+    if pair.other_work:
+        text = (
+            f"Other parameters, so other work: {', '.join(map(words.name_of, pair.other_work))}. "
             f"There {letter} / A says nothing of the machines."
         )
-        differ += view.note("Not alike. ", view.paragraph(said), "warning")
+        differ += view.note("Not alike. ", view.paragraph(text), "warning")
     names: Fields[Ratio] = {
         "Workload": lambda one: words.name_of(one.workload),
-        "Configuration": lambda one: found.a.label(one.configuration),
+        "Configuration": lambda one: pair.a.label(one.configuration),
     }
     of_joules: Fields[Ratio] = {
         **names,
@@ -153,19 +156,19 @@ def _pair(found: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
         f"Cost in {letter}": lambda one: _cost(one.cost_b),
         f"{letter} beside A [95 % interval]": _ratio,
     }
-    component, origin = words.name_of(found.component), found.origin
+    component, origin = words.name_of(pair.component), pair.origin
     what = f"Energy of {component} in {letter} over that in A, runs without their tail"
-    joules = view.table_of(what, found.joules, of_joules, words=2, origin=origin, group=True)
+    joules = view.table_of(what, pair.joules, of_joules, words=2, origin=origin, group=True)
     what = (
         f"Change of energy beside the baseline in the same block, in A and in {letter}, and how "
         f"many times as much a run takes beside its baseline in {letter} as in A"
     )
-    costs = view.table_of(what, found.costs, of_costs, words=2, origin=origin, group=True)
+    costs = view.table_of(what, pair.costs, of_costs, words=2, origin=origin, group=True)
     return differ, joules, costs
 
 
-def _differ(found: Compared, letter: str) -> str:
-    count = len(found.differences)
+def _differ(pair: Compared, letter: str) -> str:
+    count = len(pair.differences)
     if not count:
         return (
             f"Nothing that the plans and the machines of A and {letter} tell differs but the time "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from analysis.report import view, words
 from analysis.report.figures import rounds
@@ -17,20 +16,20 @@ from contract.steady_state import RANGE_LIMIT, SLOPE_LIMIT
 SILENT = "not reported"
 
 
-def disk_table(found: Results) -> Blocks:
+def disk_table(results: Results) -> Blocks:
     """By configuration: temperatures, what was counted during its runs, and the disk's settings."""
-    if not found.disks:
+    if not results.disks:
         return view.paragraph("The runs do not tell the condition of their disks.")
-    limit = limit_k(found.suite)
-    base = found.suite.label(found.suite.baseline or "")
+    limit = limit_k(results.suite)
+    base = results.suite.label(results.suite.baseline or "")
     within = "" if limit is None else f", flagged beyond ±{limit:g} K"
     columns: Fields[Condition] = {
-        "Configuration": lambda one: found.suite.label(one.configuration),
+        "Configuration": lambda one: results.suite.label(one.configuration),
         "Disk": lambda one: one.disk,
         "°C before (lowest to highest)": lambda one: _temperature(one, "before"),
         "°C after (lowest to highest)": lambda one: _temperature(one, "after"),
         f"Warmer than under {base}, before; after (K{within})": lambda one: (
-            words.NOTHING if one.configuration == found.suite.baseline else _warmer(one, limit)
+            words.NOTHING if one.configuration == results.suite.baseline else _warmer(one, limit)
         ),
         "Throttled in runs": lambda one: _counted(one, "throttled"),
         "Written in runs (GB)": lambda one: _counted(one, "written_bytes", 1e9),
@@ -43,8 +42,8 @@ def disk_table(found: Results) -> Blocks:
     what = (
         "The disk under each configuration, by its own account before and after the finished runs"
     )
-    page = view.table_of(what, found.disks, columns, words=2, origin=found.origin, group=True)
-    cold = [found.suite.label(c.configuration) for c in found.disks if not c.temperature_c]
+    page = view.table_of(what, results.disks, columns, words=2, origin=results.origin, group=True)
+    cold = [results.suite.label(c.configuration) for c in results.disks if not c.temperature_c]
     if cold:
         page += view.paragraph(
             f"No temperature is reported by the disk under {', '.join(cold)}: whether it stayed as "
@@ -76,17 +75,17 @@ SPECIFICATION = "SNIA SSS PTS 2.0.2"
 ACCESSES = {"sequential": "128 KiB in order", "random": "4 KiB anywhere"}
 
 
-def disks_section(found: Results) -> Blocks:
+def disks_section(results: Results) -> Blocks:
     """Sentences, and the rounds of each disk that was preconditioned."""
-    page = view.join(view.paragraph(text) for text in sentences(found.suite))
-    for done in found.suite.preconditioned.values():
+    page = view.join(view.paragraph(text) for text in sentences(results.suite))
+    for done in results.suite.preconditioned.values():
         if done is not None:
             caption = (
                 f"Preconditioning of disk {done.role}: what each round wrote a second. Shaded: the "
                 "last five rounds, which count; dotted: a tenth from their mean; dashed: the line "
                 "that fits them best."
             )
-            page += view.picture(rounds.draw(done, found.origin), caption, found.origin)
+            page += view.picture(rounds.draw(done, results.origin), caption, results.origin)
     return page
 
 
@@ -103,25 +102,25 @@ def sentences(suite: Suite) -> Iterator[str]:
 
 def _preconditioned(done: Preconditioned) -> str:
     rounds = len(done.rounds_mib_s)
-    said = (
+    text = (
         f"Disk {done.role} was preconditioned ({SPECIFICATION}): {_size(done.extent_bytes)} "
         f"written over {words.count(done.passes, 'time')}, then {rounds} rounds of "
         f"{ACCESSES.get(done.access, done.access)}, {_size(done.written_bytes)} in all"
     )
     if done.interrupted:
-        said += f" (it was begun {done.interrupted} more times, and interrupted)"
+        text += f" (it was begun {done.interrupted} more times, and interrupted)"
     window = done.window
     if window is None:
-        return f"{said}; they are too few to tell whether it was steady."
+        return f"{text}; they are too few to tell whether it was steady."
     where = (
         f"{words.rounded(window.mean)} MiB/s in rounds {window.first} to {window.last}, "
         f"range {_percent(window.range_share)} of that (at most {_percent(RANGE_LIMIT)}), change "
         f"along the best line {_percent(window.slope_share)} (at most {_percent(SLOPE_LIMIT)})"
     )
     if window.steady:
-        return f"{said}. It was steady: {where}."
+        return f"{text}. It was steady: {where}."
     return (
-        f"{said}. Steady state was not reached in {rounds} rounds: {where}. Its runs count all "
+        f"{text}. Steady state was not reached in {rounds} rounds: {where}. Its runs count all "
         "the same."
     )
 
@@ -129,11 +128,8 @@ def _preconditioned(done: Preconditioned) -> str:
 def _as_found(suite: Suite, role: str) -> str:
     """Discarded, or used as far as it told."""
     runs = [run for run in suite.runs if suite.disk_of(run.configuration) == role]
-    discards = [run.proof.get("discard") for run in runs]
-    firsts = [d for d in discards if isinstance(d, Mapping)]
-    outcomes = {
-        str(d.get("first_outcome", "discarded")) for d in firsts if _number(d.get("first_bytes"))
-    }
+    discards = [run.proof.discard for run in runs if run.proof.discard is not None]
+    outcomes = {discard.first_outcome for discard in discards if discard.first_bytes}
     if outcomes:
         if outcomes == {"discarded"}:
             return "its whole extent was discarded each time before a configuration was made"
@@ -141,20 +137,18 @@ def _as_found(suite: Suite, role: str) -> str:
             "a discard of its whole extent was requested each time before a configuration was "
             "made; the disk does not report whether it was done"
         )
-    failed = {str(d.get("first_outcome")) for d in firsts} & {"refused", "ignored"}
-    disks = suite.before.get("disks")
-    facts = disks.get(role) if isinstance(disks, Mapping) else None
-    told = facts if isinstance(facts, Mapping) else {}
-    written, used = _number(told.get("written_bytes")), _number(told.get("used_percent"))
-    said = [f"{_size(written)} written in its life"] if written is not None else []
-    said += [f"{words.given(used)} % of its life used"] if used is not None else []
-    found = f"it was as found: {', '.join(said) or 'what it has written so far, it does not tell'}"
+    failed = {discard.first_outcome for discard in discards} & {"refused", "ignored"}
+    written = _number(suite.machine.get(f"disks.{role}.written_bytes"))
+    used = _number(suite.machine.get(f"disks.{role}.used_percent"))
+    facts = [f"{_size(written)} written in its life"] if written is not None else []
+    facts += [f"{words.given(used)} % of its life used"] if used is not None else []
+    text = f"it was as found: {', '.join(facts) or 'what it has written so far, it does not tell'}"
     if failed:
-        found += (
+        text += (
             f". It {' or '.join(sorted(failed))} the discard before each configuration, so each "
             "began on what the one before it had left"
         )
-    return found
+    return text
 
 
 def _made_anew(suite: Suite, role: str) -> str:
@@ -168,8 +162,11 @@ def _made_anew(suite: Suite, role: str) -> str:
     )
 
 
-def _number(value: Any) -> float | None:
-    return value if type(value) in (int, float) and 0 <= value < 1e30 else None
+def _number(text: str | None) -> float | None:
+    try:
+        return number if text and 0 <= (number := float(text)) < 1e30 else None
+    except ValueError:
+        return None
 
 
 def _size(count: float) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from analysis.energy.watermarks import DISAGREES
 from analysis.report import view, words
-from analysis.report.answer import against, close, deciding, line, void
+from analysis.report.answer import against, line, near, void
 from analysis.report.payback_text import money_line
 from analysis.report.tables import energy_of
 from analysis.report.texts import say
@@ -36,20 +36,27 @@ NAMED = 3  # so many are named in one line, of more their number
 RUN_AGAIN = ("no-runs", "no-pairs")
 
 
-def lines(found: Results, folder: Path) -> tuple[AnswerLine, ...]:
-    """The answers in their order; `folder` is what commands call the suite."""
-    compared = _compared(found)
+def lines(results: Results, folder: Path) -> tuple[AnswerLine, ...]:
+    """Return the answers in their order; `folder` is what commands call the suite."""
+    # Every configuration that encrypts; where none does, those beside the baseline.
+    suite = results.suite
+    bare = [name for name in suite.configurations if suite.reference(name) == name]
+    others = [name for name in suite.configurations if name not in (*bare, suite.baseline)]
+    compared = [_one(results, name) for name in others or bare if name != suite.baseline]
     return (
-        *_costs(found, compared),
-        _most(found),
-        money_line(found),
-        _trusted(found),
-        _next(found, compared, folder),
+        *_costs(results, compared),
+        _most(results),
+        money_line(results),
+        _trusted(results),
+        _next(results, compared, folder),
     )
 
 
 def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
-    """The lines as blocks, a label for each question; `linked` leads to the page's details."""
+    """Return the lines as blocks, a label for each question.
+
+    `linked` leads to the page's details.
+    """
     shown: Blocks = ()
     before = ""
     for one in answers:
@@ -99,18 +106,10 @@ class _Compared:
 CODES = ("more", "less", "equivalent", "two-disks", "unsettled", "unknown")
 
 
-def _compared(found: Results) -> list[_Compared]:
-    """Every configuration that encrypts; where none does, those beside the baseline."""
-    suite = found.suite
-    bare = [name for name in suite.configurations if suite.reference(name) == name]
-    others = [name for name in suite.configurations if name not in (*bare, suite.baseline)]
-    return [_one(found, name) for name in others or bare if name != suite.baseline]
-
-
-def _one(found: Results, name: str) -> _Compared:
-    suite = found.suite
+def _one(results: Results, name: str) -> _Compared:
+    suite = results.suite
     base = suite.reference(name) if suite.reference(name) != name else suite.baseline
-    contrast = against(found, base, name)
+    contrast = against(results, base, name)
     c = contrast.comparison if contrast else None
     other_disk = disks.across(suite, base, name)
     label = suite.label(base or "")
@@ -126,20 +125,20 @@ def _one(found: Results, name: str) -> _Compared:
         other_disk,
         scope,
         c,
-        _lacking(found, base, name) if c is None else ("", ""),
+        _lacking(results, base, name) if c is None else ("", ""),
     )
 
 
-def _lacking(found: Results, base: str | None, name: str) -> tuple[str, str]:
+def _lacking(results: Results, base: str | None, name: str) -> tuple[str, str]:
     """Why there is no comparison of a configuration: as a code, and in words."""
-    suite = found.suite
+    suite = results.suite
     if not suite.compared_runs:
         return "no-runs", "no run finished"
     if base is None:
         return "no-baseline", "the plan has no configuration without encryption"
-    there = set(found.summary["component"])
-    if SYSTEM not in there:
-        rapl = ", and RAPL counts no disk" * bool({"package", "package-0"} & there)
+    components = set(results.summary["component"])
+    if SYSTEM not in components:
+        rapl = ", and RAPL counts no disk" * bool({"package", "package-0"} & components)
         return "no-meter", f"no meter saw the whole system{rapl}"
     done = {run.configuration for run in suite.compared_runs}
     missing = [one for one in (base, name) if one not in done]
@@ -150,9 +149,9 @@ def _lacking(found: Results, base: str | None, name: str) -> tuple[str, str]:
     return "no-pairs", "no block holds a workload on both sides"
 
 
-def _costs(found: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine]:
-    """What each configuration costs, the settled ones first; many as one line."""
-    suite = found.suite
+def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine]:
+    """Yield what each configuration costs, the settled ones first; many as one line."""
+    suite = results.suite
     if not compared:
         only = ", ".join(map(suite.label, suite.configurations))
         yield line("cost", "nothing-compared", way="" if only else "none", name=only)
@@ -166,7 +165,7 @@ def _costs(found: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine
     for one in settled:
         yield _told(one, one.code)
     unsettled = _unsettled(compared)
-    named = [(one, c) for one, c in unsettled if not many and close(c)]
+    named = [(one, c) for one, c in unsettled if not many and near(c.low, c.high)]
     for one, _ in named:
         yield _told(one, "unsettled", "near")
     wide = [pair for pair in unsettled if pair not in named]
@@ -199,11 +198,10 @@ def _unsettled(compared: Sequence[_Compared]) -> list[tuple[_Compared, Compariso
 def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
     """One configuration with its figure and its interval; only the interval where it is open."""
     c = one.comparison
-    assert c is not None
-    interval, confidence = deciding(c)
-    assert interval.low is not None and interval.high is not None
+    assert c is not None and c.low is not None and c.high is not None
     margin = f"{c.margin * 100:g} %"
-    unseen = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
+    remark = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
+    remark += "; not significant after correction for all comparisons" * c.contradicted
     return line(
         "cost",
         code,
@@ -214,9 +212,8 @@ def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
         distance=words.distance(c),
         change=words.change(c).partition(" (")[0],
         margin=margin,
-        interval=words.interval_of(interval.low, interval.high),
-        confidence=f"{confidence} % interval",
-        rest=f"{one.scope}{unseen}",
+        interval=words.interval_of(c.low, c.high),
+        rest=f"{one.scope}{remark}",
     )
 
 
@@ -246,12 +243,15 @@ def _together(compared: Sequence[_Compared]) -> AnswerLine:
     )
 
 
-def _most(found: Results) -> AnswerLine:
-    """The largest settled increase of a workload; of one configuration the most joules a run."""
-    suite, component = found.suite, found.family.component
+def _most(results: Results) -> AnswerLine:
+    """Return the largest settled increase of a workload.
+
+    Of one configuration the most joules a run.
+    """
+    suite, component = results.suite, results.family.component
     if len(suite.configurations) == 1:
-        return _most_joules(found, component)
-    rows = [(key, c) for key, c in found.family.versus.items() if key[3] == component]
+        return _most_joules(results, component)
+    rows = [(key, c) for key, c in results.family.versus.items() if key[3] == component]
     if not rows:
         return line("most", "unknown")
     more = [(key, c) for key, c in rows if c.verdict == "differs" and c.ratio > 1]
@@ -290,8 +290,8 @@ def _most(found: Results) -> AnswerLine:
     )
 
 
-def _most_joules(found: Results, component: str) -> AnswerLine:
-    of = found.summary.filter(component=component)
+def _most_joules(results: Results, component: str) -> AnswerLine:
+    of = results.summary.filter(component=component)
     rows = [row for row in of.rows(named=True) if row["mean_j"] is not None]
     worst: Mapping[str, Any] | None = max(rows, key=lambda row: row["mean_j"], default=None)
     if worst is None:
@@ -301,14 +301,14 @@ def _most_joules(found: Results, component: str) -> AnswerLine:
     return line("most", "joules", facts, name=words.name_of(worst["workload"]), joules=joules)
 
 
-def _trusted(found: Results) -> AnswerLine:
-    """What the figures are, how many there are, and how much was flagged."""
-    suite = found.suite
+def _trusted(results: Results) -> AnswerLine:
+    """Return what the figures are, how many there are, and how much was flagged."""
+    suite = results.suite
     made = len({run.block for run in suite.compared_runs})
     planned = suite.planned_blocks or made
     flags = {
-        "cross-check": sum(row[-1] == DISAGREES for row in twice(found)),
-        "reservation": len(found.reservations),
+        "cross-check": sum(row[-1] == DISAGREES for row in twice(results)),
+        "reservation": len(results.reservations),
         "problem": len(suite.problems),
     }
     flagged = [
@@ -323,7 +323,7 @@ def _trusted(found: Results) -> AnswerLine:
     facts = {"blocks": made, "planned": planned, "runs": len(suite.runs), "void": len(suite.void)}
     return line(
         "trust",
-        found.origin,
+        results.origin,
         {**facts, **{f"{what}s": number for what, number in flags.items()}},
         blocks=count(made, "block") if made == planned else f"{made} of {planned} blocks",
         runs=count(len(suite.runs), "finished run"),
@@ -332,17 +332,17 @@ def _trusted(found: Results) -> AnswerLine:
     )
 
 
-def _next(found: Results, compared: Sequence[_Compared], folder: Path) -> AnswerLine:
-    """The one step that comes next."""
-    told = found.incidents
-    if unsound := _unsound(found.suite, told, folder):
+def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> AnswerLine:
+    """Return the one step that comes next."""
+    incidents = results.incidents
+    if unsound := _unsound(results.suite, incidents, folder):
         return unsound
-    if told.void_to_end or told.never:
+    if incidents.void_to_end or incidents.never:
         return line("next", "resume", _command("resume", folder), "void")
     lacking = [one.why[0] for one in compared if one.comparison is None]
     for why in lacking:
         if why != "skipped":  # this machine cannot run it, however often it tries
-            command = _again(found) if why in RUN_AGAIN else ""
+            command = _again(results) if why in RUN_AGAIN else ""
             return line("next", why, {"command": command})
     unsettled = _unsettled(compared)
     if not unsettled:
@@ -350,61 +350,57 @@ def _next(found: Results, compared: Sequence[_Compared], folder: Path) -> Answer
     needed = [(planning.blocks_to_settle(c) or planning.PILOT, one) for one, c in unsettled]
     hopeless = [one for number, one in needed if number > planning.MOST_BLOCKS]
     if hopeless:
-        return _quieter(found, [one for one, _ in unsettled if one in hopeless])
+        return _quieter(results, [one for one, _ in unsettled if one in hopeless])
     most = max(planning.PILOT, *(number for number, _ in needed))
-    facts: dict[str, Any] = {"blocks": most, "command": _again(found, most)}
+    facts: dict[str, Any] = {"blocks": most, "command": _again(results, most)}
     made = min(c.n for _, c in unsettled)
     way = "pilot" if made < 2 else ""
     return line("next", "blocks", facts, way, blocks=str(most), made=str(made))
 
 
-def _quieter(found: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
+def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
     """Which workload makes the scatter, and what blocks would reach, in hours."""
     first = hopeless[0]
-    contrast = against(found, found.suite.reference(first.name), first.name) or against(
-        found, found.suite.baseline, first.name
+    contrast = against(results, results.suite.reference(first.name), first.name) or against(
+        results, results.suite.baseline, first.name
     )
     scatter = scatter_shares(contrast) if contrast else {}
     facts: dict[str, Any] = {"configurations": [one.name for one in hopeless]}
     worst = max(scatter, key=lambda name: scatter[name], default="")
-    said = ""
+    advice = ""
     if worst:
         facts |= {"workload": worst, "share": scatter[worst]}
-        said = say(
+        advice = say(
             "answer.next.quieter.worst",
             workload=words.name_of(worst),
             share=f"{100 * scatter[worst]:.0f} %",
         )
     reach = planning.within_reach(first.comparison) if first.comparison else None
-    if reach is not None and (hours := _hours_a_block(found.suite)):
+    # How long a block took, rests and switches with it; 0 where that is unknown.
+    blocks_made = len({run.block for run in results.suite.compared_runs})
+    hours = results.suite.timing.get("wall_s", 0.0) / 3600 / max(1, blocks_made)
+    if reach is not None and hours:
         width, blocks = reach
         facts |= {"half_width": width, "blocks": blocks, "hours": blocks * hours}
-        said += say(
+        advice += say(
             "answer.next.quieter.reach",
             width=f"{100 * width:g} %",
             blocks=str(blocks),
             hours=words.rounded(blocks * hours),
         )
-    return line("next", "quieter", facts, names=_names(hopeless), said=said)
+    return line("next", "quieter", facts, names=_names(hopeless), said=advice)
 
 
-def _hours_a_block(suite: Suite) -> float:
-    """How long a block took, rests and switches with it; 0 where that is unknown."""
-    wall_s = suite.timing.get("wall_s") if isinstance(suite.timing, Mapping) else None
-    blocks = len({run.block for run in suite.compared_runs})
-    return wall_s / 3600 / blocks if isinstance(wall_s, int | float) and blocks else 0.0
-
-
-def without_report(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine:
-    """The step that comes next where there is no report, or one of other files."""
-    unsound = _unsound(suite, told, folder)
+def without_report(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine:
+    """Return the step that comes next where there is no report, or one of other files."""
+    unsound = _unsound(suite, incidents, folder)
     return unsound or line("next", "report", _command("report", folder))
 
 
-def _unsound(suite: Suite, told: IncidentLog, folder: Path) -> AnswerLine | None:
-    """The next step of a suite that is not sealed, or not as it was sealed."""
+def _unsound(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine | None:
+    """Return the next step of a suite that is not sealed, or not as it was sealed."""
     if not suite.sealed:
-        way = "ended" if told.ended else "unfinished"
+        way = "ended" if incidents.ended else "unfinished"
         return line("next", "resume", _command("resume", folder), way)
     return None if suite.seal_holds else line("next", "verify", _command("verify", folder))
 
@@ -413,10 +409,13 @@ def _command(name: str, folder: Path) -> dict[str, str]:
     return {"command": step(name, folder)}
 
 
-def _again(found: Results, blocks: int = 0) -> str:
-    """The command that plans and runs the suite once more; empty where its name is not safe."""
-    plan = found.suite.plan
-    name, scale = plan.get("suite"), scale_of(plan)
-    if not safe(name) or not (safe(scale) or scale == ""):
+def _again(results: Results, blocks: int = 0) -> str:
+    """Return the command that plans and runs the suite once more.
+
+    Empty where its name is not safe.
+    """
+    plan = results.suite.plan
+    scale = scale_of(plan.scale)
+    if not safe(scale) and scale:
         return ""
-    return step("run", suite=name, scale=scale, blocks=blocks)
+    return step("run", suite=plan.suite, scale=scale, blocks=blocks)

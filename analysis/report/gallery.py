@@ -36,7 +36,8 @@ class Row:
 @dataclass(frozen=True)
 class Entry:
     """A suite, or what is none: its name, the origin of its figures, where its page and its bundle
-    are in the site (`bundle` is empty where there is none), and a sentence about it."""
+    are in the site (`bundle` is empty where there is none), and a sentence about it.
+    """
 
     title: str
     origin: str
@@ -60,34 +61,32 @@ class OwnEntry:
     reason: str
 
 
-def of_suite(found: Results, page: str, bundle: str) -> Entry:
-    """A suite's entry."""
-    suite = found.suite
-    beside = {one.other: one for one in found.contrasts if one.base == suite.baseline}
-    disks = suite.before.get("disks")
+def of_suite(results: Results, page: str, bundle: str) -> Entry:
+    """Return a suite's entry."""
+    suite = results.suite
+    beside = {one.other: one for one in results.contrasts if one.base == suite.baseline}
     rows = []
     for name in suite.configurations:
         role = suite.disk_of(name)
-        disk = disks.get(role) if isinstance(disks, Mapping) else None
-        model = disk.get("model") if isinstance(disk, Mapping) else None
-        entry = suite.named("configurations")[name]
+        model = suite.machine.get(f"disks.{role}.model", role)
+        stack = suite.stacks[name]
         energy = "baseline"
         if name != suite.baseline:
             energy = words.change_in(beside[name].comparison if name in beside else None)
-        cipher = str(entry.get("cipher") or NO_CIPHER.get(str(entry.get("encrypted_by")), "?"))
-        rows.append(Row(_machine(found), str(model or role), cipher, suite.label(name), energy))
-    scale = textwrap.shorten(str(suite.plan.get("scale", "")), ABOUT, placeholder=" …")
-    about = f"{scale}; {suite.plan.get('blocks', '?')} blocks"
-    return Entry(suite.suite_id, found.origin, page, bundle, about, tuple(rows))
+        cipher = str(stack.settings.get("cipher") or NO_CIPHER.get(stack.encrypted_by or "", "?"))
+        rows.append(Row(_machine(results), model, cipher, suite.label(name), energy))
+    scale = textwrap.shorten(suite.plan.scale, ABOUT, placeholder=" …")
+    about = f"{scale}; {suite.plan.blocks or '?'} blocks"
+    return Entry(suite.suite_id, results.origin, page, bundle, about, tuple(rows))
 
 
-def _machine(found: Results) -> str:
-    before = found.suite.before
-    lab, cpu = before.get("lab_machine"), before.get("cpu")
-    if lab:
-        return f"virtual lab: {words.LAB_MACHINES.get(str(lab), str(lab))}"
-    model = cpu.get("model") if isinstance(cpu, Mapping) else None
-    return str(model or (NO_MACHINE if found.origin == "synthetic" else "not named"))
+def _machine(results: Results) -> str:
+    machine = results.suite.machine
+    if lab := machine.get("lab_machine"):
+        return f"virtual lab: {words.LAB_MACHINES.get(lab, lab)}"
+    return machine.get("cpu.model") or (
+        NO_MACHINE if results.origin == "synthetic" else "not named"
+    )
 
 
 def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
@@ -97,19 +96,19 @@ def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
     """
     try:
         document = strict_json.loads((folder / ENTRY).read_text(encoding="utf-8"))
-        found = schema.read(OwnEntry, document)
+        entry = schema.read(OwnEntry, document)
         with (folder / MARKS).open(encoding="utf-8", newline="") as file:
             rows = [_load(row) for row in csv.DictReader(file)]
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, csv.Error) as error:
         raise SuiteError(f"{folder / ENTRY} or {MARKS} cannot be read ({error}).") from None
-    head = view.paragraph(f"{found.machine}, read by {found.instrument}: {found.origin}.", "facts")
-    head += view.paragraph(found.about) + view.note(
-        "No suite. ", view.paragraph(found.reason), "plain"
+    head = view.paragraph(f"{entry.machine}, read by {entry.instrument}: {entry.origin}.", "facts")
+    head += view.paragraph(entry.about) + view.note(
+        "No suite. ", view.paragraph(entry.reason), "plain"
     )
     what = "Energy of each marked load: the counter at its end less that at its begin"
     heads = ["Load", "Time (s)", "Energy (J)", "Mean power (W)"]
-    table = view.table(what, heads, rows, origin=found.origin)
-    return found, Page(found.title, found.title, head + table, ())
+    table = view.table(what, heads, rows, origin=entry.origin)
+    return entry, Page(entry.title, entry.title, head + table, ())
 
 
 def _load(row: Mapping[str, str]) -> list[str]:
@@ -119,14 +118,14 @@ def _load(row: Mapping[str, str]) -> list[str]:
     return [row["name"], words.number(seconds, 2), joules, watts]
 
 
-def of_own(found: OwnEntry, page: str) -> Entry:
+def of_own(entry: OwnEntry, page: str) -> Entry:
     """Its line in the gallery."""
-    row = Row(found.machine, "none", "none", found.instrument, words.NOTHING)
-    return Entry(found.title, found.origin, page, "", found.about, (row,))
+    row = Row(entry.machine, "none", "none", entry.instrument, words.NOTHING)
+    return Entry(entry.title, entry.origin, page, "", entry.about, (row,))
 
 
 def html(entries: Sequence[Entry]) -> str:
-    """The gallery's page, without anything from elsewhere."""
+    """Return the gallery's page, without anything from elsewhere."""
     rows = [row for entry in entries for row in entry.rows]
     filters = {
         "machine": ("Machine", sorted({row.machine for row in rows})),

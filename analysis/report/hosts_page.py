@@ -49,61 +49,56 @@ def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambd
     for folder in folders:
         if not manifest.current(folder / "report.html"):
             build.build(folder)
-    found = hosts(folders)
-    text = render.text(hosts_sections.terminal(found))
+    group = hosts(folders)
+    text = render.text(hosts_sections.terminal(group))
     say(text)
     held = io.BytesIO()
-    statements = table(found)
+    statements = table(group)
     statements.write_parquet(held)
     files.write(place / "hosts.parquet", [held.getvalue()])
     files.write(place / "hosts.csv", [csv_bytes(statements)])
-    files.write(place / "report.html", [render.html(page(found, place)).encode()])
+    files.write(place / "report.html", [render.html(page(group, place)).encode()])
     return Built(place / "report.html", text)
 
 
-def page(found: Hosts, place: Path) -> Page:
-    """What stands on the page; links to the hosts' own reports are relative to `place`."""
-    seen = {
-        name: there
-        for name, of in hosts_sections.by_heading(found).items()
-        if (there := [effect for effect in of if effect.by_host])
+def page(group: Hosts, place: Path) -> Page:
+    """Return what stands on the page; links to the hosts' own reports are relative to `place`."""
+    by_heading = {
+        name: effects
+        for name, of in hosts_sections.by_heading(group).items()
+        if (effects := [effect for effect in of if effect.by_host])
     }
     pictures = view.join(
-        view.picture(drawn, FIGURE, found.origin, wide=True)
-        for drawn in forest.draw_hosts(found, seen)
+        view.picture(drawn, FIGURE, group.origin, wide=True)
+        for drawn in forest.draw_hosts(group, by_heading)
     )
     below = (
-        Section("Do the hosts differ?", "differ", hosts_sections.tests(found)),
+        Section("Do the hosts differ?", "differ", hosts_sections.tests(group)),
         Section("Pictures", "pictures", pictures),
-        Section("Each host's own report", "own", _own(found, place)),
-        Section("Provenance", "provenance", hosts_sections.provenance(found)),
+        Section("Each host's own report", "own", _own(group, place)),
+        Section("Provenance", "provenance", hosts_sections.provenance(group)),
     )
-    said = view.join(view.paragraph(s, "answer") for s in hosts_sections.sentences(found))
-    first = view.columns(said, hosts_sections.matrix(found), _box(found))
-    facts = [place.resolve().name, words.count(len(found.names), "host"), ", ".join(found.names)]
+    answers = view.join(view.paragraph(s, "answer") for s in hosts_sections.sentences(group))
+    box = view.note("How far to trust it", view.bullets(hosts_sections.trusted(group)), "plain")
+    if group.shared.remarks:
+        box += view.note("Not alike", view.bullets(group.shared.remarks), "warning")
+    first = view.columns(answers, hosts_sections.matrix(group), box)
+    facts = [place.resolve().name, words.count(len(group.names), "host"), ", ".join(group.names)]
     return Page(
         f"Disk encryption in joules: {place.resolve().name}",
         "What disk encryption costs in joules, on several hosts",
-        view.paragraph(" · ".join(facts), "facts") + answer.banner(found.origin),
+        view.paragraph(" · ".join(facts), "facts") + answer.banner(group.origin),
         (Section("The answer", "answer", first + view.index(below)), *below),
     )
 
 
-def _box(found: Hosts) -> Blocks:
-    """How far to trust each host; then what is not the same on all of them."""
-    box = view.note("How far to trust it", view.bullets(hosts_sections.trusted(found)), "plain")
-    if found.shared.said:
-        box += view.note("Not alike", view.bullets(found.shared.said), "warning")
-    return box
-
-
-def _own(found: Hosts, place: Path) -> Blocks:
+def _own(group: Hosts, place: Path) -> Blocks:
     def link(folder: Path) -> str:
         report = folder.resolve() / "report.html"
         return quote(Path(os.path.relpath(report, place.resolve())).as_posix())
 
-    own = (Link(h.name, link(h.suite.folder), f": {h.suite.suite_id}") for h in found.hosts)
-    return view.links(own)
+    links = (Link(h.name, link(h.suite.folder), f": {h.suite.suite_id}") for h in group.hosts)
+    return view.links(links)
 
 
 HOST, THESE, GENERAL = "host", "these-hosts", "hosts-in-general"
@@ -120,30 +115,34 @@ SCHEMA: Mapping[str, pl.DataType] = {
 }
 
 
-def table(found: Hosts) -> pl.DataFrame:
+def table(group: Hosts) -> pl.DataFrame:
     """hosts.parquet and hosts.csv (columns: data/README.md): a row an effect × host, and its means.
 
     The tests between hosts stand in the rows of `these-hosts`.
     """
-    rows = [row for effect in (*found.overall, *found.single) for row in _rows(found, effect)]
+    rows = [row for effect in (*group.overall, *group.single) for row in _rows(group, effect)]
     return pl.DataFrame(rows, schema=dict(SCHEMA))
 
 
-def _rows(found: Hosts, effect: Effect) -> Iterator[dict[str, Any]]:
+def _rows(group: Hosts, effect: Effect) -> Iterator[dict[str, Any]]:
     same = {
         "workload": effect.workload,
         "base": effect.base,
         "configuration": effect.other,
-        "component": found.component,
+        "component": group.component,
         "host": "",
         "suite_id": "",
         "hosts": "",
-        "origin": found.origin,
+        "origin": group.origin,
     }
-    for host in found.hosts:
+    for host in group.hosts:
         if host.name in effect.by_host:
-            own = {"host": host.name, "suite_id": host.suite.suite_id, "origin": host.found.origin}
-            yield {**same, "statement": HOST, **own, **_of(effect.by_host[host.name])}
+            of_host = {
+                "host": host.name,
+                "suite_id": host.suite.suite_id,
+                "origin": host.results.origin,
+            }
+            yield {**same, "statement": HOST, **of_host, **_of(effect.by_host[host.name])}
     if effect.these is not None:
         tests = {name: getattr(effect, name) for name in (*TESTS, "hosts")}
         yield {**same, "statement": THESE, **_of(effect.these), **tests}

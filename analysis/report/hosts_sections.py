@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 from analysis.energy import trust
 from analysis.report import answer, missing_section, view, words
@@ -18,177 +17,174 @@ from analysis.stats.contrasts import counted
 from analysis.stats.host_effects import LEAST_HOSTS
 from analysis.stats.hosts import ALL, Effect, Hosts
 from analysis.stats.results import Results
-from analysis.suite.records import MEASURED, SYSTEM, Meter, Suite
+from analysis.suite.records import MEASURED, SYSTEM
 
 NAMED = 3  # so many configurations are told one by one, more of them as a range
 DRIVE, SOFTWARE = "encryption in the drive (Opal)", "encryption in software"
 
 
-def sentences(found: Hosts) -> list[str]:
+def sentences(group: Hosts) -> list[str]:
     """What the drive's encryption costs on these hosts, what software's does, and on others."""
-    suite = found.first
-    drive = _effects(found, [] if suite.sed is None else [suite.sed])
-    software = _effects(found, suite.software)
-    return [_costs(found, DRIVE, drive), _costs(found, SOFTWARE, software), _general(found)]
+    suite = group.first
+    drive = _effects(group, [] if suite.sed is None else [suite.sed])
+    software = _effects(group, suite.software)
+    return [_costs(group, DRIVE, drive), _costs(group, SOFTWARE, software), _general(group)]
 
 
-def terminal(found: Hosts) -> Blocks:
+def terminal(group: Hosts) -> Blocks:
     """For the terminal: the table over all workloads, the answer, and what is not alike."""
     rows = [
-        [_pair(found, e), *map(_mean, [*map(e.by_host.get, found.names), e.these]), e.hosts]
-        for e in found.overall
+        [_pair(group, e), *map(_mean, [*map(e.by_host.get, group.names), e.these]), e.hosts]
+        for e in group.overall
     ]
-    headers = ("over all workloads", *found.names, "these hosts", "do they differ")
-    said = [*sentences(found), *(f"note: {text}" for text in found.shared.said)]
+    headers = ("over all workloads", *group.names, "these hosts", "do they differ")
+    lines = [*sentences(group), *(f"note: {text}" for text in group.shared.remarks)]
     table = view.table("", headers, rows)
-    return answer.banner(found.origin) + table + view.join(map(view.paragraph, said))
+    return answer.banner(group.origin) + table + view.join(map(view.paragraph, lines))
 
 
-def _effects(found: Hosts, names: Sequence[str]) -> list[Effect]:
+def _effects(group: Hosts, names: Sequence[str]) -> list[Effect]:
     return [
         effect
         for name in names
-        if (effect := found.against_baseline(name)) is not None and effect.these is not None
+        if (effect := group.against_baseline(name)) is not None and effect.these is not None
     ]
 
 
-def _costs(found: Hosts, what: str, effects: Sequence[Effect]) -> str:
+def _costs(group: Hosts, what: str, effects: Sequence[Effect]) -> str:
     """Each configuration's mean over these hosts, and whether that mean speaks for each of them."""
     if not effects:
         return f"What {what} costs on these hosts is unknown: not every host has both sides."
+    used = min(len(effect.workloads) for effect in effects)
+    blocks = min(effect.these.n for effect in effects if effect.these)
     where = (
-        f"On these {len(found.names)} hosts {what} changes the {words.name_of(found.component)}'s "
-        f"energy against {found.first.label(found.first.baseline or '')}, over "
-        f"{_scope(found, effects)},"
+        f"On these {len(group.names)} hosts {what} changes the {words.name_of(group.component)}'s "
+        f"energy against {group.first.label(group.first.baseline or '')}, over "
+        f"{answer.extent(used, len(counted(group.first)), blocks)} each,"
     )
     if len(effects) <= NAMED:
         labelled = what != DRIVE
-        return f"{where} {'; '.join(_one(found, effect, labelled) for effect in effects)}."
+        return f"{where} {'; '.join(_one(group, effect, labelled) for effect in effects)}."
     by_ratio = sorted((e.these.ratio if e.these else 1.0, e.other) for e in effects)
     ends = [
-        f"{words.percent(ratio)} ({found.first.label(name)})"
+        f"{words.percent(ratio)} ({group.first.label(name)})"
         for ratio, name in (by_ratio[0], by_ratio[-1])
     ]
     counts = {
         word: sum(e.hosts == word for e in effects) for word in ("alike", "differ", "inconclusive")
     }
-    told = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+    verdicts = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
     return (
         f"{where} by {ends[0]} to {ends[1]} in the mean: of {len(effects)} configurations, as to "
-        f"the hosts, {told}."
+        f"the hosts, {verdicts}."
     )
 
 
-def _scope(found: Hosts, effects: Sequence[Effect]) -> str:
-    """Over how much: the fewest workloads and blocks of all."""
-    used = min(len(effect.workloads) for effect in effects)
-    blocks = min(effect.these.n for effect in effects if effect.these)
-    return f"{answer.extent(used, len(counted(found.first)), blocks)} each"
-
-
-def _one(found: Hosts, effect: Effect, labelled: bool) -> str:
+def _one(group: Hosts, effect: Effect, labelled: bool) -> str:
     """One configuration: where the hosts differ, each of them comes before their mean."""
     c = effect.these
     if c is None:
         return ""
-    label = f"with {found.first.label(effect.other)} " if labelled else ""
+    label = f"with {group.first.label(effect.other)} " if labelled else ""
     each = [
         (name, words.change_alone(one.ratio, one.low, one.high))
         for name, one in effect.by_host.items()
     ]
     if effect.hosts == "differ":
-        told = ", ".join(f"{change} on {name}" for name, change in each)
+        changes = ", ".join(f"{change} on {name}" for name, change in each)
         return (
-            f"{label}by {told}: the hosts differ significantly; their mean, {words.change(c)}, is "
-            "no host's own"
+            f"{label}by {changes}: the hosts differ significantly; their mean, {words.change(c)}, "
+            "is no host's own"
         )
-    told = ", ".join(f"{name} {change}" for name, change in each)
+    changes = ", ".join(f"{name} {change}" for name, change in each)
     alike = "whether the hosts differ is inconclusive"
     if effect.hosts == "alike":
-        alike = f"the hosts are alike within ±{found.margin * 100:g} % of each other"
-    return f"{label}by {words.change(c)} in the mean: {answer.judgement(c)}; {alike} ({told})"
+        alike = f"the hosts are alike within ±{group.margin * 100:g} % of each other"
+    return f"{label}by {words.change(c)} in the mean: {answer.judgement(c)}; {alike} ({changes})"
 
 
-def _general(found: Hosts) -> str:
-    """What may be said of hosts that were not measured."""
-    count = len(found.names)
+def _general(group: Hosts) -> str:
+    """Return what may be said of hosts that were not measured."""
+    count = len(group.names)
     if count < LEAST_HOSTS:
         return (
             f"What holds for other hosts is unknown from {count}: these figures are of "
-            f"{' and '.join(found.names)} alone (it takes {LEAST_HOSTS} hosts)."
+            f"{' and '.join(group.names)} alone (it takes {LEAST_HOSTS} hosts)."
         )
-    names = [name for name in (found.first.sed, *found.first.software) if name is not None]
-    there = [
+    names = [name for name in (group.first.sed, *group.first.software) if name is not None]
+    effects = [
         (effect.other, effect.general)
-        for effect in _effects(found, names)
+        for effect in _effects(group, names)
         if effect.general is not None
     ]
-    if not there:
+    if not effects:
         return "What holds for other hosts is unknown: not every host has both sides."
-    if len(there) > NAMED + 1:
-        sure = sum(c.verdict != "inconclusive" for _, c in there)
-        told = f"{sure} of {len(there)} configurations have a verdict"
+    if len(effects) > NAMED + 1:
+        sure = sum(c.verdict != "inconclusive" for _, c in effects)
+        verdicts = f"{sure} of {len(effects)} configurations have a verdict"
     else:
-        told = "; ".join(
-            f"{found.first.label(name)} {words.change(c)}, {words.verdict_of(c)}"
-            for name, c in there
+        verdicts = "; ".join(
+            f"{group.first.label(name)} {words.change(c)}, {words.verdict_of(c)}"
+            for name, c in effects
         )
     return (
         f"For hosts in general, as far as these {count} were chosen at random from them "
-        f"(the host is the unit, not the block): {told}."
+        f"(the host is the unit, not the block): {verdicts}."
     )
 
 
-def heading(effect: Effect, found: Hosts) -> str:
+def heading(effect: Effect, group: Hosts) -> str:
     """Which workload an effect is of."""
     if effect.workload == ALL:
-        return answer.over_all(found.first)
+        return answer.over_all(group.first)
     return words.name_of(effect.workload)
 
 
-def by_heading(found: Hosts) -> dict[str, list[Effect]]:
-    """Effects beside the baseline; over all workloads only where they are several, for one alone
-    would say the same twice."""
-    whole = found.overall if len(counted(found.first)) > 1 else ()
-    effects = [*(e for e in whole if e.base == found.first.baseline), *found.single]
-    return {name: list(of) for name, of in groupby(effects, lambda e: heading(e, found))}
+def by_heading(group: Hosts) -> dict[str, list[Effect]]:
+    """Effects beside the baseline.
+
+    Over all workloads only where they are several, for one alone would say the same twice.
+    """
+    overall = group.overall if len(counted(group.first)) > 1 else ()
+    effects = [*(e for e in overall if e.base == group.first.baseline), *group.single]
+    return {name: list(of) for name, of in groupby(effects, lambda e: heading(e, group))}
 
 
 SIGNS = {"differ": "≠", "alike": "≈", "inconclusive": "?"}
 VERDICTS = {"differ": "differs", "alike": "equivalent", "inconclusive": "inconclusive"}
 
 
-def matrix(found: Hosts) -> Blocks:
+def matrix(group: Hosts) -> Blocks:
     """Workload × configuration with the hosts side by side, their mean, and whether they differ."""
-    by = by_heading(found)
+    by = by_heading(group)
     if not by:
         return ()
-    baseline = found.first.label(found.first.baseline or "")
+    baseline = group.first.label(group.first.baseline or "")
     shown = Matrix(
-        f"Energy of the {words.name_of(found.component)} against {baseline}, by host",
-        ("Configuration", *found.names, f"Mean of {len(found.names)}", "Hosts"),
+        f"Energy of the {words.name_of(group.component)} against {baseline}, by host",
+        ("Configuration", *group.names, f"Mean of {len(group.names)}", "Hosts"),
         tuple(
-            Group(name, tuple((found.first.label(e.other), tuple(_cells(found, e))) for e in of))
+            Group(name, tuple((group.first.label(e.other), tuple(_cells(group, e))) for e in of))
             for name, of in by.items()
         ),
-        found.origin,
+        group.origin,
     )
-    return (shown, *view.paragraph(_legend(found), "key"))
+    return (shown, *view.paragraph(_legend(group), "key"))
 
 
-def _cells(found: Hosts, effect: Effect) -> Iterator[MatrixCell]:
-    for c in (*map(effect.by_host.get, found.names), effect.these):
+def _cells(group: Hosts, effect: Effect) -> Iterator[MatrixCell]:
+    for c in (*map(effect.by_host.get, group.names), effect.these):
         cell, sign = cell_of(c), words.sign(c.verdict, c.ratio, c.both) if c else ""
         yield cell._replace(text=f"{sign} {cell.text}".strip(), below="")
     if effect.these is None:
         yield MatrixCell("")
         return
-    told = f"p {words.p_value(effect.p_differ_holm)} that all are the same (Holm)"
-    yield MatrixCell(f"{SIGNS[effect.hosts]} {effect.hosts}", VERDICTS[effect.hosts], told)
+    hint = f"p {words.p_value(effect.p_differ_holm)} that all are the same (Holm)"
+    yield MatrixCell(f"{SIGNS[effect.hosts]} {effect.hosts}", VERDICTS[effect.hosts], hint)
 
 
-def _legend(found: Hosts) -> str:
-    margin = f"±{found.margin * 100:g} %"
+def _legend(group: Hosts) -> str:
+    margin = f"±{group.margin * 100:g} %"
     return (
         f"▲ significant increase, ▼ significant decrease. ≈ equivalent: within {margin}. "
         "? inconclusive. The mean weighs each host the same, and is of these hosts only. Hosts "
@@ -211,11 +207,11 @@ FACTS = (
 FEW = 5  # blocks, below which Welch's test errs more often than it says
 
 
-def tests(found: Hosts) -> Blocks:
+def tests(group: Hosts) -> Blocks:
     """Every effect: the mean of these hosts, the statement for others, and the two tests."""
     columns: Fields[Effect] = {
-        "Workload": lambda e: heading(e, found),
-        "Configuration / against": lambda e: _pair(found, e),
+        "Workload": lambda e: heading(e, group),
+        "Configuration / against": lambda e: _pair(group, e),
         "Blocks, fewest": lambda e: words.NOTHING if e.these is None else str(e.these.n),
         "Mean of these hosts [95 %]": lambda e: (
             f"no figure of {', '.join(e.lacking)}" if e.these is None else _mean(e.these)
@@ -229,18 +225,18 @@ def tests(found: Hosts) -> Blocks:
         "Hosts": lambda e: "" if e.these is None else e.hosts,
     }
     what = "Each host weighs the same in both means; joules of different hosts are never added"
-    effects = (*found.overall, *found.single)
-    page = view.table_of(what, effects, columns, words=2, origin=found.origin, group=True)
+    effects = (*group.overall, *group.single)
+    page = view.table_of(what, effects, columns, words=2, origin=group.origin, group=True)
     page += view.paragraph(
         "All the same: Welch's one-way test of the blocks' log-ratios, which lets every host "
         "scatter by itself. Not alike: the largest p of all pairs' tests of a ratio within "
-        f"±{found.margin * 100:g} % (TOST). These hosts: standard error from the hosts' own, "
+        f"±{group.margin * 100:g} % (TOST). These hosts: standard error from the hosts' own, "
         "degrees of freedom by Welch and Satterthwaite. Hosts in general: Student's t over the "
         "hosts' means, one figure a host, from three hosts on; it holds as far as the hosts were "
         "chosen at random. Rows over all workloads are one family, the others another.",
         "key",
     )
-    blocks = [e.these.n for e in found.overall if e.these is not None]
+    blocks = [e.these.n for e in group.overall if e.these is not None]
     if blocks and min(blocks) < FEW:
         page += view.paragraph(
             f"A host has fewer than {FEW} blocks: so few make Welch's test call up to 8 % of equal "
@@ -250,8 +246,8 @@ def tests(found: Hosts) -> Blocks:
     return page
 
 
-def _pair(found: Hosts, effect: Effect) -> str:
-    return f"{found.first.label(effect.other)} / {found.first.label(effect.base)}"
+def _pair(group: Hosts, effect: Effect) -> str:
+    return f"{group.first.label(effect.other)} / {group.first.label(effect.base)}"
 
 
 def _mean(c: Comparison | None) -> str:
@@ -260,44 +256,47 @@ def _mean(c: Comparison | None) -> str:
     return f"{words.change_in(c)} {words.sign(c.verdict, c.ratio, c.both)}"
 
 
-def trusted(found: Hosts) -> Iterator[str]:
+def trusted(group: Hosts) -> Iterator[str]:
     """How far to trust each host, a line each."""
-    for host in found.hosts:
-        yield f"{host.name}: {'; '.join(_trusted(host.found))}."
+    for host in group.hosts:
+        yield f"{host.name}: {'; '.join(_trusted(host.results))}."
 
 
-def _trusted(found: Results) -> Iterator[str]:
-    suite = found.suite
+def _trusted(results: Results) -> Iterator[str]:
+    suite = results.suite
     blocks = len({run.block for run in suite.runs})
     planned = suite.planned_blocks or blocks
     yield f"{blocks} of {count(int(planned), 'block')}, {count(len(suite.runs), 'finished run')}"
     yield answer.void(suite)
     if left := missing_section.sentence(suite):
         yield left
-    for meter in trust.meters(suite, found.energy):
+    for meter in trust.meters(suite, results.energy):
         if meter.component == SYSTEM and meter.mean_coverage is not None:
             share = min(meter.mean_coverage, 0.9999 if meter.gaps else 1.0)
             yield f"{meter.source} saw {share * 100:.4g} % of the measured time"
-    seen = found.drift_check
-    if seen is None:
+    checked = results.drift_check
+    if checked is None:
         yield "no drift check"
     else:
-        moved, limit = words.percent(1 + seen.worst.change, 2), words.given(seen.limit * 100)
-        yield f"drift check {seen.verdict} ({moved}, limit ±{limit} %)"
-    if told := incidents_sentence(found.incidents):
-        yield told[0].lower() + told[1:].rstrip(".")
+        moved, limit = words.percent(1 + checked.worst.change, 2), words.given(checked.limit * 100)
+        yield f"drift check {checked.verdict} ({moved}, limit ±{limit} %)"
+    if incidents := incidents_sentence(results.incidents):
+        yield incidents[0].lower() + incidents[1:].rstrip(".")
     if not suite.sealed:
         yield "not sealed"
     if suite.problems:
         yield f"{count(len(suite.problems), 'reservation')}, told in its own report"
 
 
-def provenance(found: Hosts) -> Blocks:
-    """What each host is, side by side; what is the same everywhere stands once in each column."""
-    facts = [_facts(host.found) for host in found.hosts]
+def provenance(group: Hosts) -> Blocks:
+    """Return what each host is, side by side.
+
+    What is the same everywhere stands once in each column.
+    """
+    facts = [_facts(host.results) for host in group.hosts]
     labels = dict.fromkeys(label for of in facts for label in of)
     rows = [[label, *(of.get(label, words.NOTHING) for of in facts)] for label in labels]
-    heads = ["What", *found.names]
+    heads = ["What", *group.names]
     table = view.table("Machines, disks and meters", heads, rows, words=len(heads))
     return table + view.paragraph(
         "A meter's limits of error are in the joules of its own host alone; within a host most of "
@@ -306,43 +305,28 @@ def provenance(found: Hosts) -> Blocks:
     )
 
 
-def _facts(found: Results) -> dict[str, str]:
-    suite = found.suite
-    facts = {"Suite": suite.suite_id, "Planned": str(suite.plan.get("created_wall", ""))}
+def _facts(results: Results) -> dict[str, str]:
+    suite = results.suite
+    facts = {"Suite": suite.suite_id, "Planned": suite.plan.created_wall}
     of_disks = [
         (f"Disk {role}, {what}", f"disks.{role}.{what}")
         for role in disks.roles(suite)
         for what in ("model", "firmware", "size_bytes", "transport")
     ]
     for label, path in (*FACTS, *of_disks):
-        text = _at(suite.before, path)
-        if text:
+        if text := suite.machine.get(path):
             facts.setdefault(label, text)
     for meter in suite.meters:
-        facts[f"Meter {meter.name}"] = _meter(meter)
-    facts["Joules"] = _joules(suite, found)
-    return facts
-
-
-def _meter(meter: Meter) -> str:
-    accuracy = meter.accuracy.get("relative_limit")
-    said = f", ±{accuracy * 100:g} % by its maker" if isinstance(accuracy, int | float) else ""
-    origin = "" if meter.origin == MEASURED else f", {meter.origin}"
-    return f"{meter.kind}: {', '.join(meter.channels)}{said}{origin}"
-
-
-def _joules(suite: Suite, found: Results) -> str:
-    """Of one run of the baseline, mean over the working workloads: how large the machine is."""
-    rows = found.summary.filter(configuration=suite.baseline or "", component=SYSTEM)
+        limit = meter.accuracy.get("relative_limit")
+        stated = f", ±{limit * 100:g} % by its maker" if isinstance(limit, int | float) else ""
+        origin = "" if meter.origin == MEASURED else f", {meter.origin}"
+        channels = ", ".join(meter.channels)
+        facts[f"Meter {meter.name}"] = f"{meter.kind}: {channels}{stated}{origin}"
+    # How large the machine is.
+    rows = results.summary.filter(configuration=suite.baseline or "", component=SYSTEM)
     watts = [float(w) for w in rows["mean_w"] if w is not None]
     mean = words.number(sum(watts) / len(watts)) if watts else words.NOTHING
-    return f"{mean} W in the mean of all workloads on {suite.label(suite.baseline or '')}"
-
-
-def _at(document: Mapping[str, Any], path: str) -> str:
-    value: Any = document
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "" if value is None else str(value)
+    facts["Joules"] = (
+        f"{mean} W in the mean of all workloads on {suite.label(suite.baseline or '')}"
+    )
+    return facts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from analysis.report import view, words
@@ -30,43 +29,40 @@ class Missing:
 
 def missing(suite: Suite) -> list[Missing]:
     """Skipped runs first, then parts; runs of one reason together."""
-    found: dict[tuple[str, str, str], list[str]] = {}
-    for workload, configuration, what, reason in _each(suite):
-        found.setdefault((workload, what, reason), []).append(configuration)
+    configurations: dict[tuple[str, str, str], list[str]] = {}
+    for skipped in suite.skipped:
+        key = skipped.workload, ALL_OF_IT, skipped.reason
+        configurations.setdefault(key, []).append(skipped.configuration)
+    for run in suite.runs:
+        for part in run.left_out:
+            key = run.workload, part.what, part.reason
+            configurations.setdefault(key, []).append(run.configuration)
     return [
         Missing(workload, tuple(dict.fromkeys(where)), what, reason, len(where))
-        for (workload, what, reason), where in found.items()
+        for (workload, what, reason), where in configurations.items()
     ]
 
 
 def sentence(suite: Suite) -> str:
     """In a line, or empty: which workloads were skipped, and how many parts were left out."""
-    found = missing(suite)
-    skipped = dict.fromkeys(words.name_of(one.workload) for one in found if one.skipped)
-    parts = len({(one.workload, one.what) for one in found if not one.skipped})
-    said = [f"skipped: {', '.join(skipped)}"] * bool(skipped)
-    partly = dict.fromkeys(words.name_of(one.workload) for one in found if not one.skipped)
-    said += [f"left out: {words.count(parts, 'part')} of {', '.join(partly)}"] * bool(parts)
-    return "; ".join(said)
+    parts_missing = missing(suite)
+    skipped = dict.fromkeys(words.name_of(one.workload) for one in parts_missing if one.skipped)
+    parts = len({(one.workload, one.what) for one in parts_missing if not one.skipped})
+    clauses = [f"skipped: {', '.join(skipped)}"] * bool(skipped)
+    partly = dict.fromkeys(words.name_of(one.workload) for one in parts_missing if not one.skipped)
+    clauses += [f"left out: {words.count(parts, 'part')} of {', '.join(partly)}"] * bool(parts)
+    return "; ".join(clauses)
 
 
-def _each(suite: Suite) -> Iterator[tuple[str, str, str, str]]:
-    for skipped in suite.skipped:
-        yield skipped.workload, skipped.configuration, ALL_OF_IT, skipped.reason
-    for run in suite.runs:
-        for one in run.left_out:
-            yield run.workload, run.configuration, one.what, one.reason
-
-
-def left_out(found: Results) -> Blocks:
-    """A row a part and reason; a sentence where nothing is missing."""
+def left_out(results: Results) -> Blocks:
+    """Return a row a part and reason; a sentence where nothing is missing."""
     columns: Fields[Missing] = {
         "Workload": lambda one: words.name_of(one.workload),
         "What": lambda one: one.what,
         "Reason": lambda one: one.reason,
-        "Configurations": lambda one: ", ".join(map(found.suite.label, one.configurations)),
+        "Configurations": lambda one: ", ".join(map(results.suite.label, one.configurations)),
         "Runs": lambda one: str(one.runs),
     }
     caption = "Left out or skipped, and why: nothing is said about these"
-    table = view.table_of(caption, missing(found.suite), columns, words=4, group=True)
+    table = view.table_of(caption, missing(results.suite), columns, words=4, group=True)
     return table or view.paragraph("Nothing that was planned was left out or skipped.")

@@ -15,7 +15,7 @@ from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.suite import records
-from analysis.suite.assumptions import Assumptions
+from contract.assumptions import Assumptions
 
 NOT_SHOWN = "no saving is shown"
 NOTES = (
@@ -32,14 +32,14 @@ ON_THE_DRIVE = (
 )
 
 
-def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
+def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """What is saved, when the drive is repaid, what it is worth, and the carbon where known."""
     worst = records.joint(p.origin for p in paybacks)
     life, unit = words.given(a.life_years), a.currency
     no_unit = replace(a, currency="")
     first: Fields[Payback] = {
         "Workload": lambda p: name_of(p, a),
-        "Against": lambda p: found.suite.label(p.against),
+        "Against": lambda p: results.suite.label(p.against),
     }
     shown: dict[str, Fields[Payback]] = {
         "What the self-encrypting drive saves beside software encryption": {
@@ -65,8 +65,8 @@ def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Block
             f"In {life} years (kg)": lambda p: span(p.co2_kg_in_life),
         }
     return view.join(
-        view.table_of(caption, paybacks, {**first, **own}, words=2, origin=worst, group=True)
-        for caption, own in shown.items()
+        view.table_of(caption, paybacks, {**first, **columns}, words=2, origin=worst, group=True)
+        for caption, columns in shown.items()
     )
 
 
@@ -84,24 +84,30 @@ def _years(p: Payback) -> str:
 MANY = 24  # lines of a table: more of them open only when asked for
 
 
-def money_section(found: Results) -> Blocks:
-    """The whole section; a sentence where the plan or the suite does not hold enough for it."""
-    a = found.suite.assumptions
+def money_section(results: Results) -> Blocks:
+    """Return the whole section.
+
+    A sentence where the plan or the suite does not hold enough for it.
+    """
+    a = results.suite.assumptions
     if a is None:
         return view.paragraph(
             "The plan lacks its assumptions (price of the drive and of electricity, battery, life, "
             "runs a day), or one of them is unknown or no positive number: no payback is computed."
         )
     page = _declared(a)
-    profiles = costs.profiles(found.suite, found.energy)
-    by_workload = costs.paybacks(found.suite, found.energy)
+    profiles = costs.profiles(results.suite, results.energy)
+    by_workload = costs.paybacks(results.suite, results.energy)
     if not by_workload:
-        page += view.answer(payback_text.money_line(found))
+        page += view.answer(payback_text.money_line(results))
     else:
-        page += _decision(found, a, profiles or by_workload)
-        page += _lines(found, a, profiles, _others(profiles, by_workload))
-        page += _pictures(found, a, profiles or by_workload)
-    return page + _batteries(found, a)
+        page += _decision(results, a, profiles or by_workload)
+        # Without the lines that the profile's already are.
+        named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
+        others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
+        page += _lines(results, a, profiles, others)
+        page += _pictures(results, a, profiles or by_workload)
+    return page + _batteries(results, a)
 
 
 def _declared(a: Assumptions) -> Blocks:
@@ -124,45 +130,39 @@ def _declared(a: Assumptions) -> Blocks:
     return view.paragraph(text, "key")
 
 
-def _decision(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """The answer in sentences that stand by themselves."""
-    page = view.answer(payback_text.money_line(found))
-    if lacking := payback_text.profile_lacking(found):
+def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
+    """Return the answer in sentences that stand by themselves."""
+    page = view.answer(payback_text.money_line(results))
+    if lacking := payback_text.profile_lacking(results):
         page += view.paragraph(lacking)
     headline = costs.headline_payback(paybacks)
     if headline is not None:
-        page += view.bullets(payback_text.decision(headline, a, found.suite.label))
+        page += view.bullets(payback_text.decision(headline, a, results.suite.label))
     return page
-
-
-def _others(profiles: Sequence[Payback], by_workload: Sequence[Payback]) -> list[Payback]:
-    """The workloads' own lines, without those that the profile's already are."""
-    there = {(p.workload, p.against, p.runs_per_day) for p in profiles}
-    return [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in there]
 
 
 def _lines(
-    found: Results, a: Assumptions, profiles: Sequence[Payback], others: Sequence[Payback]
+    results: Results, a: Assumptions, profiles: Sequence[Payback], others: Sequence[Payback]
 ) -> Blocks:
-    """The profile's lines, then each workload's; those apart where they are many."""
+    """Return the profile's lines, then each workload's; those apart where they are many."""
     apart = bool(profiles) and len(others) > MANY
     first = profiles if apart else [*profiles, *others]
     notes = NOTES
-    if not disks.across(found.suite, found.suite.sed, *costs.alternatives(found.suite)):
+    if not disks.across(results.suite, results.suite.sed, *costs.alternatives(results.suite)):
         notes += f" {ON_THE_DRIVE}"
-    page = tables(found, a, first) + view.paragraph(notes, "key")
+    page = tables(results, a, first) + view.paragraph(notes, "key")
     if apart:
         by_itself = f"Each workload by itself, {len(others)} lines"
-        page += view.folded(by_itself, tables(found, a, others))
+        page += view.folded(by_itself, tables(results, a, others))
     return page
 
 
-def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
+def _pictures(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """When the drive is repaid, for the line that is named first."""
     headline = costs.headline_payback(paybacks)
     if headline is None:
         return ()
-    label = found.suite.label
+    label = results.suite.label
     shown = [p for p in paybacks if p.workload == headline.workload]
     worst = records.joint(p.origin for p in shown)
     labels = {p.against: label(p.against) for p in shown}
@@ -175,11 +175,11 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Bl
     )
 
 
-def _batteries(found: Results, a: Assumptions) -> Blocks:
-    batteries = costs.batteries(found.suite, found.energy)
+def _batteries(results: Results, a: Assumptions) -> Blocks:
+    batteries = costs.batteries(results.suite, results.energy)
     columns: Fields[Battery] = {
         "Workload": lambda b: words.name_of(b.workload),
-        "Configuration": lambda b: found.suite.label(b.configuration),
+        "Configuration": lambda b: results.suite.label(b.configuration),
         "Energy a run (J)": lambda b: words.plus_minus(b.energy_j),
         "Runs (95 % interval)": lambda b: span(b.runs),
     }

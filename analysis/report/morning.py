@@ -9,12 +9,12 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.energy.watermarks import disagreements, watermarks
+from analysis.energy.energy import energy_table, of_references
 from analysis.report import first_page, missing_section, render, words
 from analysis.report.provenance import TIMES, duration, interruptions, times
 from analysis.report.steadiness_section import FEW_READINGS, SCATTERS, where
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, drift_check
-from analysis.stats.results import Results, energy_of, uncovered
+from analysis.stats.results import energy_of, results_of, uncovered
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
@@ -34,37 +34,32 @@ def summary(folder: Path, derive: bool = False) -> SuiteSummary:
     """
     suite = read(folder)
     energy = energy_of(folder) if derive or manifest.current(folder / "energy.parquet") else None
-    told = incident_log(suite)
+    incidents = incident_log(suite)
+    mark = f" ({suite.plan.origin})" if suite.plan.origin != MEASURED else ""
+    waits = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in incidents.waits]
+    waited = f"waited for: {', '.join(waits)}" if waits else ""
     happened = [
-        _name(suite),
+        f"{suite.suite_id} on {suite.host}{mark}",
         _when(suite),
-        _runs(suite, told),
-        _voids(suite, told),
-        _interrupted(told, energy),
-        "; ".join(filter(None, [missing_section.sentence(suite), _waits(told)])),
+        _runs(suite, incidents),
+        _voids(suite, incidents),
+        _interrupted(incidents, energy),
+        "; ".join(filter(None, [missing_section.sentence(suite), waited])),
         _drift_check(suite, energy),
         _time(suite),
     ]
     answer = (
-        (first_page.without_report(suite, told, folder),)
+        (first_page.without_report(suite, incidents, folder),)
         if energy is None
-        else first_page.lines(_results(suite, energy), folder)
+        else first_page.lines(results_of(suite, energy), folder)
     )
     lines = [fitted(line) for line in happened if line]
     lines += render.text(first_page.blocks(answer), WIDTH).splitlines()
     return SuiteSummary(str(folder), tuple(lines), answer)
 
 
-def _results(suite: Suite, energy: pl.DataFrame) -> Results:
-    """What the report is of, from the joules that it has made."""
-    clock = TargetClock.fit(suite.clock)
-    marks = tuple(watermarks(suite, clock))
-    suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
-    return Results(suite, clock, energy, marks)
-
-
 def fitted(line: str, width: int = WIDTH) -> str:
-    """A line cut at a word so that it fits."""
+    """Return a line cut at a word so that it fits."""
     line = " ".join(line.replace("\u202f", "").split())
     if len(line) <= width:
         return line
@@ -72,16 +67,10 @@ def fitted(line: str, width: int = WIDTH) -> str:
     return f"{(kept[: kept.rfind(' ')] if ' ' in kept[20:] else kept).rstrip(' ,;:')}…"
 
 
-def _name(suite: Suite) -> str:
-    origin = str(suite.plan.get("origin", ""))
-    mark = f" ({origin})" if origin not in ("", MEASURED) else ""
-    return f"{suite.suite_id} on {suite.host or 'an unnamed host'}{mark}"
-
-
 def _when(suite: Suite) -> str:
     began = [(t, run) for run in suite.runs if (t := _instant(run.started_wall))]
     ended = [t + timedelta(microseconds=(r.t_end_ns - r.t_start_ns) / 1000) for t, r in began]
-    planned = _instant(str(suite.plan.get("created_wall", "")))
+    planned = _instant(suite.plan.created_wall)
     start = planned or min((t for t, _ in began), default=None)
     end = max(ended, default=None)
     if start is None or end is None:
@@ -93,83 +82,79 @@ def _when(suite: Suite) -> str:
 
 def _instant(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _seal(suite: Suite) -> str:
     if not suite.sealed:
         return "its seal is unreadable" if (suite.folder / MANIFEST).exists() else "not sealed"
-    found = check(suite.folder)
-    if found.problems:
-        number = len(found.problems)
+    sealed = check(suite.folder)
+    if sealed.problems:
+        number = len(sealed.problems)
         which = "1 file is not as it was" if number == 1 else f"{number} files are not as they were"
         return f"sealed, but {which}"
-    return f"sealed, all {found.files} sums are right"
+    return f"sealed, all {sealed.files} sums are right"
 
 
-def _runs(suite: Suite, told: IncidentLog) -> str:
-    entries = suite.entries("runs")
+def _runs(suite: Suite, incidents: IncidentLog) -> str:
     done = {run.run_id for run in suite.runs}
-    blocks: dict[str, bool] = {}
-    for entry in entries:
-        if entry.get("workload") != DRIFT_CHECK:
-            block = str(entry.get("block"))
-            blocks[block] = blocks.get(block, True) and str(entry.get("run_id")) in done
+    blocks: dict[int, bool] = {}
+    for run in suite.plan.runs:
+        if run.workload != DRIFT_CHECK:
+            blocks[run.block] = blocks.get(run.block, True) and run.run_id in done
+    planned = len(suite.plan.runs)
     return (
-        f"{sum(blocks.values())} of {len(blocks)} blocks whole; {len(done)} of {len(entries)} runs "
-        f"finished, {len(told.void_to_end)} void to the end, {told.never} never made"
+        f"{sum(blocks.values())} of {len(blocks)} blocks whole; {len(done)} of {planned} runs "
+        f"finished, {len(incidents.void_to_end)} void to the end, {incidents.never} never made"
     )
 
 
-def _voids(suite: Suite, told: IncidentLog) -> str:
-    if not told.voids:
+def _voids(suite: Suite, incidents: IncidentLog) -> str:
+    if not incidents.voids:
         why = Counter(run.reason.rstrip(".") for run in suite.void)
         reasons = "; ".join(f"{number}× {reason}" for reason, number in why.most_common())
         return f"void: {reasons}" if reasons else "no try was void"
-    reasons = "; ".join(f"{group.tries}× {group.reason.rstrip('.')}" for group in told.voids)
-    return f"void tries {told.tries_void}, repeated {told.at_once + told.later}: {reasons}"
+    reasons = "; ".join(f"{group.tries}× {group.reason.rstrip('.')}" for group in incidents.voids)
+    repeated = incidents.at_once + incidents.later
+    return f"void tries {incidents.tries_void}, repeated {repeated}: {reasons}"
 
 
-def _interrupted(told: IncidentLog, energy: pl.DataFrame | None) -> str:
-    parts = list(interruptions(told))
+def _interrupted(incidents: IncidentLog, energy: pl.DataFrame | None) -> str:
+    parts = list(interruptions(incidents))
     missed = len(uncovered(energy)) if energy is not None else 0
     parts += [f"{words.count(missed, 'run')} not seen whole by a meter"] * bool(missed)
-    parts += [f"it gave up: {told.failed}"] * bool(told.failed)
+    parts += [f"it gave up: {incidents.failed}"] * bool(incidents.failed)
     return f"faults: {', '.join(parts)}" if parts else "no faults"
 
 
-def _waits(told: IncidentLog) -> str:
-    parts = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in told.waits]
-    return f"waited for: {', '.join(parts)}" if parts else ""
-
-
 def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
-    if energy is None:
-        return ""
-    found = drift_check(suite, energy, TargetClock.fit(suite.clock))
-    if found is None:
+    if energy is None:  # no report: the joules of its own runs alone are derived
+        plan = suite.plan.drift_check
+        runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
+        energy = of_references(suite, energy_table(replace(suite, runs=runs)))
+    checked = drift_check(suite, energy, TargetClock.fit(suite.clock))
+    if checked is None:
         return "drift check: nothing to say, it did not finish twice"
-    if found.verdict == CANNOT_TELL:
-        why = FEW_READINGS if found.worst.low is None else SCATTERS
+    if checked.verdict == CANNOT_TELL:
+        why = FEW_READINGS if checked.worst.low is None else SCATTERS
         return f"drift check cannot tell: {why}"
-    worst = f"{where(found.worst)} {words.percent(1 + found.worst.change, 2)}"
-    most = "" if found.verdict == MOVED else "at most "
-    return f"drift check {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
+    worst = f"{where(checked.worst)} {words.percent(1 + checked.worst.change, 2)}"
+    most = "" if checked.verdict == MOVED else "at most "
+    return f"drift check {checked.verdict}: {most}{worst}, limit ±{checked.limit * 100:g} %"
 
 
 def _time(suite: Suite) -> str:
-    timing = suite.timing if isinstance(suite.timing, dict) else {}
-    wall_s = timing.get("wall_s")
-    if not isinstance(wall_s, int | float) or not wall_s > 0:
+    wall_s = suite.timing.get("wall_s", 0.0)
+    if not wall_s > 0:
         return "where the time went is not known: timing.json is made when the suite is fetched"
     shares = [
-        (float(timing[key]) / wall_s, name)
+        (suite.timing[key] / wall_s, name)
         for key, (_, name) in TIMES.items()
-        if key not in ("measuring_s", "wall_s") and isinstance(timing.get(key), int | float)
+        if key not in ("measuring_s", "wall_s") and key in suite.timing
     ]
     rest = [f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True) if share > 0.005]
-    measuring = float(timing.get("measuring_s") or 0.0) / wall_s
+    measuring = suite.timing.get("measuring_s", 0.0) / wall_s
     return f"measuring {measuring:.0%} of {duration(wall_s)}; {', '.join(rest)}"

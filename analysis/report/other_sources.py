@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from statistics import fmean
-from typing import Any
 
 from analysis.report import view, words
 from analysis.report.view import Blocks
@@ -33,77 +32,70 @@ SEES = {
 HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"]
 
 
-def section(found: Results) -> Blocks:
+def section(results: Results) -> Blocks:
     """One table of their joules, and what they see; nothing where there is none of them."""
-    runs = found.suite.compared_runs
+    runs = results.suite.compared_runs
     names = dict.fromkeys(name for run in runs for name in run.other_sources)
     sources = [name for name in names if of_other_zones(name, runs)]
     if not sources:
         return ()
-    rows = [row for source in sources for row in _rows(found, source)]
+    rows = [row for source in sources for row in _rows(results, source)]
     what = "Other sources on the target: energy of whole runs, from the settled state to the tail"
     origin = joint(run.origin for run in runs)
     page = view.table(what, HEADERS, rows, words=4, origin=origin, group=True)
     failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
     failed += [why for name in sources if (why := _still(runs, name))]
-    said = [SEES.get(name, "") for name in sources]
-    said += ["No verdict rests on them: they are whole runs, and in no sum."]
-    return page + view.paragraph(" ".join(filter(None, [*said, *failed])), "key")
+    notes = [SEES.get(name, "") for name in sources]
+    notes += ["No verdict rests on them: they are whole runs, and in no sum."]
+    return page + view.paragraph(" ".join(filter(None, [*notes, *failed])), "key")
 
 
-def _rows(found: Results, source: str) -> Iterator[list[str]]:
-    runs = [run for run in found.suite.compared_runs if source in run.other_sources]
-    zones = dict.fromkeys(str(zone["zone"]) for run in runs for zone in _zones(run, source))
+def _rows(results: Results, source: str) -> Iterator[list[str]]:
+    runs = [run for run in results.suite.compared_runs if source in run.other_sources]
+    zones = dict.fromkeys(zone.zone for run in runs for zone in run.zones_of(source))
     moved = [zone for zone in zones if any(_joules(run, source, zone) for run in runs)]
-    for zone, *of in product(moved, found.suite.workloads, found.suite.configurations):
-        own = [
+    for zone, *of in product(moved, results.suite.workloads, results.suite.configurations):
+        figures = [
             (run, joules)
             for run in runs
             if [run.workload, run.configuration] == of
             and (joules := _joules(run, source, zone)) is not None
         ]
-        if not own:
+        if not figures:
             continue
         blocks: dict[int, list[float]] = {}
-        for run, joules in own:
+        for run, joules in figures:
             blocks.setdefault(run.block, []).append(joules)
-        power_w = [joules / _seconds(run, source) for run, joules in own]
+        power_w = [joules / _seconds(run, source) for run, joules in figures]
         yield [
             source,
             zone,
             words.name_of(of[0]),
-            found.suite.label(of[1]),
+            results.suite.label(of[1]),
             words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
             words.number(fmean(power_w)),
             str(len(blocks)),
         ]
 
 
-def _zones(run: Run, source: str) -> list[Any]:
-    zones = run.other_sources.get(source, {}).get("zones")
-    return zones if isinstance(zones, list) else []
-
-
-def _joules(run: Run, source: str, zone: str) -> float | None:
+def _joules(run: Run, source: str, name: str) -> float | None:
     """None where the source gave no figure, or had a gap."""
-    for one in _zones(run, source):
-        if one.get("zone") == zone and isinstance(one.get("energy_uj"), int | float):
-            return float(one["energy_uj"]) / 1e6
-    return None
+    zones = (zone for zone in run.zones_of(source) if zone.zone == name)
+    return next((z.energy_uj / 1e6 for z in zones if z.energy_uj is not None), None)
 
 
 def _seconds(run: Run, source: str) -> float:
     record = run.other_sources[source]
-    return max(float((record.get("t_end_ns") or 0) - (record.get("t_start_ns") or 0)), 1.0) / 1e9
+    return max(float((record.t_end_ns or 0) - (record.t_start_ns or 0)), 1.0) / 1e9
 
 
 def _still(runs: Sequence[Run], source: str) -> str:
-    """What counted nothing in any run."""
+    """Return what counted nothing in any run."""
     known: dict[str, float] = {}
     for run in runs:
-        for zone in (str(one["zone"]) for one in _zones(run, source)):
-            if (joules := _joules(run, source, zone)) is not None:
-                known[zone] = known.get(zone, 0.0) + joules
+        for zone in run.zones_of(source):
+            if zone.energy_uj is not None:
+                known[zone.zone] = known.get(zone.zone, 0.0) + zone.energy_uj
     still = [zone for zone, joules in known.items() if not joules]
     return f"{source}: {', '.join(still)} stood still in all runs: no joules." if still else ""
 
@@ -111,12 +103,9 @@ def _still(runs: Sequence[Run], source: str) -> str:
 def _failed(runs: Sequence[Run], source: str) -> str:
     """In how many runs it gave no figure, and the first reason."""
     reasons = [
-        str(run.other_sources[source].get("error") or "a reading failed")
+        record.error or "a reading failed"
         for run in runs
-        if source in run.other_sources
-        and (
-            "error" in run.other_sources[source]
-            or any(zone.get("energy_uj") is None for zone in _zones(run, source))
-        )
+        if (record := run.other_sources.get(source)) is not None
+        and (record.error or any(zone.energy_uj is None for zone in run.zones_of(source)))
     ]
     return f"no figure in {len(reasons)} runs ({reasons[0].rstrip('.')})." if reasons else ""

@@ -12,7 +12,7 @@ from analysis.report.texts import say
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate, Span
-from analysis.suite.assumptions import IDLE, RANGED, SLEEP, Assumptions
+from contract.assumptions import IDLE, RANGED, SLEEP, Assumptions
 from contract.command_results import AnswerLine
 
 Label = Callable[[str], str]
@@ -25,15 +25,15 @@ RANGES = {
 }
 
 
-def money_line(found: Results) -> AnswerLine:
+def money_line(results: Results) -> AnswerLine:
     """Whether the drive is repaid: by the duty profile, else the first workload there is."""
-    suite = found.suite
+    suite = results.suite
     if suite.assumptions is None:
         return line("payback", "unknown", why=say("answer.payback.no-assumptions"))
-    paybacks = costs.profiles(suite, found.energy) or costs.paybacks(suite, found.energy)
+    paybacks = costs.profiles(suite, results.energy) or costs.paybacks(suite, results.energy)
     headline = costs.headline_payback(paybacks)
     if headline is None:
-        return line("payback", "unknown", why=_lacking(found))
+        return line("payback", "unknown", why=_lacking(results))
     disks_too = ""
     if disks.across(suite, suite.sed, headline.against):
         taken_off = costs.between_disks(suite, headline.against) is not None
@@ -79,7 +79,7 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
     """What to decide by: saved a year, worth in the drive's life, the price to pay at most."""
     a, against = assumptions, label(payback.against)
     life = f"{words.given(a.life_years)} years"
-    said = [
+    sentences = [
         f"Instead of {against}, {_saves(payback)} {span(payback.saving_per_year, a.currency)} of "
         f"electricity a year, {span(payback.kwh_per_year, 'kWh')}, at {work(payback, a)}.",
         f"Bought for the electricity alone, it may cost at most "
@@ -89,35 +89,29 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
         f"is worth {price(payback.net_present_value, a)} today (net present value; below 0 means "
         "a loss).",
     ]
-    said += [_after_work(payback), _tail(payback)]
+    rule = AFTER_WORK[payback.after_work]
+    sentences += [
+        f"All of this is for a machine that {rule} once its work is done.",
+        _tail(payback),
+    ]
     if payback.probability is not None:
         ranged = [RANGES[name] for name in RANGED if name in a.ranges]
         counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else " alone"
-        said.append(
+        sentences.append(
             f"The probability that it is repaid within {life} is {chance(payback.probability)}, "
             f"from the scatter of the measurement and the meter's error{counts}."
         )
     if payback.co2_kg_per_year is not None and payback.co2_kg_in_life is not None:
-        said.append(
+        sentences.append(
             f"On a grid of {words.given(a.grid_g_co2_per_kwh or 0.0)} g CO₂/kWh it avoids "
             f"{span(payback.co2_kg_per_year, 'kg')} of CO₂ a year, "
             f"{span(payback.co2_kg_in_life, 'kg')} in {life}; making the drive is not counted."
         )
-    return said
+    return sentences
 
 
 LITTLE = 0.001  # a share of the saving that is not worth a figure
 AFTER_WORK = {SLEEP: "sleeps", IDLE: "stays on, at rest,"}
-
-
-def _after_work(payback: Payback) -> str:
-    """What the time that is saved is worth, by the rule that applies."""
-    what = AFTER_WORK[payback.after_work]
-    return f"All of this is for a machine that {what} once its work is done."
-
-
-def _each(payback: Payback) -> str:
-    return "a day" if payback.workload == PROFILE else "a run"
 
 
 def _tail(payback: Payback) -> str:
@@ -126,16 +120,16 @@ def _tail(payback: Payback) -> str:
         return f"Delayed writes after the work's end are counted: {share}."
     return (
         f"Delayed writes after the work's end are counted: {words.rounded(payback.tail_j)} J of "
-        f"the saving. Without them {_each(payback)} saves "
+        f"the saving. Without them {'a day' if payback.workload == PROFILE else 'a run'} saves "
         f"{words.rounded(payback.saving_j.mean - payback.tail_j)} J."
     )
 
 
-def profile_lacking(found: Results) -> str:
+def profile_lacking(results: Results) -> str:
     """Why there is no line for the duty profile; empty where there is one."""
-    suite = found.suite
+    suite = results.suite
     a = suite.assumptions
-    if a is None or costs.profiles(suite, found.energy):
+    if a is None or costs.profiles(suite, results.energy):
         return ""
     missing = [name for name in a.profile if name not in suite.workloads]
     if missing and a.duty:
@@ -155,7 +149,7 @@ def profile_lacking(found: Results) -> str:
 
 
 def work(payback: Payback, assumptions: Assumptions) -> str:
-    """The work that a payback rests on: `24 runs of “Kernel tree” a day`."""
+    """Return the work that a payback rests on: `24 runs of “Kernel tree” a day`."""
     if payback.workload != PROFILE:
         return f"{_runs(payback.runs_per_day, payback.workload)} a day"
     return f"{work_of(assumptions.profile)} a day"
@@ -167,7 +161,7 @@ def work_of(runs: Mapping[str, float]) -> str:
 
 
 def name_of(payback: Payback, assumptions: Assumptions) -> str:
-    """What a payback is of, for a table's first column."""
+    """Return what a payback is of, for a table's first column."""
     if payback.workload == PROFILE:
         return "Duty profile, a day"
     name = words.name_of(payback.workload)
@@ -201,7 +195,7 @@ def price(value: Span, assumptions: Assumptions) -> str:
 
 
 def saved(value: Estimate | None) -> str:
-    """A saving in J with its interval; no more than three digits of what is large."""
+    """Return a saving in J with its interval; no more than three digits of what is large."""
     if value is None:
         return words.NOTHING
     if value.half_width is None:
@@ -217,7 +211,7 @@ def times(count: float) -> str:
 
 
 def chance(probability: float | None) -> str:
-    """A probability in per cent; never 0 or 100, which no measurement shows."""
+    """Return a probability in per cent; never 0 or 100, which no measurement shows."""
     if probability is None:
         return words.NOTHING
     if probability < 0.001:
@@ -252,12 +246,12 @@ def _judged(payback: Payback) -> tuple[str, str]:
     return "unsettled", ""
 
 
-def _lacking(found: Results) -> str:
-    a = found.suite.assumptions
-    if a is not None and costs.hours_a_day(found.suite, a.profile) > costs.HOURS_PER_DAY:
+def _lacking(results: Results) -> str:
+    a = results.suite.assumptions
+    if a is not None and costs.hours_a_day(results.suite, a.profile) > costs.HOURS_PER_DAY:
         return f"the declared work ({work_of(a.profile)}) takes more than a day a day"
-    if found.suite.sed is None:
+    if results.suite.sed is None:
         return "the plan has no self-encrypting drive with Opal"
-    if not costs.alternatives(found.suite):
+    if not costs.alternatives(results.suite):
         return "the plan has no encryption in software on a disk without encryption of its own"
     return "no block has the whole system's energy with and without it"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from statistics import fmean
-from typing import Any
 
 from analysis.energy import trust
 from analysis.report import view, words
@@ -48,7 +46,7 @@ def incident_table(incidents: IncidentLog) -> Blocks:
 
 
 def sentence(incidents: IncidentLog) -> str:
-    """The same in one line; empty where nothing happened."""
+    """Return the same in one line; empty where nothing happened."""
     parts = [*interruptions(incidents), *_times(incidents.tries_void, "try", "void", "tries")]
     if not parts:
         return ""
@@ -57,7 +55,7 @@ def sentence(incidents: IncidentLog) -> str:
 
 
 def interruptions(incidents: IncidentLog) -> Iterator[str]:
-    """What came from outside, a few words each."""
+    """Yield what came from outside, a few words each."""
     yield from _times(incidents.reboots, "reboot", "of the target")
     yield from _times(incidents.restarts, "restart", "of the agent")
     yield from _times(incidents.resumed, "start", "after its end")
@@ -172,18 +170,17 @@ TIMES = {  # of timing.json, in a table and in a line
 }
 
 
-def provenance_section(found: Results) -> Blocks:
+def provenance_section(results: Results) -> Blocks:
     """Plan, machine, packages, changes during the suite, time."""
-    suite = found.suite
+    suite = results.suite
     plan = suite.plan
-    before = dict(_flat(suite.before))
-    facts = [[label, str(plan.get(key, ""))] for key, label in PLAN.items()]
+    facts = [[label, str(getattr(plan, key))] for key, label in PLAN.items()]
     facts += [
-        [label, words.LAB_MACHINES.get(before[key], before[key])]
+        [label, words.LAB_MACHINES.get(suite.machine[key], suite.machine[key])]
         for key, label in MACHINE.items()
-        if key in before
+        if key in suite.machine
     ]
-    if shares := trust.stolen_shares(found.energy):
+    if shares := trust.stolen_shares(results.energy):
         mean, most = (words.number(100 * of, 1) for of in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
     page = _time(suite.timing)
@@ -198,12 +195,16 @@ def provenance_section(found: Results) -> Blocks:
     )
 
 
-def _time(timing: Mapping[str, Any]) -> Blocks:
-    wall = timing.get("wall_s")
+def _time(timing: Mapping[str, float]) -> Blocks:
+    wall_s = timing.get("wall_s", 0.0)
     rows = [
-        [label, words.number(float(timing[key]), 0), _part(timing[key], wall)]
+        [
+            label,
+            words.number(timing[key], 0),
+            f"{timing[key] / wall_s * 100:.0f} %" if wall_s > 0 else "",
+        ]
         for key, (label, _) in TIMES.items()
-        if isinstance(timing.get(key), int | float)
+        if key in timing
     ]
     page = view.table("Where the time went", ["Step", "Seconds", "Share"], rows)
     cpu_s, within_s = timing.get("controller_cpu_s"), timing.get("controller_cpu_wall_s")
@@ -214,18 +215,3 @@ def _time(timing: Mapping[str, Any]) -> Blocks:
         f"{words.number(cpu_s / within_s * 100, 1)} % of one processor busy, which is part of the "
         "joules."
     )
-
-
-def _part(value: float, wall: Any) -> str:
-    return f"{value / wall * 100:.0f} %" if isinstance(wall, int | float) and wall > 0 else ""
-
-
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Leaves of nested records as `a.b.c` and text."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        yield path, ", ".join(v if isinstance(v, str) else json.dumps(v) for v in value)
-    elif value is not None:
-        yield path, str(value)

@@ -19,11 +19,11 @@ DOUBT = "*"
 FEW = 24  # so many rows are shown at once, more only folded
 
 
-def tables(found: Results, rows: Sequence[Beside]) -> Blocks:
+def tables(results: Results, rows: Sequence[Beside]) -> Blocks:
     """All of a paper's: as one table where they are few, else a summary and a fold a place."""
     if len(rows) <= FEW:
         return view.join(
-            _table(found, f"{_quantities(part).capitalize()}: published, and in this suite", part)
+            _table(results, f"{_quantities(part).capitalize()}: published, and in this suite", part)
             for part in _by_origin(rows)
         )
     by_place: dict[str, list[Beside]] = {}
@@ -43,7 +43,7 @@ def tables(found: Results, rows: Sequence[Beside]) -> Blocks:
     caption = "Published, and in this suite: how much agrees"
     page = view.table_of(caption, summary, columns, words=2)
     every = view.join(
-        _table(found, f"{place}: published, and in this suite", same)
+        _table(results, f"{place}: published, and in this suite", same)
         for place, part in by_place.items()
         for same in _by_origin(part)
     )
@@ -51,7 +51,7 @@ def tables(found: Results, rows: Sequence[Beside]) -> Blocks:
 
 
 def conditions(figure: Published) -> str:
-    """What a figure was taken under, but for what is compared."""
+    """Return what a figure was taken under, but for what is compared."""
     size = size_of(figure.block_bytes or figure.size_bytes)
     parts = [figure.operation, figure.pattern, figure.file_type, size, figure.device]
     return ", ".join(part for part in parts if part)
@@ -63,17 +63,17 @@ def _by_origin(rows: Sequence[Beside]) -> list[list[Beside]]:
 
 
 def _quantities(rows: Sequence[Beside]) -> str:
-    """What the rows are of, without whether it is the least or the most of it."""
+    """Return what the rows are of, without whether it is the least or the most of it."""
     bare = (row.published.quantity.removesuffix("_min").removesuffix("_max") for row in rows)
     return words.listed(list(dict.fromkeys(name.replace("_", " ") for name in bare)))
 
 
-def _table(found: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
-    modelled = joint_origin(found.energy)
+def _table(results: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
+    modelled = joint_origin(results.energy)
     mark = f" ({modelled})" if modelled != MEASURED else ""
     columns: Fields[Beside] = {
         "What": lambda row: f"{_titled(row.published)} ({row.published.unit})",
-        "Compared": lambda row: _compared(found, row),
+        "Compared": lambda row: _compared(results, row),
         "Ratio, published": _published_ratio,
         "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
         "Agreement": lambda row: "" if row.is_baseline else judged(row) or words.NOTHING,
@@ -93,23 +93,24 @@ def _published_ratio(row: Beside) -> str:
     return "1" if row.is_baseline else words.number(row.published_ratio, 3) + mark
 
 
-def _compared(found: Results, row: Beside) -> str:
-    """The configuration where that is what is compared, else the algorithm; unsafe ones marked."""
+def _compared(results: Results, row: Beside) -> str:
+    """Return the configuration where that is what is compared, else the algorithm.
+
+    Unsafe ones marked.
+    """
     if row.published.configuration:
-        return found.suite.label(row.configuration)
+        return results.suite.label(row.configuration)
     more = [row.here.note]
-    more += [found.suite.label(row.configuration)] if row.here.configuration else []
+    more += [results.suite.label(row.configuration)] if row.here.configuration else []
     more += [row.entry] if row.entry != row.here.workload else []
     if row.stands_in:
-        more.append(f"here of {', '.join(_numbers(row))}")
+        derived = any(part.unit == "derivations" for part in row.here.parts)
+        shown = (
+            f"{words.grouped(number)} iterations" if derived else size_of(number)
+            for number in row.stands_in
+        )
+        more.append(f"here of {', '.join(shown)}")
     return ", ".join([reference.marked(row.here.member), *filter(None, more)])
-
-
-def _numbers(row: Beside) -> list[str]:
-    """What stands in, with its unit: derivations are of iterations, all else is of bytes."""
-    if any(part.unit == "derivations" for part in row.here.parts):
-        return [f"{words.grouped(number)} iterations" for number in row.stands_in]
-    return [size_of(number) for number in row.stands_in]
 
 
 def _titled(figure: Published) -> str:
@@ -127,14 +128,14 @@ MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
 }
 
 
-def published_section(found: Results) -> Blocks:
+def published_section(results: Results) -> Blocks:
     """Every paper that this suite touches; a line for the others."""
     touched: Blocks = ()
     others = []
     for citation in citations():
-        rows = beside(found.suite, found.energy, published(citation.paper))
+        rows = beside(results.suite, results.energy, published(citation.paper))
         if rows:
-            touched += _touched(found, citation, rows)
+            touched += _touched(results, citation, rows)
         else:
             others.append(citation.short)
     if not others:
@@ -144,7 +145,7 @@ def published_section(found: Results) -> Blocks:
     )
 
 
-def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Blocks:
+def _touched(results: Results, citation: Citation, rows: list[Beside]) -> Blocks:
     page = view.heading(citation.short, 3, f"paper-{citation.paper}")
     page += view.paragraph(
         f"{citation.text}. Sizes, drive and machine may differ, so only ratios within one table "
@@ -153,43 +154,38 @@ def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Blocks:
         "key",
     )
     page += view.paragraph(" ".join(said(rows)))
-    return page + tables(found, rows) + _unsafe(rows)
+    texts = [text for row in rows for text in (row.here.member, row.published.software)]
+    return page + tables(results, rows) + view.bullets(reference.reasons(texts))
 
 
 def said(rows: list[Beside]) -> list[str]:
-    """What agrees and what does not, in sentences that follow from the figures."""
-    found = agreement(rows)
-    if not found.ratios:
+    """Return what agrees and what does not, in sentences that follow from the figures."""
+    agreed = agreement(rows)
+    if not agreed.ratios:
         return ["Of this paper there is no ratio here to hold beside a published one."]
-    parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in found.words.items() if n]
+    parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in agreed.words.items() if n]
     text = [
-        f"Of {count(found.ratios, 'ratio')} that can be compared {words.listed(parts)}. To agree "
+        f"Of {count(agreed.ratios, 'ratio')} that can be compared {words.listed(parts)}. To agree "
         f"is to lie within a factor of {CLOSE:g} of it with both intervals; if no configuration "
-        f"differed from another here, {found.by_chance:.1f} would agree."
+        f"differed from another here, {agreed.by_chance:.1f} would agree."
     ]
     if all(row.measured_ratio.low is None for row in rows if row.measured_ratio is not None):
         text.append("One block has no interval, so that little can be settled.")
-    if found.pairs:
+    if agreed.pairs:
         text.append(
-            f"Of {count(found.pairs, 'pair')} that are apart in both, {found.same_order} stand in "
-            "the same order."
+            f"Of {count(agreed.pairs, 'pair')} that are apart in both, {agreed.same_order} stand "
+            "in the same order."
         )
     return text
 
 
-def _unsafe(rows: list[Beside]) -> Blocks:
-    """What of the paper's is unsafe today, a line each."""
-    texts = [text for row in rows for text in (row.here.member, row.published.software)]
-    return view.bullets(reference.reasons(texts))
-
-
 def value(figure: Published) -> str:
-    """The figure as printed, with its ±, the mark of doubt, and what it must have read."""
+    """Return the figure as printed, with its ±, the mark of doubt, and what it must have read."""
     half = f" ± {figure.printed_half}" if figure.printed_half else ""
     read = "" if figure.fitting is None else f" (read as {figure.fitting:g})"
     return f"{figure.printed}{half}{DOUBT if figure.doubtful else ''}{read}"
 
 
 def size_of(size: int | None) -> str:
-    """A size as the papers write it; empty where there is none."""
+    """Return a size as the papers write it; empty where there is none."""
     return words.size(size) if size else ""

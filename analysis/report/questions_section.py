@@ -13,7 +13,6 @@ from analysis.stats.contrasts import (
     Answer,
     Contrast,
     Question,
-    Side,
     passes,
     questions,
 )
@@ -21,55 +20,56 @@ from analysis.stats.results import Results, whole_joules
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS
 from analysis.suite.records import TAIL
+from contract.plan import Side
 
 MOST_DOUBTED = 4  # comparisons that a doubt names
 
 
-def contrasts_section(found: Results) -> Blocks:
-    """The contrasts of the family, what they are, doubts, and the next suite."""
-    compared = found.contrasts
+def contrasts_section(results: Results) -> Blocks:
+    """Return the contrasts of the family, what they are, doubts, and the next suite."""
+    compared = results.contrasts
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
     columns: Fields[Contrast] = {
-        "Contrast": lambda one: _pair(found, one.base, one.other),
+        "Contrast": lambda one: _pair(results, one.base, one.other),
         "Change [95 % interval]": lambda one: words.change_in(one.comparison),
         "n": lambda one: _of(one, lambda c: str(c.n), "0"),
         "p, adjusted": lambda one: _of(one, lambda c: words.p_value(c.p_of_verdict)),
         "Verdict": lambda one: _of(one, words.verdict_of, "inconclusive"),
     }
-    caption = f"Contrasts: system energy over “{answer.over_all(found.suite)}”"
-    page = view.table_of(caption, compared, columns, words=1, origin=found.origin)
-    page += view.bullets([_kind_of_interval(found), *_whole(found), *doubts(found)])
-    page += view.folded("The same in each workload alone", _by_workload(found))
-    return page + view.paragraph(str(found.next_suite["sentence"]))
+    caption = f"Contrasts: system energy over “{answer.over_all(results.suite)}”"
+    page = view.table_of(caption, compared, columns, words=1, origin=results.origin)
+    page += view.bullets([_kind_of_interval(results), *_whole(results), *doubts(results)])
+    page += view.folded("The same in each workload alone", _by_workload(results))
+    return page + view.paragraph(str(results.next_suite["sentence"]))
 
 
-def _whole(found: Results) -> Iterator[str]:
+def _whole(results: Results) -> Iterator[str]:
     """What the figure over all workloads is, and what one pass of the suite takes beside it."""
     yield (
-        f"“{answer.over_all(found.suite)}” is the geometric mean of the workloads' ratios: each "
+        f"“{answer.over_all(results.suite)}” is the geometric mean of the workloads' ratios: each "
         "weighs the same, however many joules it takes."
     )
-    for title, weights in passes(found.suite):
+    for title, weights in passes(results.suite):
         ratios = [
-            f"{_pair(found, base, other)} {words.change_in(one)}"
-            for base, other, one in whole_joules(found, weights)
+            f"{_pair(results, base, other)} {words.change_in(one)}"
+            for base, other, one in whole_joules(results, weights)
         ]
         if ratios:
             yield f"In joules of {title}: {'; '.join(ratios)}. No verdict rests on these."
 
 
-def doubts(found: Results) -> Iterator[str]:
-    """A sentence for each doubt, with what it concerns."""
+def doubts(results: Results) -> Iterator[str]:
+    """Yield a sentence for each doubt, with what it concerns."""
     cells: dict[str, dict[str, None]] = {}
-    for one in found.contrasts:
+    for one in results.contrasts:
         for code in one.comparison.doubts if one.comparison else ():
-            name = f"{_pair(found, one.base, one.other)} over all"
+            name = f"{_pair(results, one.base, one.other)} over all"
             cells.setdefault(code, {})[name] = None
-    for (workload, name, _, component), c in found.family.versus.items():
-        if component == found.family.component:
+    for (workload, name, _, component), c in results.family.versus.items():
+        if component == results.family.component:
             for code in c.doubts:
-                label = f"{found.suite.label(name)} in {words.name_of(workload)}"
+                label = f"{results.suite.label(name)} in {words.name_of(workload)}"
                 cells.setdefault(code, {})[label] = None
     for code, names in cells.items():
         shown = list(names)[:MOST_DOUBTED]
@@ -77,26 +77,26 @@ def doubts(found: Results) -> Iterator[str]:
         yield f"{', '.join(shown)}{more}: {doubt(code)}"
 
 
-def _by_workload(found: Results) -> Blocks:
+def _by_workload(results: Results) -> Blocks:
     """Declared contrasts of two kinds of encryption, with the extra blocks that each has."""
     rows = [
         (one, workload, c)
-        for one in found.contrasts
-        if one.declared and found.suite.baseline not in (one.base, one.other)
+        for one in results.contrasts
+        if one.declared and results.suite.baseline not in (one.base, one.other)
         for workload, c in one.by_workload.items()
     ]
     columns: Fields[tuple[Contrast, str, Comparison]] = {
-        "Contrast": lambda of: _pair(found, of[0].base, of[0].other),
+        "Contrast": lambda of: _pair(results, of[0].base, of[0].other),
         "Workload": lambda of: words.name_of(of[1]),
         "Change [95 % interval]": lambda of: words.change_in(of[2]),
         "n": lambda of: str(of[2].n),
     }
     what = "Declared contrasts of two encryptions in each workload: system energy, no verdicts"
-    return view.table_of(what, rows, columns, words=2, origin=found.origin, group=True)
+    return view.table_of(what, rows, columns, words=2, origin=results.origin, group=True)
 
 
-def _pair(found: Results, base: str, other: str) -> str:
-    return f"{found.suite.label(other)} against {found.suite.label(base)}"
+def _pair(results: Results, base: str, other: str) -> str:
+    return f"{results.suite.label(other)} against {results.suite.label(base)}"
 
 
 def _of(
@@ -105,23 +105,26 @@ def _of(
     return without if one.comparison is None else text(one.comparison)
 
 
-def _kind_of_interval(found: Results) -> str:
+def _kind_of_interval(results: Results) -> str:
     """For one look, or for any number of them, and what the family is."""
     looks = (
         "Intervals hold for any number of looks (looks: any), those of joules and money included"
-        if found.suite.any_look
+        if results.suite.any_look
         else "Intervals are plain 95 %, for one look at the planned number of blocks"
     )
     return (
-        f"{looks}. Verdicts are those of all {found.family.tested} comparisons that have one on "
+        f"{looks}. Verdicts are those of all {results.family.tested} comparisons that have one on "
         "this page, with at most 5 % for any false one; other figures have an interval and no "
         "verdict."
     )
 
 
-def questions_section(found: Results) -> Blocks:
-    """A heading, and each question with a sentence and its table; nothing where none was asked."""
-    asked = questions(found.suite)
+def questions_section(results: Results) -> Blocks:
+    """Return a heading, and each question with a sentence and its table.
+
+    Nothing where none was asked.
+    """
+    asked = questions(results.suite)
     if not asked:
         return ()
     page = view.paragraph(
@@ -130,44 +133,45 @@ def questions_section(found: Results) -> Blocks:
         "key",
     )
     for question in asked:
-        answers = _answers(found, question)
+        answers = _answers(results, question)
         page += view.heading(question.question, 3, f"question-{question.name}")
-        page += view.paragraph(sentence(found, question, answers), "answer")
-        page += view.folded("Its figures", _table(found, question, answers))
+        page += view.paragraph(sentence(results, question, answers), "answer")
+        page += view.folded("Its figures", _table(results, question, answers))
     return page
 
 
-def sentences(found: Results) -> list[str]:
+def sentences(results: Results) -> list[str]:
     """Each question with its answer, for a terminal."""
-    asked = questions(found.suite)
-    return [f"{q.question} {sentence(found, q, _answers(found, q))}" for q in asked]
+    asked = questions(results.suite)
+    return [f"{q.question} {sentence(results, q, _answers(results, q))}" for q in asked]
 
 
-def _answers(found: Results, question: Question) -> list[Answer]:
-    return [one for one in found.answers if one.question == question]
+def _answers(results: Results, question: Question) -> list[Answer]:
+    return [one for one in results.answers if one.question == question]
 
 
-def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> str:
-    """The answer in words: configurations of one verdict together."""
+def sentence(results: Results, question: Question, answers: Sequence[Answer]) -> str:
+    """Return the answer in words: configurations of one verdict together."""
     if question.fault:
         return f"This cannot be answered. {question.fault}"
-    there = [(a, a.comparison) for a in answers if a.comparison is not None]
-    if not there:
-        return f"This cannot be answered: {_lacking(found, question)}."
-    label = found.suite.label
-    texts = [(f"{words.change_in(c)} with {label(a.configuration)}", c) for a, c in there]
-    told = answer.judged(texts, ", ")
-    missing = len(answers) - len(there)
+    compared = [(a, a.comparison) for a in answers if a.comparison is not None]
+    if not compared:
+        return f"This cannot be answered: {_lacking(results, question)}."
+    label = results.suite.label
+    texts = [(f"{words.change_in(c)} with {label(a.configuration)}", c) for a, c in compared]
+    verdicts = answer.judged(texts, ", ")
+    missing = len(answers) - len(compared)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)
+    per = f" per {UNITS[question.per].one}" if question.per in UNITS else ""
     return (
-        f"{first[0].upper()}{first[1:]} takes{_per(question)}, against {_side(question.second)}, "
-        f"{told}.{rest}"
+        f"{first[0].upper()}{first[1:]} takes{per}, against {_side(question.second)}, "
+        f"{verdicts}.{rest}"
     )
 
 
-def _lacking(found: Results, question: Question) -> str:
-    skipped = {run.workload for run in found.suite.skipped}
+def _lacking(results: Results, question: Question) -> str:
+    skipped = {run.workload for run in results.suite.skipped}
     for side in (question.first, question.second):
         if side.workload in skipped:
             return f"{words.name_of(side.workload)} was skipped on this machine"
@@ -182,15 +186,11 @@ def _side(side: Side) -> str:
     return f"the tail of {name}" if side.phase == TAIL else f"{name}, {parse(side.phase).shown}"
 
 
-def _per(question: Question) -> str:
-    return f" per {UNITS[question.per].one}" if question.per in UNITS else ""
-
-
-def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Blocks:
+def _table(results: Results, question: Question, answers: Sequence[Answer]) -> Blocks:
     per = UNITS.get(question.per)
     size = per.size if per else 1.0
     columns: Fields[Answer] = {
-        "Configuration": lambda one: found.suite.label(one.configuration),
+        "Configuration": lambda one: results.suite.label(one.configuration),
         "First": lambda one: _scaled(one.first, size),
         "Second": lambda one: _scaled(one.second, size),
         "First against second [95 %]": lambda one: words.change_in(one.comparison),
@@ -199,7 +199,7 @@ def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Blo
     }
     unit = f"J/{per.one}" if per else "J"
     caption = f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})"
-    return view.table_of(caption, answers, columns, origin=found.origin)
+    return view.table_of(caption, answers, columns, origin=results.origin)
 
 
 def _scaled(value: Estimate | None, size: float) -> str:

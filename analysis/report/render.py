@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from analysis.report import view
-from analysis.report.texts import Term, catalogue
+from analysis.report.texts import LANGUAGE, Term, catalogue
 from analysis.report.view import (
     Answer,
     Blocks,
@@ -37,7 +37,7 @@ UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")
 
 
 def html(page: Page) -> str:
-    """The page in the report's style; whatever stands in its texts is shown as text.
+    """Return the page in the report's style; whatever stands in its texts is shown as text.
 
     Its policy lets a browser run our own scripts alone, and load nothing.
     """
@@ -47,10 +47,12 @@ def html(page: Page) -> str:
     traces = any(view.every(Trace, page))
     view.draw(page)
     scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
+    texts = catalogue().texts.items()
+    script = {k.removeprefix("script."): v for k, v in texts if k.startswith("script.")}
     return made.get_template("page.html.j2").render(
         page=page,
-        language=catalogue().language,
-        words=json.dumps(catalogue().starting("script."), ensure_ascii=False),
+        language=LANGUAGE,
+        words=json.dumps(script, ensure_ascii=False),
         styles=[asset("uPlot.min.css")] * traces,
         scripts=scripts,
         digests=" ".join(map(digest, scripts)),
@@ -58,18 +60,18 @@ def html(page: Page) -> str:
 
 
 def digest(script: str) -> str:
-    """What lets a policy run a script of ours (CSP 3, hash-source)."""
+    """Return what lets a policy run a script of ours (CSP 3, hash-source)."""
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
 def _printable(value: object) -> object:
-    """What is put into a template; a text without what turns the direction of the line."""
+    """Return what is put into a template; a text without what turns the direction of the line."""
     plain = isinstance(value, str) and not isinstance(value, Markup)
     return names.printable(str(value)) if plain else value
 
 
 def environment() -> Environment:
-    """The templates, which escape whatever is put into them."""
+    """Return the templates, which escape whatever is put into them."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -83,7 +85,7 @@ def environment() -> Environment:
 
 
 def asset(name: str) -> Markup:
-    """A file of ours as it stands in the page."""
+    """Return a file of ours as it stands in the page."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
@@ -94,13 +96,13 @@ class Explaining:
         self._left = {term.name: term for term in terms}
 
     def __call__(self, text: str) -> Markup:
-        """The text as markup."""
+        """Return the text as markup."""
         html = str(escape(shown(text)))
         places: list[tuple[int, int, Term]] = []
         for term in list(self._left.values()):
-            found = _pattern(term).search(html)
-            if found and not any(a < found.end() and found.start() < b for a, b, _ in places):
-                places.append((found.start(), found.end(), term))
+            match = _pattern(term).search(html)
+            if match and not any(a < match.end() and match.start() < b for a, b, _ in places):
+                places.append((match.start(), match.end(), term))
                 del self._left[term.name]
         for start, last, term in sorted(places, key=lambda place: -place[0]):
             end = last
@@ -125,7 +127,7 @@ def _pattern(term: Term) -> re.Pattern[str]:
 
 
 def shown(text: str) -> str:
-    """A figure stays on one line with its unit and its interval."""
+    """Return a figure stays on one line with its unit and its interval."""
     return UNIT.sub("\u00a0", names.printable(text)).replace(" ± ", "\u00a0±\u00a0")
 
 
@@ -137,10 +139,10 @@ def text(blocks: Blocks, width: int = WIDTH) -> str:
 INDENT = " " * 12  # where the first page's lines begin behind their labels
 
 
-def _filled(said: str, width: int, lead: str = "", indent: str = "") -> str:
+def _filled(text: str, width: int, lead: str = "", indent: str = "") -> str:
     """Lines that part no figure from its unit, behind `lead` and then `indent`."""
     lines = textwrap.fill(
-        shown(said),
+        shown(text),
         width,
         initial_indent=lead,
         subsequent_indent=indent,
@@ -153,12 +155,12 @@ def _filled(said: str, width: int, lead: str = "", indent: str = "") -> str:
 def _lines(blocks: Blocks, width: int) -> Iterator[str]:
     for block in blocks:
         match block:
-            case Paragraph(said, _):
-                yield _filled(said, width)
+            case Paragraph(text, _):
+                yield _filled(text, width)
             case Answer():
                 lead = f"{block.label}:".ljust(len(INDENT)) if block.label else INDENT
-                said = f"{block.verdict}{block.reason}"
-                yield _filled(said, width, lead, INDENT)
+                text = f"{block.verdict}{block.reason}"
+                yield _filled(text, width, lead, INDENT)
                 if block.command:  # never cut, so that it can be copied
                     yield f"{INDENT}{block.command}"
             case Bullets(items):
@@ -166,7 +168,7 @@ def _lines(blocks: Blocks, width: int) -> Iterator[str]:
             case Heading(title, _, _):
                 yield f"\n{title}\n"
             case Note(title, inside, _):
-                said = " ".join(_lines(inside, width))
-                yield _filled(f"{title.strip(' .').upper()}: {said}", width) + "\n"
+                text = " ".join(_lines(inside, width))
+                yield _filled(f"{title.strip(' .').upper()}: {text}", width) + "\n"
             case Table():
                 yield f"{block.text}\n"

@@ -44,69 +44,75 @@ PYRAPL_KEY = (
 class Report:
     """What the report of one suite shows."""
 
-    found: Results
+    results: Results
 
     @cached_property
     def component(self) -> str:
         """What the verdicts are of: the system where a meter saw it."""
-        return self.found.family.component
+        return self.results.family.component
 
     @cached_property
     def steady(self) -> Sequence[Steadiness]:
         """Scatter, drift and what stands out, by workload."""
-        found = self.found
-        return steadiness(found.suite, found.energy, found.clock, self.component)
+        results = self.results
+        return steadiness(results.suite, results.energy, results.clock, self.component)
 
     @cached_property
     def twice(self) -> list[list[str]]:
         """Cross-checks."""
-        return list(trust_section.twice(self.found))
+        return list(trust_section.twice(self.results))
 
     def page(self) -> Page:
-        """The whole page."""
-        found = self.found
+        """Return the whole page."""
+        results = self.results
         below = _sections(
             figures=self.figures(),
             workloads=self.workloads(),
-            units=workload_section.units_section(found),
-            money=money_section.money_section(found),
-            budget=budget_section.budget_section(found) or None,
-            published=published_section.published_section(found),
+            units=workload_section.units_section(results),
+            money=money_section.money_section(results),
+            budget=budget_section.budget_section(results) or None,
+            published=published_section.published_section(results),
             steadiness=self.steadiness(),
             trust=self.trust(),
-            provenance=provenance.provenance_section(found),
+            provenance=provenance.provenance_section(results),
             terms=terms(),
         )
         above = _sections(
             answer=self.answer() + view.index(below),
-            questions=questions_section.questions_section(found) or None,
+            questions=questions_section.questions_section(results) or None,
         )
-        title = say("page.title", suite=found.suite.suite_id)
+        title = say("page.title", suite=results.suite.suite_id)
         return Page(title, say("page.heading"), self.head(), above + below)
 
     def head(self) -> Blocks:
         """Which suite this is, and the banner where figures are not measured."""
-        suite = self.found.suite
-        when = str(suite.plan.get("created_wall", "")).replace("T", " ")
-        lab = words.LAB_MACHINES.get(str(suite.before.get("lab_machine")), "")
+        suite = self.results.suite
+        when = suite.plan.created_wall.replace("T", " ")
+        lab = words.LAB_MACHINES.get(suite.machine.get("lab_machine", ""), "")
         facts = [suite.host, suite.suite_id, when.replace("+00:00", " UTC")]
         facts.append(f"virtual lab on {lab}" if lab else "")
         text = " · ".join(dict.fromkeys(f for f in facts if f))
-        return view.paragraph(text, "facts") + answer.banner(self.found.origin)
+        return view.paragraph(text, "facts") + answer.banner(self.results.origin)
 
     def answer(self) -> Blocks:
-        """The first screen: a sentence, a picture, the table, how far to trust it; then lines."""
-        found = self.found
-        lines = first_page.lines(found, _address(found.suite.folder))
-        picture, table = tables.overall_picture(found), tables.matrix(found)
-        trust = trust_section.trust_box(found, self.twice, found.drift_check)
+        """Return the first screen: a sentence, a picture, the table, how far to trust it.
+
+        Then lines.
+        """
+        results = self.results
+        # Commands name the folder without where it lies on this machine.
+        folder, here = results.suite.folder.resolve(), Path.cwd()
+        folder = folder.relative_to(here) if folder.is_relative_to(here) else Path(folder.name)
+        lines = first_page.lines(results, folder)
+        picture, table = tables.overall_picture(results), tables.matrix(results)
+        trust = trust_section.trust_box(results, self.twice, results.drift_check)
         shown = view.columns(first_page.sentence(lines) + table, picture, trust)
-        said = first_page.blocks(lines, linked=True)
-        return shown + said + view.paragraph(answer.measured(found), "key")
+        answers = first_page.blocks(lines, linked=True)
+        return shown + answers + view.paragraph(answer.measured(results), "key")
 
     def figures(self) -> Blocks:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
-        found = self.found
+        results = self.results
         what = words.name_of(self.component)
         caption = (
             f"Change of the {what}'s energy against the baseline, paired within blocks, with 95 % "
@@ -114,29 +120,35 @@ class Report:
             "verdict. Hollow: inconclusive. Arrow: the interval continues."
         )
         page = view.join(
-            view.picture(drawn, caption, found.origin, wide=True)
-            for drawn in forest.draw(found.family.versus, found.suite, self.component, found.origin)
+            view.picture(drawn, caption, results.origin, wide=True)
+            for drawn in forest.draw(
+                results.family.versus, results.suite, self.component, results.origin
+            )
         )
-        page += questions_section.contrasts_section(found)
-        shown = columns(found.summary)
+        page += questions_section.contrasts_section(results)
+        shown = columns(results.summary)
         by_pyrapl = [f"{words.name_of(name)} (J)" for name in shown[len(HEADLINE) - 2 :]]
         caption = (
             "Energy of one run without its tail: mean ± 95 % interval, with the meter's own error"
         )
         heads = [*HEADLINE, *by_pyrapl, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
-        rows = headline_rows(found, shown)
-        page += view.table(caption, heads, rows, words=2, origin=found.origin, group=True)
-        page += other_sources.section(found)
-        first = found.suite.label(found.suite.baseline or "")
-        of_disks = f"; of a disk without encryption against {first}" * found.suite.by_disk
-        single = "Where n = 1 there is no interval." if (found.summary["n"] < 2).any() else ""
-        baseline = found.suite.base_label or "the baseline"
-        there = set(found.summary["component"])
+        rows = headline_rows(results, shown)
+        page += view.table(caption, heads, rows, words=2, origin=results.origin, group=True)
+        page += other_sources.section(results)
+        first = results.suite.label(results.suite.baseline or "")
+        of_disks = f"; of a disk without encryption against {first}" * results.suite.by_disk
+        single = "Where n = 1 there is no interval." if (results.summary["n"] < 2).any() else ""
+        baseline = results.suite.base_label or "the baseline"
+        components = set(results.summary["component"])
+        memory = (
+            "This machine's RAPL has no DRAM zone: none of its figures holds the memory's joules. "
+        )
+        memory *= "dram" not in components and bool({"package", "package-0"} & components)
         sources = (
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
-            f"added. {_memory(found)}"
-            if found.suite.meters or not there
-            else f"{not_counted(there)} "
+            f"added. {memory}"
+            if results.suite.meters or not components
+            else f"{not_counted(components)} "
         )
         return page + view.paragraph(
             f"{sources}{PYRAPL_KEY * bool(by_pyrapl)}"
@@ -145,18 +157,18 @@ class Report:
         )
 
     def steadiness(self) -> Blocks:
-        """The disks' state, drift, order, drift_check and flags."""
-        return disks_section.disks_section(self.found) + steadiness_section.steadiness_section(
-            self.found, self.steady, self.found.drift_check
+        """Return the disks' state, drift, order, drift_check and flags."""
+        return disks_section.disks_section(self.results) + steadiness_section.steadiness_section(
+            self.results, self.steady, self.results.drift_check
         )
 
     def workloads(self) -> Blocks:
         """Each workload: time or power, components, phases, figures, one run over time, blocks."""
-        names = self.found.suite.workloads
+        names = self.results.suite.workloads
         index = (Link(words.name_of(name), f"#workload-{name}") for name in names)
         parts = (
             workload_section.workload_section(
-                self.found, name, steadiness_section.flagged(self.found, name)
+                self.results, name, steadiness_section.flagged(self.results, name)
             )
             for name in names
         )
@@ -164,13 +176,7 @@ class Report:
 
     def trust(self) -> Blocks:
         """How far to trust this, in full."""
-        return trust_section.trust_section(self.found, self.twice)
-
-
-def _address(folder: Path) -> Path:
-    """What a command on the page calls a suite's folder, without where it lies on this machine."""
-    whole, here = folder.resolve(), Path.cwd()
-    return whole.relative_to(here) if whole.is_relative_to(here) else Path(folder.name)
+        return trust_section.trust_section(self.results, self.twice)
 
 
 def _sections(**shown: Blocks | None) -> tuple[Section, ...]:
@@ -184,13 +190,5 @@ def _sections(**shown: Blocks | None) -> tuple[Section, ...]:
 
 
 def terms() -> Blocks:
-    """The terms explained."""
+    """Return the terms explained."""
     return (Terms(catalogue().terms, say("term.close")),)
-
-
-def _memory(found: Results) -> str:
-    """That a machine's RAPL does not count its memory, as AMD's and many desktops' does not."""
-    there = set(found.summary["component"])
-    if "dram" in there or not {"package", "package-0"} & there:
-        return ""
-    return "This machine's RAPL has no DRAM zone: none of its figures holds the memory's joules. "

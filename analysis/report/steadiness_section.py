@@ -21,12 +21,12 @@ PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
 def steadiness_section(
-    found: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
+    results: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
 ) -> Blocks:
     """The drift check, runs on more than one level, and scatter, drift and order by workload."""
-    page = view.paragraph(drift_check_sentence(found, drift_check))
-    page += drift_check_table(found, drift_check)
-    page += _levels_table(found)
+    page = view.paragraph(drift_check_sentence(results, drift_check))
+    page += drift_check_table(results, drift_check)
+    page += _levels_table(results)
     columns: Fields[Steadiness] = {
         "Workload": lambda s: words.name_of(s.workload),
         "Blocks": lambda s: str(s.n),
@@ -37,7 +37,7 @@ def steadiness_section(
         "Carry-over (p)": lambda s: words.p_value(s.carry_over_p),
     }
     what = "Scatter, drift and order of one run's energy, the configurations' effects removed"
-    page += view.table_of(what, steady, columns, origin=found.origin)
+    page += view.table_of(what, steady, columns, origin=results.origin)
     page += view.paragraph(carry_over_sentence(steady))
     page += view.paragraph(
         "Drift and order with 95 % intervals: one that holds 0 shows nothing. Blocks in random "
@@ -50,7 +50,8 @@ def steadiness_section(
 
 def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
     """Whether the configuration before changes a run's joules, in any workload (Holm), and what
-    the test could have found."""
+    the test could have found.
+    """
     tested = [
         (s.workload, s.carry_over_p, s.carry_over_least_percent)
         for s in steady
@@ -63,37 +64,39 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
             "often as any other, so that it cancels in ratios."
         )
     p_values = holm(np.array([p for _, p, _ in tested]))
-    found = [words.name_of(w) for (w, *_), p in zip(tested, p_values, strict=True) if p < LEVEL]
+    affected = [words.name_of(w) for (w, *_), p in zip(tested, p_values, strict=True) if p < LEVEL]
     least = [(size, w) for w, _, size in tested if size is not None]
     ends = [f"{words.rounded(size)} % ({words.name_of(w)})" for size, w in sorted(least)]
     reach = f"from {ends[0]} to {ends[-1]}" if len(ends) > 1 else "".join(ends) or "unknown"
     could = f"A carry-over that the test finds with 80 % power, by workload: {reach}"
-    if not found:
+    if not affected:
         return f"{could}. It found none; a smaller one may be there."
     return (
-        f"The configuration that ran just before changes the joules of {', '.join(found)}. "
+        f"The configuration that ran just before changes the joules of {', '.join(affected)}. "
         f"{could}. A longer rest before each run (settle_s) makes it smaller."
     )
 
 
-def drift_check_sentence(found: Results, drift_check: DriftCheck | None) -> str:
+def drift_check_sentence(results: Results, drift_check: DriftCheck | None) -> str:
     """Whether the drift check moved between its first and its last run."""
     if drift_check is None:
         return "There is no drift check: nothing ran twice on the baseline to tell."
-    of = f"{words.name_of(drift_check.workload)} on {found.suite.label(drift_check.configuration)}"
+    of = (
+        f"{words.name_of(drift_check.workload)} on {results.suite.label(drift_check.configuration)}"
+    )
     apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
     runs = f"over {drift_check.runs} runs{apart}"
     limit = f"limit ±{words.given(drift_check.limit * 100)} %"
     worst = drift_check.worst
     change = f"{_change(worst)} ({where(worst)})"
     if drift_check.verdict == MOVED:
-        said = f"moved by {change} from first to last {runs}; {limit}"
+        verdict = f"moved by {change} from first to last {runs}; {limit}"
     elif drift_check.verdict == CANNOT_TELL:
         why = SCATTERS if worst.low is not None else FEW_READINGS
-        said = f"cannot tell {runs}: {why}; {limit}"
+        verdict = f"cannot tell {runs}: {why}; {limit}"
     else:
-        said = f"held: its power changed by {change} {runs}; {limit}"
-    return f"The drift check ({of}) {said}."
+        verdict = f"held: its power changed by {change} {runs}; {limit}"
+    return f"The drift check ({of}) {verdict}."
 
 
 def _change(reading: Reading) -> str:
@@ -102,7 +105,7 @@ def _change(reading: Reading) -> str:
     return words.change_of(1 + reading.change, 1 + reading.low, 1 + reading.high)
 
 
-def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
+def drift_check_table(results: Results, drift_check: DriftCheck | None) -> Blocks:
     """All that was held against each other of the drift_check."""
     if drift_check is None:
         return ()
@@ -117,7 +120,7 @@ def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
         "Verdict": drift_check.verdict_of,
     }
     caption = "The drift check's mean power, first run to last"
-    return view.table_of(caption, rows, columns, words=2, origin=found.origin, group=True)
+    return view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
 
 
 def where(reading: Reading) -> str:
@@ -129,21 +132,21 @@ def _hours(hours: float) -> str:
     return f"{words.rounded(hours)} h" if hours >= 1 else f"{words.rounded(hours * 60)} min"
 
 
-def _levels_table(found: Results) -> Blocks:
-    """The levels of each workload and configuration that has more than one."""
+def _levels_table(results: Results) -> Blocks:
+    """Return the levels of each workload and configuration that has more than one."""
     columns: Fields[tuple[Levels, Level]] = {
         "Workload": lambda of: words.name_of(of[0].workload),
-        "Configuration": lambda of: found.suite.label(of[0].configuration),
+        "Configuration": lambda of: results.suite.label(of[0].configuration),
         "Level (J)": lambda of: words.number(of[1].mean_j),
         "Runs": lambda of: f"{of[1].runs} of {of[0].runs}",
         "Share of runs [95 %]": lambda of: (
             f"{words.number(100 * of[1].low, 0)} to {words.number(100 * of[1].high, 0)} %"
         ),
     }
-    rows = [(one, level) for one in found.family.levels for level in one.levels]
+    rows = [(one, level) for one in results.family.levels for level in one.levels]
     what = "More than one level: the gap is wider than the scatter explains (5 % risk in all)"
-    page = view.table_of(what, rows, columns, words=2, origin=found.origin, group=True)
-    short = [one for one in found.family.levels if one.p_adjusted is None]
+    page = view.table_of(what, rows, columns, words=2, origin=results.origin, group=True)
+    short = [one for one in results.family.levels if one.p_adjusted is None]
     if short:
         page += view.paragraph(
             f"Whether runs have more than one level takes {LEAST} of them: of "
@@ -153,11 +156,11 @@ def _levels_table(found: Results) -> Blocks:
     return page
 
 
-def flagged(found: Results, workload: str) -> set[tuple[int, str]]:
+def flagged(results: Results, workload: str) -> set[tuple[int, str]]:
     """(block, configuration) of the runs of a workload that are on its smaller level."""
     return {
         (block, one.configuration)
-        for one in found.family.levels
+        for one in results.family.levels
         if one.workload == workload
         for block in one.blocks
     }

@@ -22,66 +22,69 @@ PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 
 
 def columns(summary: pl.DataFrame) -> tuple[str, ...]:
-    """The components of the headline table: of several packages their sum; pyRAPL's if there."""
-    there = set(summary["component"])
-    left_out = "package-0" if "package" in there else "package"
-    by_pyrapl = (name for name in PYRAPL_COMPONENTS if name in there)
+    """Return the components of the headline table: of several packages their sum.
+
+    PyRAPL's if there.
+    """
+    components = set(summary["component"])
+    left_out = "package-0" if "package" in components else "package"
+    by_pyrapl = (name for name in PYRAPL_COMPONENTS if name in components)
     return tuple(
         name for name in (*COMPONENTS, *by_pyrapl) if name.removeprefix("pyrapl-") != left_out
     )
 
 
-def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
+def headline_rows(results: Results, components: Sequence[str]) -> list[list[str]]:
     """Workload, configuration, joules by component, seconds, n, ratio and verdict of the system.
 
     Where no meter saw the system, ratio and verdict are those of the first component there is.
     """
     return [
-        _headline(found, workload, configuration, components)
-        for workload in found.suite.workloads
-        for configuration in found.suite.configurations
-        if (workload, configuration) in found.suite.planned
+        _headline(results, workload, configuration, components)
+        for workload in results.suite.workloads
+        for configuration in results.suite.configurations
+        if (workload, configuration) in results.suite.planned
     ]
 
 
 def _headline(
-    found: Results, workload: str, configuration: str, components: Sequence[str]
+    results: Results, workload: str, configuration: str, components: Sequence[str]
 ) -> list[str]:
     """One row of `headline_rows`."""
-    names = [words.name_of(workload), found.suite.label(configuration)]
-    rows = found.summary.filter(workload=workload, configuration=configuration).rows(named=True)
+    names = [words.name_of(workload), results.suite.label(configuration)]
+    rows = results.summary.filter(workload=workload, configuration=configuration).rows(named=True)
     if not rows:
-        skipped = any(run.workload == workload for run in found.suite.skipped)
+        skipped = any(run.workload == workload for run in results.suite.skipped)
         why = "skipped" if skipped else "no finished run"
         return [*names, *[words.NOTHING] * (len(components) + 1), "0", why, ""]
     by = {row["component"]: row for row in rows}
-    judged = by.get(found.family.component)
+    judged = by.get(results.family.component)
     lead = judged or rows[0]
     return [
         *names,
         *(words.plus_minus(energy_of(by.get(c))) for c in components),
         words.number(lead["mean_s"]),
         str(lead["n"]),
-        "1" if configuration == found.suite.baseline else _ratio(judged),
+        "1" if configuration == results.suite.baseline else _ratio(judged),
         verdict_of(judged),
     ]
 
 
-def headline(found: Results) -> Table:
-    """The headline table for a terminal."""
-    shown = columns(found.summary)
+def headline(results: Results) -> Table:
+    """Return the headline table for a terminal."""
+    shown = columns(results.summary)
     by_pyrapl = [name for name in shown if name.startswith("pyrapl-package")]
     components = [*shown[:3], *by_pyrapl]
     headers = ["workload", "configuration", "system J", "drive J", "CPU J (RAPL)"]
     headers += ["CPU J (pyRAPL)"] * len(by_pyrapl) + ["s", "n"]
-    rows = headline_rows(found, components)
-    base = "own disk" if found.suite.by_disk else "plain"
-    ratio = f"{words.name_of(found.family.component)} / {base}"
+    rows = headline_rows(results, components)
+    base = "own disk" if results.suite.by_disk else "plain"
+    ratio = f"{words.name_of(results.family.component)} / {base}"
     return Table("", [*headers, ratio, "verdict"], rows, words=2)
 
 
 def energy_of(row: Mapping[str, Any] | None) -> Estimate | None:
-    """The joules of a row of the summary."""
+    """Return the joules of a row of the summary."""
     if row is None:
         return None
     return Estimate(row["n"], row["mean_j"], row["ci_low_j"], row["ci_high_j"])
@@ -101,69 +104,69 @@ def yet(row: Mapping[str, Any]) -> bool:
 
 
 def verdict_of(row: Mapping[str, Any] | None) -> str:
-    """The verdict of a row of the summary in words."""
+    """Return the verdict of a row of the summary in words."""
     return "" if row is None else words.verdict(row["verdict"], row["ratio"], yet(row), row["n"])
 
 
 NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
 
 
-def matrix(found: Results) -> Blocks:
-    """The table and its legend; the longer side stands in rows, so that a phone can show it."""
-    component = found.family.component
-    others = [name for name in found.suite.configurations if name != found.suite.baseline]
-    cells = _cells(found, component)
-    rows = [w for w in found.suite.workloads if any((w, o) in cells for o in others)]
-    if not rows or found.suite.baseline is None:
+def matrix(results: Results) -> Blocks:
+    """Return the table and its legend.
+
+    The longer side stands in rows, so that a phone can show it.
+    """
+    component = results.family.component
+    others = [name for name in results.suite.configurations if name != results.suite.baseline]
+    versus = results.family.versus
+    cells = {key[:2]: cell_of(c) for key, c in versus.items() if key[3] == component}
+    rows = [w for w in results.suite.workloads if any((w, o) in cells for o in others)]
+    if not rows or results.suite.baseline is None:
         return ()
     grid = [(words.name_of(w), tuple(cells.get((w, o), NOTHING) for o in others)) for w in rows]
     over = ""
-    if component == SYSTEM and len(set(counted(found.suite)) & set(rows)) > 1:
-        contrasts = [answer.against(found, found.suite.base_of(o), o) for o in others]
-        over = answer.over_all(found.suite)
+    if component == SYSTEM and len(set(counted(results.suite)) & set(rows)) > 1:
+        contrasts = [answer.against(results, results.suite.base_of(o), o) for o in others]
+        over = answer.over_all(results.suite)
         grid = [(over, tuple(cell_of(c.comparison if c else None) for c in contrasts)), *grid]
-    heads, corner = [found.suite.label(name) for name in others], "Workload"
-    if len(heads) > len(grid) or found.suite.by_disk:
+    heads, corner = [results.suite.label(name) for name in others], "Workload"
+    if len(heads) > len(grid) or results.suite.by_disk:
         columns = zip(*(row for _, row in grid), strict=True)
         heads, grid = [name for name, _ in grid], list(zip(heads, columns, strict=True))
         corner = "Configuration"
-    caption = f"Energy of the {words.name_of(component)} against {found.suite.base_label}"
-    if found.suite.by_disk:
-        first = found.suite.label(found.suite.baseline)
+    caption = f"Energy of the {words.name_of(component)} against {results.suite.base_label}"
+    if results.suite.by_disk:
+        first = results.suite.label(results.suite.baseline)
         caption += f"; a disk without encryption against {first}"
     groups: tuple[Group, ...] = (Group("", tuple(grid)),)
-    if found.suite.by_disk:
-        on = [(found.suite.disk_of(o), row) for o, row in zip(others, grid, strict=True)]
+    if results.suite.by_disk:
+        on = [(results.suite.disk_of(o), row) for o, row in zip(others, grid, strict=True)]
         groups = tuple(
             Group(f"Disk {disk}", tuple(row for of, row in on if of == disk))
-            for disk in dict.fromkeys(map(found.suite.disk_of, found.suite.configurations))
+            for disk in dict.fromkeys(map(results.suite.disk_of, results.suite.configurations))
             if any(of == disk for of, _ in on)
         )
-    shown = Matrix(caption, (corner, *heads), groups, found.origin)
-    return (shown, *_legend(found, over))
+    shown = Matrix(caption, (corner, *heads), groups, results.origin)
+    return (shown, *_legend(results, over))
 
 
-def overall_picture(found: Results) -> Blocks:
-    """The change over all workloads of each configuration, with its interval."""
-    component, suite = found.family.component, found.suite
-    contrasts = {name: answer.against_baseline(found, name) for name in suite.configurations}
+def overall_picture(results: Results) -> Blocks:
+    """Return the change over all workloads of each configuration, with its interval."""
+    component, suite = results.family.component, results.suite
+    contrasts = {name: answer.against_baseline(results, name) for name in suite.configurations}
     compared = {name: c.comparison for name, c in contrasts.items() if c and c.comparison}
-    drawn = forest.draw_overall(suite, component, compared, found.origin)
+    drawn = forest.draw_overall(suite, component, compared, results.origin)
     caption = say(
         "answer.picture",
         over=answer.over_all(suite),
         component=words.name_of(component),
         baseline=suite.label(suite.baseline or ""),
     )
-    return view.picture(drawn, caption, found.origin)
-
-
-def _cells(found: Results, component: str) -> dict[tuple[str, str], MatrixCell]:
-    return {key[:2]: cell_of(c) for key, c in found.family.versus.items() if key[3] == component}
+    return view.picture(drawn, caption, results.origin)
 
 
 def cell_of(c: Comparison | None) -> MatrixCell:
-    """A comparison as a cell of a table."""
+    """Return a comparison as a cell of a table."""
     if c is None:
         return NOTHING
     sign = words.sign(c.verdict, c.ratio, c.both)
@@ -172,19 +175,12 @@ def cell_of(c: Comparison | None) -> MatrixCell:
     return MatrixCell(text, c.verdict, hint, f"[{interval} {sign}" if interval else sign)
 
 
-def _legend(found: Results, over: str) -> Blocks:
-    margin = f"±{found.suite.margin * 100:g} %"
+def _legend(results: Results, over: str) -> Blocks:
+    suite, margin = results.suite, f"±{results.suite.margin * 100:g} %"
+    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
+    aside = f" {over}: without idle and what is there for a question ({', '.join(names)})."
     return view.paragraph(
         f"▲ significant increase, ▼ decrease, ≈ equivalent within {margin}, ? not settled; in "
-        f"brackets 95 % intervals. At most 5 % for any false sign.{_aside(found, over)}",
+        f"brackets 95 % intervals. At most 5 % for any false sign.{aside * bool(names)}",
         "key",
     )
-
-
-def _aside(found: Results, over: str) -> str:
-    """Which rows the first one leaves out, where that is not idle alone."""
-    suite = found.suite
-    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
-    if not names:
-        return ""
-    return f" {over}: without idle and what is there for a question ({', '.join(names)})."

@@ -1,8 +1,4 @@
-"""The page's own sentences and terms, from one catalogue a language: templates/<language>.yml.
-
-In it are the page's frame, its first screen and what its script says. What a language lacks stays
-English.
-"""
+"""The page's frame, its first screen and what its script says: templates/en.yml."""
 
 from __future__ import annotations
 
@@ -10,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).parent / "templates"
-SOURCE = "en"
+FILE = Path(__file__).parent / "templates" / "en.yml"
+LANGUAGE = "en"
 
 
 @dataclass(frozen=True)
@@ -34,37 +29,21 @@ class Term:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All sentences of one language by key, and the terms."""
+    """All sentences by key, and the terms."""
 
-    language: str
     texts: Mapping[str, str]
     terms: tuple[Term, ...]
 
-    def say(self, key: str, **fields: str) -> str:
-        """The sentence with its fields filled in. Raises KeyError for an unknown key or field."""
-        return self.texts[key].format_map(fields)
-
-    def starting(self, prefix: str) -> dict[str, str]:
-        """The sentences below a prefix, by the rest of their keys."""
-        return {k.removeprefix(prefix): v for k, v in self.texts.items() if k.startswith(prefix)}
-
 
 @cache
-def catalogue(language: str = SOURCE, folder: Path = FOLDER) -> Catalogue:
-    """The catalogue of a language; English where it says nothing."""
-    source, own = (_read(folder / f"{name}.yml") for name in (SOURCE, language))
-    meanings: dict[str, dict[str, Any]] = {
-        name: {**entry, **own["terms"].get(name, {})} for name, entry in source["terms"].items()
-    }
-    terms = (Term(name, tuple(e.get("forms", [name])), e["text"]) for name, e in meanings.items())
-    return Catalogue(language, {**source["texts"], **own["texts"]}, tuple(terms))
+def catalogue() -> Catalogue:
+    """Read the catalogue."""
+    document = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    entries = document["terms"].items()
+    terms = (Term(name, tuple(e.get("forms", [name])), e["text"]) for name, e in entries)
+    return Catalogue(document["texts"], tuple(terms))
 
 
 def say(key: str, **fields: str) -> str:
-    """A sentence in the page's language."""
-    return catalogue().say(key, **fields)
-
-
-def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    return {key: found.get(key) or {} for key in ("texts", "terms")}
+    """Fill in a sentence. Raises KeyError for an unknown key or field."""
+    return catalogue().texts[key].format_map(fields)

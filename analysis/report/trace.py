@@ -67,5 +67,5 @@ def find(suite: Suite, run_id: str) -> Run:
 
 
 def nearest(wanted: str, ids: list[str]) -> list[str]:
-    """The ids, those most like the wanted one first."""
+    """Return the ids, those most like the wanted one first."""
     return sorted(ids, key=lambda i: -difflib.SequenceMatcher(None, wanted, i).ratio())

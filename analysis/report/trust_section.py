@@ -25,17 +25,21 @@ MOST_LINES = 5
 
 
 def trust_box(
-    found: Results, twice: Sequence[Sequence[str]], drift_check: DriftCheck | None
+    results: Results, twice: Sequence[Sequence[str]], drift_check: DriftCheck | None
 ) -> Blocks:
     """Five lines at most: what was measured, how it agrees, and what limits it."""
-    steady = [*_agreement(twice), drift_check_sentence(found, drift_check)]
+    steady = [*_agreement(twice), drift_check_sentence(results, drift_check)]
     lines = [
-        " ".join([_blocks(found), *_seen(found), provenance.sentence(found.incidents)]).strip(),
+        " ".join(
+            [_blocks(results), *_seen(results), provenance.sentence(results.incidents)]
+        ).strip(),
         " ".join(steady),
     ]
-    left = missing_section.sentence(found.suite)
+    left = missing_section.sentence(results.suite)
     limits = [f"Not measured: {left}."] * bool(left)
-    limits += [_first_sentence(text) for text in (*found.reservations, *found.suite.problems)]
+    # Their first sentences; the whole texts stand at Trust.
+    texts = (*results.reservations, *results.suite.problems)
+    limits += [f"{text.partition('. ')[0].rstrip('.')}." for text in texts]
     room = MOST_LINES - len(lines)
     if len(limits) > room:
         limits = [*limits[: room - 1], " ".join(limits[room - 1 :])]
@@ -43,25 +47,20 @@ def trust_box(
     return view.note(TITLE, view.bullets([*limits, *lines]), kind)
 
 
-def _first_sentence(text: str) -> str:
-    """Up to its first full stop; the whole text stands at Trust."""
-    return f"{text.partition('. ')[0].rstrip('.')}."
-
-
-def _blocks(found: Results) -> str:
-    suite = found.suite
+def _blocks(results: Results) -> str:
+    suite = results.suite
     blocks = len({run.block for run in suite.compared_runs})
     planned = suite.planned_blocks or blocks
     of = "" if planned == blocks else f" of {planned}"
     sealed = "" if suite.sealed else " The files are not sealed."
     return (
         f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, "
-        f"{answer.void(suite)}; {trust.proof(suite, found.origin)}.{sealed}"
+        f"{answer.void(suite)}; {trust.proof(suite, results.origin)}.{sealed}"
     )
 
 
-def _seen(found: Results) -> Iterator[str]:
-    for meter in trust.meters(found.suite, found.energy):
+def _seen(results: Results) -> Iterator[str]:
+    for meter in trust.meters(results.suite, results.energy):
         if meter.component == "system" and meter.mean_coverage is not None:
             yield (
                 f"The meter saw {_part(meter.mean_coverage)} of the measured time, "
@@ -89,20 +88,20 @@ def _part(value: float) -> str:
 MOST_APART = 0.05  # of the runs that two meters of one channel saw: intervals are of 95 %
 
 
-def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Blocks:
+def trust_section(results: Results, known_twice: Sequence[Sequence[str]]) -> Blocks:
     """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
-    suite = found.suite
+    suite = results.suite
     heads = ["What", "Held against", "Found", "Verdict"]
-    page = view.bullets([*found.reservations, *suite.problems])
+    page = view.bullets([*results.reservations, *suite.problems])
     page += view.table("Cross-checks, and whether they agree", heads, known_twice, words=4)
-    proof = f"{len(suite.runs)} runs finished; {trust.proof(suite, found.origin)}."
+    proof = f"{len(suite.runs)} runs finished; {trust.proof(suite, results.origin)}."
     page += view.bullets([proof, _seal(suite), *map(_accuracy, suite.meters)])
-    page += missing_section.left_out(found)
+    page += missing_section.left_out(results)
     page += view.bullets(_own_share(suite))
-    page += provenance.incident_table(found.incidents)
-    page += disks_section.disk_table(found)
-    page += _coverage(found)
-    flags = [[flag, meaning(flag), str(n)] for flag, n in trust.flagged(found.energy)]
+    page += provenance.incident_table(results.incidents)
+    page += disks_section.disk_table(results)
+    page += _coverage(results)
+    flags = [[flag, meaning(flag), str(n)] for flag, n in trust.flagged(results.energy)]
     page += view.table("Flags on phases", ["Flag", "Meaning", "Rows"], flags, words=2)
     failed = [[name, message, str(n)] for name, message, n in trust.warnings(suite)]
     what = "Checks that were not passed in finished runs"
@@ -112,85 +111,89 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Block
     return page if suite.void else page + view.paragraph("No run is void.")
 
 
-def twice(found: Results) -> Iterator[list[str]]:
+def twice(results: Results) -> Iterator[list[str]]:
     """Cross-checks: what, compared with, found, and agrees, disagrees or cannot tell."""
-    suite = found.suite
+    suite = results.suite
     for agreement in readers.agreements(suite):
         yield ["RAPL, our reader", agreement.reader, *readers_row(agreement)]
-    clock = trust.clock(suite, found.clock)
-    if not found.watermarks:
+    clock = trust.clock(suite, results.clock)
+    if not results.watermarks:
         why = "the suite played no load watermark" if suite.meters else "there is no meter"
         yield ["Target's clock by round trips", "load watermark", f"{_clock(clock)}; {why}", ""]
-    for mark in found.watermarks:
+    for mark in results.watermarks:
         channel = f", {words.name_of(mark.component)}" if mark.component else ""
-        seen = f"load watermark as {mark.source} saw it{channel} (session {mark.session})"
-        said = f"{_clock(clock)}; load pattern: {mark.sentence.replace(' -', ' −')}"
-        yield ["Target's clock by round trips", seen, said, mark.verdict]
-    for pair in trust.two_meters(suite, found.all_energy):
+        against = f"load watermark as {mark.source} saw it{channel} (session {mark.session})"
+        finding = f"{_clock(clock)}; load pattern: {mark.sentence.replace(' -', ' −')}"
+        yield ["Target's clock by round trips", against, finding, mark.verdict]
+    for pair in trust.two_meters(suite, results.all_energy):
         reference = f"{pair.reference}, {pair.channel}: the reference"
         yield [reference, pair.other, *_two_meters(pair)]
-    yield from _whole(trust.whole(found.energy))
+    yield from _whole(trust.whole(results.energy))
 
 
 def _two_meters(pair: trust.TwoMeters) -> tuple[str, str]:
     if pair.ratio is None:
         return "no run has both", CANNOT_TELL
-    said = f"{words.percent(pair.ratio)} over {count(pair.runs, 'run')}"
-    said += f"; in {pair.apart} of them beyond what both intervals allow"
-    return said, DISAGREES if pair.apart > MOST_APART * pair.runs else AGREES
+    finding = f"{words.percent(pair.ratio)} over {count(pair.runs, 'run')}"
+    finding += f"; in {pair.apart} of them beyond what both intervals allow"
+    return finding, DISAGREES if pair.apart > MOST_APART * pair.runs else AGREES
 
 
-def readers_row(found: readers.Agreement) -> tuple[str, str]:
-    """What was found of another reader of the same counters, and the verdict."""
-    more = f"; {found.wrapped} more wrapped or unread" * bool(found.wrapped)
-    if found.failed:
-        more += f"; {found.failed} times no figure: {' '.join(found.reasons)}"
-    if found.compared == 0 or found.worst_uj is None:
+def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
+    """Return what was found of another reader of the same counters, and the verdict."""
+    more = f"; {agreement.wrapped} more wrapped or unread" * bool(agreement.wrapped)
+    if agreement.failed:
+        more += f"; {agreement.failed} times no figure: {' '.join(agreement.reasons)}"
+    if agreement.compared == 0 or agreement.worst_uj is None:
         return f"nothing to compare{more}", CANNOT_TELL
-    share = "" if found.worst_share is None else f" ({words.rounded(found.worst_share * 100)} %)"
-    apart = f"{words.rounded(found.worst_uj / 1e6)} J{share}"
-    text = f"at most {apart} apart over {found.compared} figures of whole runs"
-    if found.apart_ms is not None:
-        text += f"; read at most {words.rounded(found.apart_ms)} ms apart"
-        if found.unexplained:
-            text += f", which explains all but {found.unexplained}: look for a second cause"
+    share = (
+        ""
+        if agreement.worst_share is None
+        else f" ({words.rounded(agreement.worst_share * 100)} %)"
+    )
+    apart = f"{words.rounded(agreement.worst_uj / 1e6)} J{share}"
+    text = f"at most {apart} apart over {agreement.compared} figures of whole runs"
+    if agreement.apart_ms is not None:
+        text += f"; read at most {words.rounded(agreement.apart_ms)} ms apart"
+        if agreement.unexplained:
+            text += f", which explains all but {agreement.unexplained}: look for a second cause"
         else:
             text += ", which explains it"
-    return text + more, DISAGREES if found.unexplained else AGREES
+    return text + more, DISAGREES if agreement.unexplained else AGREES
 
 
-def _clock(found: trust.ClockTrust) -> str:
-    if found.bound_ms is None:
+def _clock(clock: trust.ClockTrust) -> str:
+    if clock.bound_ms is None:
         return "no usable clock reading: phases cannot be placed on the meter's time"
-    missing = f"; {found.runs_without} runs have none" if found.runs_without else ""
+    missing = f"; {clock.runs_without} runs have none" if clock.runs_without else ""
     return (
-        f"known to within {words.rounded(found.bound_ms)} ms at every edge of a phase "
-        f"({found.readings} round trips, {count(found.boots, 'boot')}, "
-        f"skew {words.rounded(found.skew_ppm)} ppm){missing}"
+        f"known to within {words.rounded(clock.bound_ms)} ms at every edge of a phase "
+        f"({clock.readings} round trips, {count(clock.boots, 'boot')}, "
+        f"skew {words.rounded(clock.skew_ppm)} ppm){missing}"
     )
 
 
-def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:
+def _whole(compared: trust.WholeAgainstParts) -> Iterator[list[str]]:
     """Two sources that cannot both be right, or a row that they can."""
-    if not found.runs or found.worst_ratio is None:
+    if not compared.runs or compared.worst_ratio is None:
         return
-    parts = "CPU package and RAM (RAPL)" if found.memory else "CPU package (RAPL; no DRAM zone)"
+    parts = "CPU package and RAM (RAPL)" if compared.memory else "CPU package (RAPL; no DRAM zone)"
     what = [parts, "whole system (meter)"]
-    worst = words.rounded(found.worst_ratio * 100)
-    if not found.exceeding:
-        yield [*what, f"never more than {worst} % of it, in {found.runs} runs", AGREES]
+    worst = words.rounded(compared.worst_ratio * 100)
+    if not compared.exceeding:
+        yield [*what, f"never more than {worst} % of it, in {compared.runs} runs", AGREES]
         return
     why = (
         "RAPL is modelled from the time that the guest believes it was busy, the meter from the "
         "CPU time that the host gave it; a host with too few free cores stretches the first alone"
-        if found.modelled
+        if compared.modelled
         else "that cannot be: check the meter's channels, its scale and where it is wired"
     )
-    text = f"more in {found.exceeding} of {found.runs} runs, {worst} % of it at worst: {why}"
+    text = f"more in {compared.exceeding} of {compared.runs} runs, {worst} % of it at worst: {why}"
     yield [*what, text, DISAGREES]
 
 
-def _coverage(found: Results) -> Blocks:
+def _coverage(results: Results) -> Blocks:
     columns: Fields[trust.MeterTrust] = {
         "Meter": lambda m: m.source,
         "Channel": lambda m: words.name_of(m.component),
@@ -199,7 +202,7 @@ def _coverage(found: Results) -> Blocks:
         "Worst": lambda m: _share(m.worst_coverage),
         "Runs with gaps": lambda m: str(len(m.gaps)),
     }
-    rows = trust.meters(found.suite, found.energy)
+    rows = trust.meters(results.suite, results.energy)
     return view.table_of("The meter's coverage of the measured phases", rows, columns, words=2)
 
 
@@ -226,7 +229,7 @@ def _seal(suite: Suite) -> str:
 
 
 def _accuracy(meter: Meter) -> str:
-    """What is stated of a meter, and where it counts."""
+    """Return what is stated of a meter, and where it counts."""
     terms = read_terms(meter.accuracy)
     stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in terms if t.limit]
     unknown = [named(t.name) for t in terms if t.limit is None]

@@ -64,7 +64,8 @@ class Paragraph(Block):
 @dataclass(frozen=True)
 class Answer(Block):
     """A line of the first page: what it is about (empty where that is as above), the verdict in
-    bold, the rest of the sentence, and a command to type or a link."""
+    bold, the rest of the sentence, and a command to type or a link.
+    """
 
     label: str
     verdict: str
@@ -307,7 +308,7 @@ def paragraph(text: str, kind: str = "") -> Blocks:
 
 
 def answer(line: AnswerLine, label: str = "", link: Link | None = None) -> Blocks:
-    """A line of the first page."""
+    """Return a line of the first page."""
     command = str(line.facts.get("command", ""))
     return (Answer(label, line.verdict, line.reason, command, link),)
 
@@ -318,15 +319,15 @@ def heading(text: str, level: int, anchor: str = "") -> Blocks:
 
 
 def bullets(texts: Iterable[str]) -> Blocks:
-    """A list, if there is anything in it."""
+    """Return a list, if there is anything in it."""
     items = tuple(texts)
     return (Bullets(items),) if items else ()
 
 
 def links(items: Iterable[Link], label: str = "") -> Blocks:
     """Links, if there are any."""
-    found = tuple(items)
-    return (Links(found, label),) if found else ()
+    entries = tuple(items)
+    return (Links(entries, label),) if entries else ()
 
 
 def note(title: str, inside: Blocks, kind: str) -> Blocks:
@@ -335,7 +336,7 @@ def note(title: str, inside: Blocks, kind: str) -> Blocks:
 
 
 def folded(summary: str, inside: Blocks, screen_only: bool = False) -> Blocks:
-    """A fold, if there is anything in it."""
+    """Return a fold, if there is anything in it."""
     return (Folded(summary, inside, screen_only),) if inside else ()
 
 
@@ -348,7 +349,7 @@ def table(
     origin: str = "",
     group: bool = False,
 ) -> Blocks:
-    """A table, if it has rows."""
+    """Return a table, if it has rows."""
     return (Table(caption, headers, rows, words, origin, group),) if rows else ()
 
 
@@ -367,17 +368,17 @@ def table_of(
 
 
 def picture(drawn: Figure | None, caption: str, origin: str, wide: bool = False) -> Blocks:
-    """A figure, if one was drawn."""
+    """Return a figure, if one was drawn."""
     return () if drawn is None else (Picture(drawn, caption, origin, wide),)
 
 
 def trace(drawn: Figure | None, caption: str, origin: str, curves: str) -> Blocks:
-    """A picture of power over time that can be zoomed, if one was drawn."""
+    """Return a picture of power over time that can be zoomed, if one was drawn."""
     return () if drawn is None else (Trace(drawn, caption, origin, True, curves),)
 
 
 def gallery(figures: Iterable[Blocks]) -> Blocks:
-    """A gallery, if there is a figure for it."""
+    """Return a gallery, if there is a figure for it."""
     inside = join(figures)
     return (Gallery(inside),) if inside else ()
 

@@ -58,7 +58,7 @@ VARIANTS = {"no-aes": "without AES instructions", "cfb8": "CFB-8", "pim": "PIM"}
 
 
 def name_of(identifier: str) -> str:
-    """A workload's or component's name for people; a configuration's is Suite.label.
+    """Return a workload's or component's name for people; a configuration's is Suite.label.
 
     An entry that is named after its workload, as `sql-large`, is `SQL (large)`.
     """
@@ -92,7 +92,7 @@ def decimals(half_width: float | None, value: float) -> int:
 
 
 def number(value: float | None, places: int | None = None) -> str:
-    """A figure with a narrow no-break space between thousands."""
+    """Return a figure with a narrow no-break space between thousands."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if places is None:
@@ -144,7 +144,7 @@ def ratio_of(mid: float | None, low: float | None, high: float | None) -> str:
 
 
 def percent(factor: float, places: int | None = None) -> str:
-    """A ratio as a signed change: 1.042 is `+4.2 %`."""
+    """Return a ratio as a signed change: 1.042 is `+4.2 %`."""
     return f"{_signed((factor - 1) * 100, places)} %"
 
 
@@ -195,8 +195,10 @@ def change_alone(mid: float | None, low: float | None, high: float | None) -> st
 
 
 def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> Verdict:
-    """With its direction: `significant increase`, `equivalent (significant increase)` …; what is
-    equivalent in `n` blocks with the share of runs in another mode that they miss."""
+    """With its direction: `significant increase`, `equivalent (significant increase)` ….
+
+    What is equivalent in `n` blocks with the share of runs in another mode that they miss.
+    """
     from analysis.report.view import Verdict
 
     if ratio is None or word not in SIGNS or word == "inconclusive":
@@ -204,8 +206,8 @@ def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> V
     change = f"significant {'increase' if ratio > 1 else 'decrease'}"
     if word == "differs":
         return Verdict(change, word)
-    said = ([change] if both else []) + ([unseen(n)] if n else [])
-    return Verdict(f"{word} ({'; '.join(said)})" if said else word, word)
+    remarks = ([change] if both else []) + ([unseen(n)] if n else [])
+    return Verdict(f"{word} ({'; '.join(remarks)})" if remarks else word, word)
 
 
 def unseen(n: int) -> str:
@@ -251,7 +253,7 @@ def rounded(value: float | None) -> str:
 
 
 def given(value: float) -> str:
-    """A figure that was given, as it was given: `25`, `0.12`."""
+    """Return a figure that was given, as it was given: `25`, `0.12`."""
     return f"{value:.10g}"
 
 
@@ -268,7 +270,7 @@ def span(value: Span | None, unit: str = "") -> str:
 
 
 def p_value(value: float | None) -> str:
-    """A p-value to two digits; a very small one only as such."""
+    """Return a p-value to two digits; a very small one only as such."""
     if value is None or not math.isfinite(value):
         return NOTHING
     return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
@@ -313,14 +315,14 @@ class PhaseName:
 def parse(phase: str) -> PhaseName:
     """Any name is one: what is not understood stays a field."""
     *fields, last = phase.split(".")
-    found = _NUMBER.fullmatch(last)
-    if found is None or not fields:
+    match = _NUMBER.fullmatch(last)
+    if match is None or not fields:
         return PhaseName((*fields, last))
-    return PhaseName(tuple(fields), int(found[1]), found[2])
+    return PhaseName(tuple(fields), int(match[1]), match[2])
 
 
 def size(size_bytes: int) -> str:
-    """A size as the papers write it, where 1 KB is 1024 bytes: `4 KB`, `20 527 B`."""
+    """Return a size as the papers write it, where 1 KB is 1024 bytes: `4 KB`, `20 527 B`."""
     for factor, unit in _SIZES:
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor}\u00a0{unit}"

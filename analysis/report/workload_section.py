@@ -32,21 +32,21 @@ HEADERS = [
 PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 
-def units_section(found: Results) -> Blocks:
+def units_section(results: Results) -> Blocks:
     """Workload × configuration × unit, then the phases of each workload that has several."""
-    component = found.family.component
-    whole: list[list[str]] = []
-    for name in found.suite.workloads:
-        rows = per_unit(found.suite, found.energy, name, component)
+    component = results.family.component
+    rows_of_all: list[list[str]] = []
+    for name in results.suite.workloads:
+        rows = per_unit(results.suite, results.energy, name, component)
         of_all = [row for row in rows if row.phase == ALL]
         first = [row for row in of_all if row.unit == of_all[0].unit]
-        whole += [[words.name_of(name), *cells] for cells in _cells(found, first)]
-    if not whole:
+        rows_of_all += [[words.name_of(name), *cells] for cells in _cells(results, first)]
+    if not rows_of_all:
         return view.paragraph("No run counted the work that it did.")
     what = f"Energy of the {words.name_of(component)} per unit of work, and how fast it went"
-    origin = joint_origin(found.energy.filter(pl.col("component") == component))
+    origin = joint_origin(results.energy.filter(pl.col("component") == component))
     heads = ["Workload", *HEADERS]
-    page = view.table(what, heads, whole, words=3, origin=origin, group=True)
+    page = view.table(what, heads, rows_of_all, words=3, origin=origin, group=True)
     page += view.paragraph(
         "Mean ± 95 % interval (Student t over blocks; repeats within a block are averaged first). "
         "1 MB is 2²⁰ bytes, as in the papers. Phases of a workload taken together, without the "
@@ -59,10 +59,10 @@ def units_section(found: Results) -> Blocks:
     return page
 
 
-def _cells(found: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
+def _cells(results: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
     return [
         [
-            found.suite.label(row.configuration),
+            results.suite.label(row.configuration),
             row.unit.one,
             joules(row.energy_j, row.unit.one),
             "" if row.ratio is None else words.change_in(row.ratio),
@@ -85,25 +85,25 @@ def joules(value: Estimate | None, one: str) -> str:
 BROAD_IN = 6.0  # a broader picture has no room for another beside it
 
 
-def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:
+def workload_section(results: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:
     """Sentences, tables and pictures; `flagged` are the (block, configuration) to be ringed."""
-    energy = found.energy.filter(pl.col("workload") == name)
+    energy = results.energy.filter(pl.col("workload") == name)
     page = view.heading(words.name_of(name), 3, f"workload-{name}")
     if energy.is_empty():
-        reasons = list(dict.fromkeys(r.reason for r in found.suite.skipped if r.workload == name))
+        reasons = list(dict.fromkeys(r.reason for r in results.suite.skipped if r.workload == name))
         why = f"Skipped: {' '.join(reasons)}" if reasons else "No run of this workload finished."
         return page + view.paragraph(why)
     component = first_component(COMPONENTS, set(energy["component"]))
-    page += _pictures(found, energy, name, component)
-    page += _over_time(found, energy, name)
-    page += _blocks(found, energy, name, component, flagged)
-    page += view.folded("Every component", _components(found, name))
-    return page + view.folded("Every phase", _phases(found, energy, name, component))
+    page += _pictures(results, energy, name, component)
+    page += _over_time(results, energy, name)
+    page += _blocks(results, energy, name, component, flagged)
+    page += view.folded("Every component", _components(results, name))
+    return page + view.folded("Every phase", _phases(results, energy, name, component))
 
 
-def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
+def _pictures(results: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
     """Where no configurations are compared, the phases; else these; and by size of request."""
-    by_unit = per_unit(found.suite, energy, name, component)
+    by_unit = per_unit(results.suite, energy, name, component)
     phases = [row for row in by_unit if row.phase != ALL and row.unit == by_unit[0].unit]
     what = f"Energy of the {words.name_of(component)}"
     drawn = joint_origin(energy.filter(pl.col("component") == component))
@@ -111,22 +111,22 @@ def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -
     page: Blocks = ()
     for unit, axis in by_size.AXES.items():
         by = f"by {axis.lower()}"
-        curve = by_size.draw(phases, found.suite, f"{per} {by}", drawn, unit)
+        curve = by_size.draw(phases, results.suite, f"{per} {by}", drawn, unit)
         caption = f"{what} per unit of work {by}, with 95 % intervals."
         page += view.picture(curve, caption, drawn, wide=True)
     as_published = bars.plots_of(name)[0].paper > 0
     if as_published or len({row.configuration for row in phases}) > 1:
-        return _bars(found, energy, name) + page
+        return _bars(results, energy, name) + page
     caption = (
         f"{what} per unit of work by phase; of several sizes (or numbers of iterations) the "
         "largest. Whiskers: 95 % intervals."
     )
     alone = by_phase.draw(phases, f"{per}, {words.name_of(name)}", drawn)
     shown = view.picture(alone, caption, drawn, wide=True)
-    return (shown or _bars(found, energy, name)) + page
+    return (shown or _bars(results, energy, name)) + page
 
 
-def _bars(found: Results, energy: pl.DataFrame, name: str) -> Blocks:
+def _bars(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
     """Narrow pictures beside each other, wide ones below."""
     narrow: list[Blocks] = []
     wide: list[Blocks] = []
@@ -134,29 +134,29 @@ def _bars(found: Results, energy: pl.DataFrame, name: str) -> Blocks:
         number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
         dots = "; dots: blocks" if bars.has_dots(plot, energy) else ""
         caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
-        drawn = bars.draw(plot, energy, found.suite)
+        drawn = bars.draw(plot, energy, results.suite)
         broad = drawn is not None and drawn.get_figwidth() > BROAD_IN
         shown = view.picture(drawn, caption, joint_origin(energy), broad)
         (wide if broad else narrow).append(shown)
     return view.gallery(narrow) + view.join(wide)
 
 
-def _over_time(found: Results, energy: pl.DataFrame, name: str) -> Blocks:
-    run = timeline.typical_run(found.suite, name)
+def _over_time(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
+    run = timeline.typical_run(results.suite, name)
     if run is None:
         return ()
     caption = (
         f"Power over the time of run {run.run_id}; phases shaded, the tail last, gaps left open."
     )
-    curves = timeline.curves(found.suite, run, found.clock)
-    drawn = timeline.draw_curves(found.suite, run, curves)
+    curves = timeline.curves(results.suite, run, results.clock)
+    drawn = timeline.draw_curves(results.suite, run, curves)
     return view.trace(drawn, caption, joint_origin(energy), timeline.as_json(run, curves))
 
 
 def _blocks(
-    found: Results, energy: pl.DataFrame, name: str, component: str, flagged: set[tuple[int, str]]
+    results: Results, energy: pl.DataFrame, name: str, component: str, flagged: set[tuple[int, str]]
 ) -> Blocks:
-    drawn = blocks.draw(found.suite, energy, name, component, flagged)
+    drawn = blocks.draw(results.suite, energy, name, component, flagged)
     ringed = " Ringed: flagged as standing out; they count like all others." if flagged else ""
     caption = (
         f"Energy of the {words.name_of(component)} in each block, against the configuration's own "
@@ -166,30 +166,30 @@ def _blocks(
     return view.picture(drawn, caption, joint_origin(energy), wide=True)
 
 
-def _components(found: Results, name: str) -> Blocks:
-    rows = found.summary.filter(pl.col("workload") == name).rows(named=True)
+def _components(results: Results, name: str) -> Blocks:
+    rows = results.summary.filter(pl.col("workload") == name).rows(named=True)
     rank = {component: i for i, component in enumerate(COMPONENTS)}
-    order = {configuration: i for i, configuration in enumerate(found.suite.configurations)}
+    order = {configuration: i for i, configuration in enumerate(results.suite.configurations)}
     rows.sort(key=lambda r: (order.get(r["configuration"], 99), rank.get(r["component"], 99)))
     columns: Fields[dict[str, Any]] = {
-        "Configuration": lambda row: found.suite.label(row["configuration"]),
+        "Configuration": lambda row: results.suite.label(row["configuration"]),
         "Component (source)": lambda row: f"{words.name_of(row['component'])} ({row['source']})",
         "Energy (J)": lambda row: words.plus_minus(energy_of(row)),
         "Mean power (W)": lambda row: words.number(row["mean_w"]),
         "Time (s)": lambda row: words.number(row["mean_s"]),
         "Change [95 % interval]": lambda row: (
             ""
-            if row["configuration"] == found.suite.baseline
+            if row["configuration"] == results.suite.baseline
             else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"])
         ),
     }
     caption = f"{words.name_of(name)}: every component"
-    return view.table_of(caption, rows, columns, words=2, origin=found.origin, group=True)
+    return view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
 
 
-def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
+def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
     """Energy and time by phase; the tail stands apart, it is in no sum. Intervals, no verdicts."""
-    suite = found.suite
+    suite = results.suite
     phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, BETWEEN}]
     if len(phases) - (TAIL in phases) < 2:
         return ()
@@ -199,17 +199,18 @@ def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> 
         for configuration in suite.configurations:
             of_base = suite.base_of(configuration) or ""
             base = block_values(energy, name, of_base, component, phase=phase)
-            own, took = (
+            joules_by_block, took = (
                 block_values(energy, name, configuration, component, phase=phase, column=column)
                 for column in ("energy_j", "duration_s")
             )
-            if not own and not took:
+            if not joules_by_block and not took:
                 continue
-            c = compare_pairs(suite, base, own)
+            c = compare_pairs(suite, base, joules_by_block)
             plain = configuration == suite.baseline or c is None
             change = "" if plain else words.change_in(c)
             means = (
-                words.plus_minus(estimate_of(values, suite.any_look)) for values in (own, took)
+                words.plus_minus(estimate_of(values, suite.any_look))
+                for values in (joules_by_block, took)
             )
             rows.append([label, suite.label(configuration), *means, change])
     caption = f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}"

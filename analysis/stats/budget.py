@@ -43,7 +43,7 @@ class Reading:
     slope: float
 
     def sensitivity(self, unit: str) -> float:
-        """What the figure changes with an error in this unit: a share, W, J or s."""
+        """Return what the figure changes with an error in this unit: a share, W, J or s."""
         power_w = self.energy_j / self.seconds if self.seconds else 0.0
         return self.slope * {"1": self.energy_j, "W": self.seconds, "J": 1.0, "s": power_w}[unit]
 
@@ -82,8 +82,10 @@ class Row:
         """
         u = self.standard or 0.0
         common = math.sqrt(self.correlation) * abs(self.common)
-        own = math.sqrt(1 - self.correlation)
-        return tuple(u * part for part in (common, *(own * abs(c) for c in self.sensitivities)))
+        unshared = math.sqrt(1 - self.correlation)
+        return tuple(
+            u * part for part in (common, *(unshared * abs(c) for c in self.sensitivities))
+        )
 
     @property
     def common(self) -> float:
@@ -104,7 +106,10 @@ class Row:
 
 
 def scatter(error: float | None, df: float | None, unit: str, any_look: bool = False) -> Row:
-    """The term of type A; without an error (one block), or a bound at any look, it is not known."""
+    """Return the term of type A.
+
+    Without an error (one block), or a bound at any look, it is not known.
+    """
     divisor = math.inf if df is None else float(critical(np.asarray(df), LEVEL, any_look))
     if error is None or df is None or not math.isfinite(divisor):
         return Row(SCATTER, "A", "Student t", unit, None, 1.0)
@@ -198,8 +203,8 @@ class Budget:
         ]
         widest = max(rectangles, default=0.0)
         rest = _without(self.combined, widest)
-        found = half_width(np.array([widest * math.sqrt(3)]), np.array([self._widened(rest)]))
-        return float(found[0])
+        half_widths = half_width(np.array([widest * math.sqrt(3)]), np.array([self._widened(rest)]))
+        return float(half_widths[0])
 
     def _widened(self, rest: float) -> float:
         """The deviation of a normal distribution whose 95 % are those of all but the widest."""
@@ -243,9 +248,9 @@ class Budget:
         return Budget(figure, unit, value, rows, any_look=self.any_look, carried=carried)
 
 
-def _without(whole: float, part: float) -> float:
-    """The root of the difference of squares: what is left of a root sum of squares."""
-    return math.sqrt(max(0.0, (whole - part) * (whole + part)))
+def _without(total: float, part: float) -> float:
+    """Return the root of the difference of squares: what is left of a root sum of squares."""
+    return math.sqrt(max(0.0, (total - part) * (total + part)))
 
 
 def ratio_readings(
@@ -280,7 +285,8 @@ def joules_budget(
 
 def instrument_error(terms: Iterable[ErrorTerm], pairs: Sequence[tuple[Mean, Mean]]) -> float:
     """Standard uncertainty of the logarithm of a ratio from what does not cancel in it; 0 where
-    nothing is stated."""
+    nothing is stated.
+    """
     if not pairs or any(joules <= 0 for pair in pairs for joules, _ in pair):
         return 0.0
     rows = of_terms(terms, ratio_readings(pairs))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
 from contract.command_results import Difference, Ratio
+from contract.plan import ConfigurationEntry, WorkloadEntry
 
 COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
 PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
@@ -78,9 +79,8 @@ class Compared:
     @property
     def other_work(self) -> list[str]:
         """Workloads that were not given the same parameters, so that they did other work."""
-        given = [suite.named("workloads") for suite in (self.a, self.b)]
         names = dict.fromkeys(ratio.workload for ratio in self.joules)
-        return [n for n in names if given[0].get(n, {}) != given[1].get(n, {})]
+        return [name for name in names if self.a.entries.get(name) != self.b.entries.get(name)]
 
 
 Read = tuple[Suite, pl.DataFrame]
@@ -93,28 +93,30 @@ def compare(folder_a: Path, folder_b: Path) -> Compared:
 
 
 def compare_all(folders: Sequence[Path]) -> list[Compared]:
-    """Each suite but the first against the first, in the order of the plans' times. Raises
-    SuiteError where one has nothing in common with the first, or is named twice."""
+    """Each suite but the first against the first, in the order of the plans' times.
+
+    Raises SuiteError where one has nothing in common with the first, or is named twice.
+    """
     if len(folders) < 2:
         raise SuiteError("Name two suites or more: there is nothing to compare one with.")
     return compare_read([(read(folder), energy_of(folder)) for folder in folders])
 
 
 def compare_read(suites: Sequence[Read]) -> list[Compared]:
-    """The same of suites and energy tables that are read already."""
+    """Return the same of suites and energy tables that are read already."""
     first, *others = suites
     ids = [suite.suite_id for suite, _ in (first, *others)]
     twice = [suite_id for i, suite_id in enumerate(ids) if suite_id in ids[:i]]
     if twice:
         raise SuiteError(f"Two of the folders are the same suite, {twice[0]}: name it once.")
-    others.sort(key=lambda other: str(other[0].plan.get("created_wall", "")))
+    others.sort(key=lambda other: other[0].plan.created_wall)
     night_sds = _night_sds([_component_blocks(*each) for each in (first, *others)])
     return _adjusted([_compared(first, other, night_sds) for other in others])
 
 
-def _adjusted(found: Sequence[Compared]) -> list[Compared]:
+def _adjusted(pairs: Sequence[Compared]) -> list[Compared]:
     """With Holm's p-values over the tested ratios of all pairs."""
-    tested = [(id(pair), r) for pair in found for r in pair.tested]
+    tested = [(id(pair), r) for pair in pairs for r in pair.tested]
     p_values = holm(np.array([r.p_value for _, r in tested])).tolist()
     adjusted = {(i, id(r)): p for (i, r), p in zip(tested, p_values, strict=True)}
     return [
@@ -124,13 +126,14 @@ def _adjusted(found: Sequence[Compared]) -> list[Compared]:
                 replace(r, p_adjusted=adjusted.get((id(pair), id(r)))) for r in pair.joules
             ),
         )
-        for pair in found
+        for pair in pairs
     ]
 
 
 def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
     """By workload and configuration, how much nights in the order of time differ: the root mean
-    square of successive differences, which a lasting change moves once only."""
+    square of successive differences, which a lasting change moves once only.
+    """
     means: dict[tuple[str, str], list[float]] = {}
     for blocks in nights:
         for key, values in blocks.items():
@@ -170,18 +173,18 @@ def _compared(
         for key in shared
     ]
     origins = [name for energy in energies for name in energy["origin"].unique()]
-    found = Compared(
+    pair = Compared(
         a,
         b,
         component,
-        joint([*origins, str(a.plan.get("origin")), str(b.plan.get("origin"))]),
+        joint([*origins, a.plan.origin, b.plan.origin]),
         tuple(differences(a, b)),
         tuple(ratio for ratio in joules if ratio is not None),
         tuple(_costs(a, b, blocks_a, blocks_b, shared)),
     )
-    same = {w for w in counted(a) if w in counted(b) and w not in found.other_work}
+    same = {w for w in counted(a) if w in counted(b) and w not in pair.other_work}
     keys = [key for key in shared if key[0] in same]
-    return _adjusted([replace(found, overall=tuple(_overall(blocks_a, blocks_b, keys)))])[0]
+    return _adjusted([replace(pair, overall=tuple(_overall(blocks_a, blocks_b, keys)))])[0]
 
 
 def _overall(
@@ -191,25 +194,19 @@ def _overall(
     for name in dict.fromkeys(configuration for _, configuration in keys):
         sides = []
         for blocks in (blocks_a, blocks_b):
-            own = [blocks[key] for key in keys if key[1] == name]
-            whole = sorted(set.intersection(*(set(each) for each in own)))
-            sides.append([stats.gmean([each[n] for each in own]) for n in whole])
+            joules = [blocks[key] for key in keys if key[1] == name]
+            complete = sorted(set.intersection(*(set(each) for each in joules)))
+            sides.append([stats.gmean([each[n] for each in joules]) for n in complete])
         if all(sides) and (ratio := _of(("all", name), sides[0], sides[1], 0.0)):
             yield ratio
-
-
-def p_of(a: Sequence[float], b: Sequence[float], night_sd: float = NIGHT_SD) -> float | None:
-    """Two-sided p-value that both logarithms have the same mean on another night; None as
-    `between_nights`."""
-    found = between_nights(a, b, night_sd)
-    return None if found is None else found[1]
 
 
 def between_nights(
     a: Sequence[float], b: Sequence[float], night_sd: float = NIGHT_SD
 ) -> tuple[float, float] | None:
-    """Half width of the 95 % interval of mean b − mean a, and the p-value of no difference; None
-    where one side has no scatter to tell, for want of a second value.
+    """Half width of the 95 % interval of mean b − mean a, and the p-value of no difference.
+
+    None where one side has no scatter to tell, for want of a second value.
 
     Each night has an effect of its own with this deviation, `NIGHT_SD` at least, beside the scatter
     of its blocks; degrees of freedom by Welch and Satterthwaite.
@@ -226,8 +223,10 @@ def between_nights(
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """exp(mean b − mean a) of logarithms, with its interval by the scatter of blocks alone; None
-    for want of a second value."""
+    """exp(mean b − mean a) of logarithms, with its interval by the scatter of blocks alone.
+
+    None for want of a second value.
+    """
     mean = float(np.mean(b) - np.mean(a))
     if len(a) < 2 or len(b) < 2:
         return math.exp(mean), None, None
@@ -240,7 +239,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, 
 def differences(a: Suite, b: Suite) -> Iterator[Difference]:
     """Between the plans, the machines, the meters, and what each configuration and workload is."""
     for key in PLAN:
-        yield from _unlike(key, a.plan.get(key), b.plan.get(key))
+        yield from _unlike(key, getattr(a.plan, key), getattr(b.plan, key))
     for key in MACHINE:
         yield from _unlike(key, a.before.get(key), b.before.get(key))
     meters = [
@@ -248,14 +247,22 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
     ]
     for name in dict.fromkeys([*meters[0], *meters[1]]):
         yield from _unlike(f"meter {name}", *(of.get(name) for of in meters))
-    for kind in ("configurations", "workloads"):
-        entries = [suite.named(kind) for suite in (a, b)]
-        for name in dict.fromkeys([*entries[0], *entries[1]]):
-            yield from _unlike(f"{kind[:-1]} {name}", *(entry.get(name) for entry in entries))
+    for kind, key in (("configuration", "stacks"), ("workload", "entries")):
+        of_a, of_b = (_documents(getattr(suite, key)) for suite in (a, b))
+        for name in dict.fromkeys([*of_a, *of_b]):
+            yield from _unlike(f"{kind} {name}", of_a.get(name), of_b.get(name))
+
+
+def _documents(
+    entries: Mapping[str, ConfigurationEntry | WorkloadEntry],
+) -> dict[str, dict[str, object]]:
+    """Entries of a plan with what their kinds declare beside the other keys."""
+    documents = {name: asdict(entry) for name, entry in entries.items()}
+    return {name: {**entry.pop("settings", {}), **entry} for name, entry in documents.items()}
 
 
 def _unlike(what: str, a: Any, b: Any) -> Iterator[Difference]:
-    """The leaves in which two values differ."""
+    """Yield the leaves in which two values differ."""
     if a == b or PASSING.fullmatch(what) or (_text(a) is None and _text(b) is None):
         return
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -282,10 +289,10 @@ def _of(
         return None
     logs_a, logs_b = np.log(a), np.log(b)
     mean = float(np.mean(logs_b) - np.mean(logs_a))
-    found = between_nights(logs_a.tolist(), logs_b.tolist(), night_sd)
-    if found is None:
+    between = between_nights(logs_a.tolist(), logs_b.tolist(), night_sd)
+    if between is None:
         return Ratio(*key, len(a), len(b), exp(mean), None, None)
-    half, p_value = found
+    half, p_value = between
     low, high = exp(mean - half), exp(mean + half)
     return Ratio(*key, len(a), len(b), exp(mean), low, high, p_value=p_value)
 
@@ -308,19 +315,19 @@ def _costs(
 
 
 def _log_costs(blocks: Blocks, workload: str, baseline: str | None, name: str) -> list[float]:
-    base, own = blocks.get((workload, baseline or ""), {}), blocks.get((workload, name), {})
-    both = sorted(base.keys() & own.keys())
-    if any(base[n] <= 0 or own[n] <= 0 for n in both):
+    base, joules = blocks.get((workload, baseline or ""), {}), blocks.get((workload, name), {})
+    both = sorted(base.keys() & joules.keys())
+    if any(base[n] <= 0 or joules[n] <= 0 for n in both):
         return []
-    return [math.log(own[n] / base[n]) for n in both]
+    return [math.log(joules[n] / base[n]) for n in both]
 
 
 def _nothing_shared(a: Suite, b: Suite) -> str:
-    told = []
+    descriptions = []
     for name, suite in (("A", a), ("B", b)):
         done = {(run.workload, run.configuration) for run in suite.compared_runs}
         workloads = [w for w in suite.workloads if any(w == work for work, _ in done)]
         stacks = [c for c in suite.configurations if any(c == stack for _, stack in done)]
         has = f"{', '.join(workloads)} on {', '.join(stacks)}" if done else "no finished run"
-        told.append(f"{name} has {has}")
-    return f"The suites share no workload on the same configuration: {'; '.join(told)}."
+        descriptions.append(f"{name} has {has}")
+    return f"The suites share no workload on the same configuration: {'; '.join(descriptions)}."

@@ -49,10 +49,10 @@ def skewness_error(n: Floats) -> Floats:
     return np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
 
 
-def skewness_used(seen: Floats, n: Floats) -> Floats:
-    """The skewness that an interval follows: 0 where a normal sample would show as much."""
-    beyond = np.abs(seen) > ALONE * skewness_error(n)
-    return np.where(beyond, UNDERSTATED * seen, 0.0)
+def skewness_used(skewness: Floats, n: Floats) -> Floats:
+    """Return the skewness that an interval follows: 0 where a normal sample would show as much."""
+    beyond = np.abs(skewness) > ALONE * skewness_error(n)
+    return np.where(beyond, UNDERSTATED * skewness, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +93,9 @@ class LogRatio:
         """Standard error and degrees of freedom with the instrument's error."""
         if self.any_look or np.all(np.asarray(self.systematic) == 0):
             return self.error, self.df
-        whole = np.hypot(self.error, self.systematic)
-        share = np.where(self.error > 0, self.error, 0.0) / np.where(whole > 0, whole, 1.0)
-        return whole, np.minimum(self.df / np.maximum(share, 1e-3) ** 4, 1e9)
+        combined = np.hypot(self.error, self.systematic)
+        share = np.where(self.error > 0, self.error, 0.0) / np.where(combined > 0, combined, 1.0)
+        return combined, np.minimum(self.df / np.maximum(share, 1e-3) ** 4, 1e9)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Limits of the mean."""
@@ -155,8 +155,10 @@ class LogRatio:
         return np.asarray(np.exp(-np.maximum(evidence, 0.0)))
 
     def _below(self, t: Floats, sign: int = 1) -> Floats:
-        """One-sided, against a mean that is smaller (`sign` −1: larger, with t turned round); of
-        any look, the two-sided one."""
+        """One-sided, against a mean that is smaller (`sign` −1: larger, with t turned round).
+
+        Of any look, the two-sided one.
+        """
         if self.any_look:
             return np.where(t < 0, self._at_any_look(t), 1.0)
         df = self._combined[1]
@@ -265,8 +267,8 @@ class Comparison:
     @property
     def turned(self) -> Comparison:
         """The same comparison the other way round."""
-        seen, used = -self.skewness_seen, -self.skewness
-        return replace(self, ratio=1 / self.ratio, skewness_seen=seen, skewness=used)
+        observed, used = -self.skewness_seen, -self.skewness
+        return replace(self, ratio=1 / self.ratio, skewness_seen=observed, skewness=used)
 
     @property
     def deciding(self) -> tuple[float | None, float | None]:
@@ -277,8 +279,10 @@ class Comparison:
 
     @property
     def p_of_verdict(self) -> float | None:
-        """The adjusted p of the test that the verdict rests on; of the difference where it rests on
-        neither."""
+        """The adjusted p of the test that the verdict rests on.
+
+        Of the difference where it rests on neither.
+        """
         return self.deciding[self.verdict == "equivalent"]
 
     @property
@@ -332,7 +336,8 @@ SURE = float(special.ndtri(0.995))  # each assumption is doubted in 1 % of what 
 def doubts_of(logs: Floats) -> tuple[str, ...]:
     """Which assumptions the log-ratios of blocks in the order of time (rows of one dimension)
     contradict: that they are no more skewed than normal ones, and that none follows its neighbour
-    (its correlation with the next one, by its normal approximation)."""
+    (its correlation with the next one, by its normal approximation).
+    """
     n = len(logs)
     off = logs - np.mean(logs)
     square = float(np.sum(off**2))
@@ -346,14 +351,15 @@ def doubts_of(logs: Floats) -> tuple[str, ...]:
 
 def pooled_skewness(alike: Sequence[Comparison]) -> float:
     """The skewness that the same pair of configurations shows in all of its workloads together, to
-    be followed where it is larger than a workload's own; 0 where normal blocks may show as much."""
+    be followed where it is larger than a workload's own; 0 where normal blocks may show as much.
+    """
     known = [c for c in alike if c.error is not None and c.n >= LEAST_SHAPE]
     if len(known) < 2:
         return 0.0
     n = np.array([c.n for c in known], dtype=float)
-    seen = float(np.mean([c.skewness_seen for c in known]))
+    observed = float(np.mean([c.skewness_seen for c in known]))
     limit = TOGETHER * float(np.sqrt(np.sum(skewness_error(n) ** 2))) / len(known)
-    return UNDERSTATED * POOLED_TOO * seen if abs(seen) > limit else 0.0
+    return UNDERSTATED * POOLED_TOO * observed if abs(observed) > limit else 0.0
 
 
 def compare(
@@ -386,15 +392,17 @@ def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -
     error, df = float(mean.error), float(mean.df)
     if logs is None:
         return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look)
-    seen = float(sample_skewness(logs))
-    used = 0.0 if mean.any_look else float(skewness_used(np.asarray(seen), np.asarray(float(n))))
+    observed = float(sample_skewness(logs))
+    used = (
+        0.0 if mean.any_look else float(skewness_used(np.asarray(observed), np.asarray(float(n))))
+    )
     return Comparison(
-        n, exp(mean.mean), margin, error, df, mean.any_look, seen, used, doubts=doubts_of(logs)
+        n, exp(mean.mean), margin, error, df, mean.any_look, observed, used, doubts=doubts_of(logs)
     )
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
-    """What the two tests allow to say, each at 5 %.
+    """Return what the two tests allow to say, each at 5 %.
 
     *equivalent*: both one-sided tests reject a ratio beyond the margin, i.e. the 90 % interval lies
     within 1/(1 + margin) … 1 + margin. *differs*: the two-sided test rejects a ratio of 1. A ratio
@@ -419,7 +427,7 @@ def holm(p_values: Floats) -> Floats:
 
 
 def holm_of_known(p_values: Sequence[float | None]) -> list[float | None]:
-    """The same over those that there are."""
+    """Return the same over those that there are."""
     known = iter(holm(np.array([p for p in p_values if p is not None], dtype=float)))
     return [None if p is None else float(next(known)) for p in p_values]
 
@@ -469,11 +477,11 @@ def judged(comparisons: Sequence[Judged]) -> list[Judged]:
     adjusted = closed(p_values, settled)
     still = np.sum(holm(settled) >= LEVEL)
     level = LEVEL / max(1, int(still))
-    found = iter(
+    decided = iter(
         replace(c, p_adjusted=p, p_equivalence_adjusted=p_equivalence, level=level)
         for c, p, p_equivalence in zip(tested, *adjusted.tolist(), strict=True)
     )
-    return [c if c is None or c.error is None else next(found) for c in comparisons]
+    return [c if c is None or c.error is None else next(decided) for c in comparisons]
 
 
 def settling(p_values: Floats, p_beyond: Floats) -> Floats:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
 
 import polars as pl
 
@@ -19,8 +18,8 @@ from analysis.stats.summary import (
     compare_pairs,
     estimate_of,
 )
-from analysis.suite.documents import mapping, mappings
 from analysis.suite.records import SYSTEM, Suite
+from contract.plan import DeclaredComparison, Side
 
 IDLE = "idle"
 
@@ -42,44 +41,48 @@ class Contrast:
 
 
 def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
-    """The declared contrasts, then each other configuration against the baseline; not yet judged
-    (`analysis.stats.family`)."""
+    """Return the declared contrasts, then each other configuration against the baseline.
+
+    Not yet judged (`analysis.stats.family`).
+    """
     joules = by_block(energy, SYSTEM)
     return [_contrast(suite, joules, *pair) for pair in pairs(suite)]
 
 
 def scatter_shares(one: Contrast) -> dict[str, float]:
     """By workload, its share of the variance of blocks, as far as workloads scatter by
-    themselves."""
+    themselves.
+    """
     squares = {
         name: c.sd_log**2
         for name, c in one.by_workload.items()
         if name in one.workloads and c.sd_log is not None
     }
-    whole = sum(squares.values())
-    return {name: square / whole for name, square in squares.items()} if whole else {}
+    total = sum(squares.values())
+    return {name: square / total for name, square in squares.items()} if total else {}
 
 
 def working(suite: Suite) -> list[str]:
-    """The workloads that do something: idling saves nobody anything."""
+    """Return the workloads that do something: idling saves nobody anything."""
     return [name for name in suite.workloads if suite.workload_of(name) != IDLE]
 
 
 def counted(suite: Suite) -> list[str]:
-    """The working workloads that the figure over all of them counts."""
+    """Return the working workloads that the figure over all of them counts."""
     return [name for name in working(suite) if suite.counts_overall(name)]
 
 
 def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
-    """What joules may be summed over, by its name: one run of each counted workload, and the
-    declared duty of a day where it has workloads of the suite. Weights by workload."""
-    found: list[tuple[str, Mapping[str, float]]] = [
+    """Return what joules may be summed over, by its name: one run of each counted workload, and the
+    declared duty of a day where it has workloads of the suite. Weights by workload.
+    """
+    weighted: list[tuple[str, Mapping[str, float]]] = [
         ("one pass of the suite", dict.fromkeys(counted(suite), 1.0))
     ]
     duty = {} if suite.assumptions is None else suite.assumptions.duty
     if duty and set(duty) <= set(suite.workloads):
-        found.append(("a day of the declared duty", duty))
-    return found
+        weighted.append(("a day of the declared duty", duty))
+    return weighted
 
 
 def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:
@@ -90,10 +93,10 @@ def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict
         .agg(pl.col("energy_j").mean())
         .sort("block")
     )
-    found: dict[tuple[str, str], dict[int, float]] = {}
+    joules: dict[tuple[str, str], dict[int, float]] = {}
     for workload, configuration, block, energy_j in rows.iter_rows():
-        found.setdefault((workload, configuration), {})[int(block)] = float(energy_j)
-    return found
+        joules.setdefault((workload, configuration), {})[int(block)] = float(energy_j)
+    return joules
 
 
 def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
@@ -103,12 +106,12 @@ def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
     against += [(base, name) for name in names if (base := suite.reference(name)) is not None]
     if suite.by_disk:
         against += combinations([name for name in names if suite.reference(name) == name], 2)
-    seen: set[frozenset[str]] = set()
-    for number, (base, other) in enumerate([*suite.contrasts, *against]):
+    yielded: set[frozenset[str]] = set()
+    for number, (base, other) in enumerate([*suite.plan.analysis.contrasts, *against]):
         pair = frozenset((base, other))
-        if len(pair) == 2 and pair not in seen:
-            seen.add(pair)
-            yield base, other, number < len(suite.contrasts)
+        if len(pair) == 2 and pair not in yielded:
+            yielded.add(pair)
+            yield base, other, number < len(suite.plan.analysis.contrasts)
 
 
 def _contrast(
@@ -118,8 +121,10 @@ def _contrast(
     other: str,
     declared: bool,
 ) -> Contrast:
-    """Every workload counts as much, however many of its runs there are; those that only one side
-    has are left out."""
+    """Every workload counts as much, however many of its runs there are.
+
+    Those that only one side has are left out.
+    """
     alone = {}
     for workload in working(suite):
         sides = joules.get((workload, base), {}), joules.get((workload, other), {})
@@ -127,28 +132,20 @@ def _contrast(
         if (one := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
             alone[workload] = one.comparison
     both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
-    found = compare_in_blocks(
+    compared = compare_in_blocks(
         suite,
         [[joules[w, base], joules[w, other], *_rest(suite, joules, w, base, other)] for w in both],
     )
-    if found is None:
+    if compared is None:
         return Contrast(base, other, declared, None, ())
-    return Contrast(base, other, declared, found.comparison, tuple(both), alone)
+    return Contrast(base, other, declared, compared.comparison, tuple(both), alone)
 
 
 def _rest(
     suite: Suite, joules: Mapping[tuple[str, str], BlockValues], workload: str, *but: str
 ) -> list[BlockValues]:
-    """The joules of the other configurations."""
+    """Return the joules of the other configurations."""
     return [joules.get((workload, name), {}) for name in suite.configurations if name not in but]
-
-
-@dataclass(frozen=True)
-class Side:
-    """An entry of the plan, and a phase of it or `all`."""
-
-    workload: str
-    phase: str
 
 
 @dataclass(frozen=True)
@@ -179,8 +176,8 @@ class Answer:
 
 
 def questions(suite: Suite) -> list[Question]:
-    """The plan's comparisons in its order; one that makes no sense keeps its fault."""
-    return [_question(suite, entry) for entry in mappings(suite.analysis.get("comparisons"))]
+    """Return the plan's comparisons in its order; one that makes no sense keeps its fault."""
+    return [_question(suite, declared) for declared in suite.plan.analysis.comparisons]
 
 
 def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
@@ -193,28 +190,24 @@ def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
     ]
 
 
-def _question(suite: Suite, entry: Mapping[str, Any]) -> Question:
-    named = entry.get("configurations")
-    wanted = [str(name) for name in named] if isinstance(named, list) else suite.configurations
+def _question(suite: Suite, declared: DeclaredComparison) -> Question:
+    first, second = declared.first, declared.second
+    names = declared.configurations
+    if names is None:
+        names = tuple(
+            name
+            for name in suite.configurations
+            if all((side.workload, name) in suite.planned for side in (first, second))
+        )
     question = Question(
-        name=str(entry.get("name") or ""),
-        question=str(entry.get("question") or entry.get("name") or "Without a name"),
-        first=_side(entry.get("first")),
-        second=_side(entry.get("second")),
-        per=str(entry.get("per") or ""),
-        configurations=tuple(name for name in suite.configurations if name in wanted),
+        name=declared.name,
+        question=declared.question or declared.name,
+        first=first,
+        second=second,
+        per=declared.per or "",
+        configurations=tuple(name for name in suite.configurations if name in names),
     )
-    if not isinstance(named, list):
-        sides = (question.first.workload, question.second.workload)
-        there = question.configurations
-        both = (c for c in there if all((side, c) in suite.planned for side in sides))
-        question = replace(question, configurations=tuple(both))
     return replace(question, fault=" ".join(_faults(suite, question)))
-
-
-def _side(given: Any) -> Side:
-    side = mapping(given)
-    return Side(str(side.get("workload") or ""), str(side.get("phase") or ALL))
 
 
 def _faults(suite: Suite, question: Question) -> Iterator[str]:

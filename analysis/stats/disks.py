@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from analysis.stats.stats import Span
-from analysis.suite.documents import mapping
 from analysis.suite.records import Suite
+from contract.documents import DiskFacts
 
 # Keys of a disk in provenance/before.json, and what they are called.
 FIELDS = {
@@ -30,24 +29,23 @@ def across(suite: Suite, *names: str | None) -> bool:
 
 
 def table(suite: Suite) -> list[list[str]]:
-    """What differs between the disks that were measured: (field, value on each), in words.
+    """Return what differs between the disks that were measured: (field, value on each), in words.
 
     Headed by the disks' roles; empty where there is one disk.
     """
-    there = roles(suite)
-    if len(there) < 2:
+    disks = roles(suite)
+    if len(disks) < 2:
         return []
-    known = [_facts(suite, role) for role in there]
     rows = [
-        [called, *(str(facts.get(key) or "not known") for facts in known)]
+        [called, *(_fact(suite, role, key) or "not known" for role in disks)]
         for key, called in FIELDS.items()
-        if len({str(facts.get(key)) for facts in known}) > 1
+        if len({_fact(suite, role, key) for role in disks}) > 1
     ]
-    return [["", *there], *rows]
+    return [["", *disks], *rows]
 
 
 def unlike(suite: Suite) -> list[str]:
-    """What the disks differ in besides their serial numbers: `model`, `firmware`."""
+    """Return what the disks differ in besides their serial numbers: `model`, `firmware`."""
     return [row[0] for row in table(suite)[1:] if row[0] != FIELDS["serial"]]
 
 
@@ -55,16 +53,15 @@ def described(suite: Suite) -> str:
     """`they differ in model and firmware` or `two specimens of one model`."""
     fields = [field.removesuffix(" (B)").removesuffix(" (%)") for field in unlike(suite)]
     if not fields:
-        known = any(_facts(suite, role).get("model") for role in roles(suite))
-        return "two specimens of one model" if known else "of unknown models"
+        return "two specimens of one model" if models(suite) else "of unknown models"
     together = ", ".join(fields[:-1])
     return f"they differ in {f'{together} and {fields[-1]}' if together else fields[-1]}"
 
 
 def models(suite: Suite) -> list[str]:
-    """What the disks call themselves, in the plan's order; none where that is not known."""
-    known = (_facts(suite, role).get("model") for role in roles(suite))
-    return list(dict.fromkeys(str(model) for model in known if model))
+    """Return what the disks call themselves, in the plan's order; none where that is not known."""
+    known = (_fact(suite, role, "model") for role in roles(suite))
+    return list(dict.fromkeys(filter(None, known)))
 
 
 def roles(suite: Suite) -> list[str]:
@@ -72,10 +69,13 @@ def roles(suite: Suite) -> list[str]:
     return list(dict.fromkeys(filter(None, map(suite.disk_of, suite.configurations))))
 
 
-def _facts(suite: Suite, role: str) -> Mapping[str, Any]:
-    """What the agent found of a disk before the first run, else what the plan says."""
-    planned = mapping(mapping(suite.plan.get("disks")).get(role))
-    return {**planned, **mapping(mapping(suite.before.get("disks")).get(role))}
+def _fact(suite: Suite, role: str, key: str) -> str:
+    """Return what the agent found of a disk before the first run, else what the plan says.
+
+    Or empty.
+    """
+    planned = getattr(suite.plan.disks.get(role), key, "")
+    return suite.machine.get(f"disks.{role}.{key}", str(planned))
 
 
 WHEN = ("before", "after")
@@ -114,24 +114,23 @@ class _Told:
 
     cell: tuple[int, str]
     disk: str
-    of: Mapping[str, Mapping[str, Any]]
+    of: Mapping[str, DiskFacts]
 
     def numbers(self, key: str) -> dict[str, float]:
-        found = ((when, self.of[when].get(key)) for when in WHEN)
-        return {when: float(value) for when, value in found if isinstance(value, int | float)}
+        values = ((when, self.of[when].get(key)) for when in WHEN)
+        return {when: float(value) for when, value in values if isinstance(value, int | float)}
 
 
 def conditions(suite: Suite) -> list[Condition]:
     """By configuration, in the plan's order; only those whose runs tell of their disk."""
-    told = {name: list(_told(suite, name)) for name in suite.configurations}
-    base = told.get(suite.baseline or "", [])
-    return [_condition(name, runs, base) for name, runs in told.items() if runs]
+    reports = {name: list(_told(suite, name)) for name in suite.configurations}
+    base = reports.get(suite.baseline or "", [])
+    return [_condition(name, runs, base) for name, runs in reports.items() if runs]
 
 
 def limit_k(suite: Suite) -> float | None:
     """By how much a disk may be warmer or colder than at first before its runs are warned of."""
-    given = (run.disks.get("limit_k") for run in suite.runs)
-    return min((float(k) for k in given if isinstance(k, int | float)), default=None)
+    return min((run.disks.limit_k for run in suite.runs if run.disks.limit_k), default=None)
 
 
 def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | None:
@@ -142,10 +141,10 @@ def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | N
     return (when, apart_k) if limit is not None and abs(apart_k) > limit else None
 
 
-def findings(suite: Suite, found: Sequence[Condition]) -> Iterator[str]:
+def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
     """A sentence for each disk apart by more than the limit, and for each setting that changed."""
     limit, base = limit_k(suite), suite.label(suite.baseline or "")
-    for one in found:
+    for one in conditions:
         if apart := too_warm(one, limit):
             way = "warmer" if apart[1] > 0 else "colder"
             yield (
@@ -154,34 +153,35 @@ def findings(suite: Suite, found: Sequence[Condition]) -> Iterator[str]:
                 "between the two may be heat."
             )
     for key, what in SETTINGS.items():
-        seen = {suite.label(c.configuration): c.settings[key] for c in found if key in c.settings}
-        if len({value for values in seen.values() for value in values}) > 1:
-            each = "; ".join(f"{name}: {', then '.join(values)}" for name, values in seen.items())
+        settings = {
+            suite.label(c.configuration): c.settings[key] for c in conditions if key in c.settings
+        }
+        if len({value for values in settings.values() for value in values}) > 1:
+            each = "; ".join(
+                f"{name}: {', then '.join(values)}" for name, values in settings.items()
+            )
             yield f"The disks' {what} was not the same in all runs ({each})."
 
 
 def _told(suite: Suite, name: str) -> Iterator[_Told]:
-    planned = mapping(mapping(suite.plan.get("disks")).get(suite.disk_of(name)))
+    planned = suite.plan.disks.get(suite.disk_of(name))
     for run in suite.compared_runs:
-        if run.configuration == name:
-            disk, *_ = *_own(run.disks.get("before"), planned), ""
-            of = {when: mapping(mapping(run.disks.get(when)).get(disk)) for when in WHEN}
-            if disk:
-                yield _Told((run.block, run.workload), disk, of)
-
-
-def _own(told: Any, planned: Mapping[str, Any]) -> list[str]:
-    """The disk that the plan means, by its serial number, which a SATA disk has within its WWID;
-    without one in the plan the only disk there is."""
-    serial, names = str(planned.get("serial") or ""), list(map(str, mapping(told)))
-    if serial:
-        return [name for name in names if serial in name]
-    return names if len(names) == 1 else []
+        if run.configuration != name:
+            continue
+        # By its serial number, which a SATA disk has within its WWID; without one the only disk.
+        names = list(run.disks.before)
+        if planned is not None and planned.serial:
+            names = [name for name in names if planned.serial in name]
+        elif len(names) > 1:
+            names = []
+        for disk in names[:1]:
+            of = {"before": run.disks.before[disk], "after": run.disks.after.get(disk, {})}
+            yield _Told((run.block, run.workload), disk, of)
 
 
 def _condition(name: str, runs: Sequence[_Told], base: Sequence[_Told]) -> Condition:
     temperatures = {when: _values(runs, "temperature_c", when) for when in WHEN}
-    cells, of_base = ({when: _by_cell(told, when) for when in WHEN} for told in (runs, base))
+    cells, of_base = ({when: _by_cell(reports, when) for when in WHEN} for reports in (runs, base))
     both = {when: cells[when].keys() & of_base[when].keys() for when in WHEN}
     grown = {
         key: [n["after"] - n["before"] for run in runs if len(n := run.numbers(key)) == len(WHEN)]
@@ -221,5 +221,5 @@ def _by_cell(runs: Sequence[_Told], when: str) -> dict[tuple[int, str], float]:
     cells: dict[tuple[int, str], list[_Told]] = {}
     for run in runs:
         cells.setdefault(run.cell, []).append(run)
-    found = {cell: _values(same, "temperature_c", when) for cell, same in cells.items()}
-    return {cell: fmean(values) for cell, values in found.items() if values}
+    by_cell = {cell: _values(same, "temperature_c", when) for cell, same in cells.items()}
+    return {cell: fmean(values) for cell, values in by_cell.items() if values}

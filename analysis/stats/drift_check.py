@@ -20,10 +20,9 @@ from analysis.stats.contrasts import IDLE
 from analysis.stats.stats import LEVEL, Floats
 from analysis.stats.steadiness import hours_of
 from analysis.suite.clocks import TargetClock
-from analysis.suite.documents import mapping
 from analysis.suite.records import MODELLED, TAIL, Suite
+from contract.plan import DriftCheckEntry
 
-LIMIT = 0.01
 LEAST = 4  # readings that tell of their scatter; two more than a line has parameters
 HELD, MOVED, CANNOT_TELL = "held", "moved", "cannot tell"
 # The share of a phase in which a modelled machine was not stopped by its host.
@@ -60,8 +59,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class DriftCheck:
-    """`limit` is the share by which power may move; `hours` lie between the first run and the last
-    where that is known."""
+    """`limit` is the share by which power may move.
+
+    `hours` lie between the first run and the last where that is known.
+    """
 
     workload: str
     configuration: str
@@ -77,12 +78,13 @@ class DriftCheck:
     def verdict(self) -> str:
         """`moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
         that over all of them where nothing changed; `cannot tell` where one is beyond the limit and
-        its scatter explains it, or is unknown; else `held`."""
-        told = {self.verdict_of(reading) for reading in self.readings}
-        return next((one for one in (MOVED, CANNOT_TELL) if one in told), HELD)
+        its scatter explains it, or is unknown; else `held`.
+        """
+        verdicts = {self.verdict_of(reading) for reading in self.readings}
+        return next((one for one in (MOVED, CANNOT_TELL) if one in verdicts), HELD)
 
     def verdict_of(self, reading: Reading) -> str:
-        """The same of one reading among them."""
+        """Return the same of one reading among them."""
         if self.has_moved(reading):
             return MOVED
         return CANNOT_TELL if abs(reading.change) > self.limit else HELD
@@ -98,30 +100,20 @@ class DriftCheck:
         return max(moved or self.readings, key=lambda reading: abs(reading.change))
 
 
-def given(suite: Suite) -> tuple[str, str | None, float]:
-    """Workload, configuration and limit of the suite's drift_check.
-
-    Where the plan has none: idling on the baseline, and 1 %.
-    """
-    told = mapping(suite.plan.get("drift_check"))
-    limit = told.get("limit")
-    if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
-        limit = LIMIT
-    configuration = str(told.get("configuration") or "") or suite.baseline
-    return str(told.get("workload") or IDLE), configuration, float(limit)
-
-
 def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> DriftCheck | None:
-    """The suite's drift_check; None where it ran less than twice or no instrument saw it twice."""
-    workload, configuration, limit = given(suite)
-    if configuration is None:
-        return None
+    """Return the suite's drift_check.
+
+    None where it ran less than twice or no instrument saw it twice.
+    """
+    plan = suite.plan.drift_check
+    if plan is None:  # then idling on the baseline, if it was done, tells as well
+        plan = DriftCheckEntry(IDLE, suite.baseline or "")
     rows = energy.filter(
         pl.col("component").str.contains(JUDGED),
         ~pl.col("phase").is_in(["between", TAIL]),
         pl.col("power_w") > 0,
-        workload=workload,
-        configuration=configuration,
+        workload=plan.workload,
+        configuration=plan.configuration,
     )
     if rows.is_empty():
         return None
@@ -130,16 +122,20 @@ def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Drift
     hours = max(times.values()) - min(times.values())
     apart = None if math.isnan(hours) else hours
     readings = tuple(_readings(rows, times))
-    return DriftCheck(workload, configuration, limit, apart, readings) if readings else None
+    if not readings:
+        return None
+    return DriftCheck(plan.workload, plan.configuration, plan.limit, apart, readings)
 
 
 def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, float]:
-    """Hours of the runs in the order of time; NaN in the plan's order where boots cannot be set
-    beside each other."""
-    there = set(rows["run_id"])
-    order = [run.run_id for run in suite.runs if run.run_id in there] or sorted(there)
+    """Hours of the runs in the order of time.
+
+    NaN in the plan's order where boots cannot be set beside each other.
+    """
+    run_ids = set(rows["run_id"])
+    order = [run.run_id for run in suite.runs if run.run_id in run_ids] or sorted(run_ids)
     hours = hours_of(suite.runs, clock)
-    if there <= hours.keys():
+    if run_ids <= hours.keys():
         order.sort(key=lambda run_id: hours[run_id])
     return {run_id: hours.get(run_id, math.nan) for run_id in order}
 
@@ -183,7 +179,8 @@ def _reading(
 
 def line_change(values: Floats, at: Floats) -> tuple[Floats, Floats]:
     """How much a straight line through values (last axis) at these times rises from the first to
-    the last, and its standard error; NaN for two, which have no scatter about it."""
+    the last, and its standard error; NaN for two, which have no scatter about it.
+    """
     apart = at - np.mean(at)
     mass = float(np.sum(apart**2)) or 1.0
     slope = np.asarray(np.sum(values * apart, axis=-1) / mass)

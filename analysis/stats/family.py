@@ -60,9 +60,9 @@ class Family:
     @property
     def tested(self) -> int:
         """How many comparisons the family has."""
-        found = [*(c.comparison for c in self.contrasts), *self.versus.values()]
-        found += [a.comparison for a in self.answers]
-        return len({_same(c) for c in found if c is not None and c.p_adjusted is not None})
+        comparisons = [*(c.comparison for c in self.contrasts), *self.versus.values()]
+        comparisons += [a.comparison for a in self.answers]
+        return len({_same(c) for c in comparisons if c is not None and c.p_adjusted is not None})
 
 
 def judge(suite: Suite, energy: pl.DataFrame) -> Family:
@@ -75,7 +75,7 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
     terms = terms_of(suite, source, SYSTEM)
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
     selected = _selected(suite)
-    found = []
+    contrasts_judged = []
     for one in contrasts(suite, energy):
         alone, c = one.by_workload, one.comparison
         if c is not None:
@@ -83,34 +83,34 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
             sides = [(means.get((w, one.base)), means.get((w, one.other))) for w in one.workloads]
             codes = _codes(levels, selected, one.base, one.other)
             c = _completed(c, terms, sides, shared, codes)
-        found.append(replace(one, comparison=c))
+        contrasts_judged.append(replace(one, comparison=c))
     answers = []
     for answer in comparisons(suite, energy):
         if (c := answer.comparison) is not None:
             asked = answer.question
             names = asked.second.workload, asked.first.workload
             both = [tuple(means.get((w, answer.configuration)) for w in names)]
-            there = any(
+            two_levels = any(
                 one.blocks and one.workload in names and one.configuration == answer.configuration
                 for one in levels
             )
-            c = _completed(c, terms, both, 0.0, (LEVELS,) * there)
+            c = _completed(c, terms, both, 0.0, (LEVELS,) * two_levels)
         answers.append(replace(answer, comparison=c))
     rows = [key for key in versus if key[3] == component]
     family = iter(
         _judged_once(
             [
-                *(c.comparison for c in found),
+                *(c.comparison for c in contrasts_judged),
                 *(versus[key] for key in rows),
                 *(a.comparison for a in answers),
             ]
         )
     )
-    found = [replace(c, comparison=next(family)) for c in found]
+    contrasts_judged = [replace(c, comparison=next(family)) for c in contrasts_judged]
     decided = {key: next(family) for key in rows}
     versus |= {key: c for key, c in decided.items() if c is not None}
     answers = [replace(a, comparison=next(family)) for a in answers]
-    return Family(component, tuple(found), versus, tuple(answers), levels)
+    return Family(component, tuple(contrasts_judged), versus, tuple(answers), levels)
 
 
 def _same(c: Comparison) -> tuple[float | None, ...]:
@@ -118,11 +118,11 @@ def _same(c: Comparison) -> tuple[float | None, ...]:
     return c.n, c.ratio, c.error, c.df, c.skewness, c.systematic
 
 
-def _judged_once(found: Sequence[Comparison | None]) -> list[Comparison | None]:
+def _judged_once(comparisons: Sequence[Comparison | None]) -> list[Comparison | None]:
     """As `judged`; a question that stands in two places counts once."""
-    unique = {_same(c): c for c in found if c is not None}
+    unique = {_same(c): c for c in comparisons if c is not None}
     decided = dict(zip(unique, judged(list(unique.values())), strict=True))
-    return [None if c is None else decided[_same(c)] for c in found]
+    return [None if c is None else decided[_same(c)] for c in comparisons]
 
 
 def _versus(
@@ -131,7 +131,7 @@ def _versus(
     levels: Sequence[Levels],
 ) -> dict[Key, Comparison]:
     """Each group against its baseline's, not yet judged."""
-    found: dict[Key, Comparison] = {}
+    compared: dict[Key, Comparison] = {}
     for key, group in groups.items():
         base = base_of(key, suite)
         if base == key or base not in groups:
@@ -140,10 +140,10 @@ def _versus(
         rest = [groups[k].energy_j for k in others if k in groups and k not in (key, base)]
         one = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
         if one is not None:
-            found[key] = one.comparison
+            compared[key] = one.comparison
     skewed = {
-        alike: pooled_skewness([c for key, c in found.items() if key[1:] == alike])
-        for alike in {key[1:] for key in found}
+        alike: pooled_skewness([c for key, c in compared.items() if key[1:] == alike])
+        for alike in {key[1:] for key in compared}
     }
     selected = _selected(suite)
     return {
@@ -154,20 +154,20 @@ def _versus(
             skewed[key[1:]],
             _codes(levels, selected, base_of(key, suite)[1], key[1]),
         )
-        for key, c in found.items()
+        for key, c in compared.items()
     }
 
 
 def _codes(
     levels: Sequence[Levels], selected: frozenset[str], base: str, other: str
 ) -> tuple[str, ...]:
-    """What keeps two configurations from being called equivalent."""
+    """Return what keeps two configurations from being called equivalent."""
     voids = not selected.isdisjoint((base, other))
     return (LEVELS,) * apart(levels, base, other) + (VOIDS,) * voids
 
 
 def _selected(suite: Suite) -> frozenset[str]:
-    """The configurations under which tries were void more often than under the others."""
+    """Return the configurations under which tries were void more often than under the others."""
     return frozenset(
         one.configuration
         for one in void_tries(suite)
@@ -203,7 +203,7 @@ def _completed(
 
 
 def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:
-    """What is stated of a source's error, for one of its components."""
+    """Return what is stated of a source's error, for one of its components."""
     if source in COUNTERS:
         return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
     meter = next((meter for meter in suite.meters if meter.name == source), None)
@@ -211,7 +211,7 @@ def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]
 
 
 def summarise(suite: Suite, energy: pl.DataFrame, family: Family | None = None) -> pl.DataFrame:
-    """The table of `SUMMARY_SCHEMA`, in the plan's order."""
+    """Return the table of `SUMMARY_SCHEMA`, in the plan's order."""
     versus = (family or judge(suite, energy)).versus
     rows: list[dict[str, Any]] = []
     groups = groups_of(suite, energy)

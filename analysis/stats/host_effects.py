@@ -27,22 +27,22 @@ LEAST_HOSTS = 3  # two host means say next to nothing of a third
 
 
 def these_hosts(logs: Sequence[Floats]) -> LogRatio:
-    """The mean over hosts, each weighing the same; blocks along the last axis of each."""
+    """Return the mean over hosts, each weighing the same; blocks along the last axis of each."""
     return combined([LogRatio.of(host) for host in logs], [1 / len(logs)] * len(logs))
 
 
 def combined(parts: Sequence[LogRatio], weights: Sequence[float]) -> LogRatio:
-    """A weighted sum of independent means."""
+    """Return a weighted sum of independent means."""
     mean = sum((w * part.mean for w, part in zip(weights, parts, strict=True)), np.asarray(0.0))
     variances = [(w * part.error) ** 2 for w, part in zip(weights, parts, strict=True)]
-    whole = sum(variances, np.asarray(0.0))
+    variance = sum(variances, np.asarray(0.0))
     lost = sum((v**2 / part.df for v, part in zip(variances, parts, strict=True)), np.asarray(0.0))
-    df = np.where(lost > 0, whole**2 / np.where(lost > 0, lost, 1.0), np.inf)
-    return LogRatio(np.asarray(mean), np.sqrt(whole), df)
+    df = np.where(lost > 0, variance**2 / np.where(lost > 0, lost, 1.0), np.inf)
+    return LogRatio(np.asarray(mean), np.sqrt(variance), df)
 
 
 def hosts_in_general(means: Floats) -> LogRatio:
-    """The mean over hosts as a sample of others: `means` has the hosts along its last axis.
+    """Return the mean over hosts as a sample of others: `means` has the hosts along its last axis.
 
     It holds as far as these hosts were chosen at random from those that are meant.
     """
@@ -55,13 +55,13 @@ def p_differ(logs: Sequence[Floats]) -> Floats:
     NaN where a host has no scatter at all: its weight would be without bound.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = stats.f_oneway(*logs, axis=-1, equal_var=False)
+        test = stats.f_oneway(*logs, axis=-1, equal_var=False)
     still = np.any([LogRatio.of(host).error == 0 for host in logs], axis=0)
-    return np.asarray(np.where(still, np.nan, found.pvalue), dtype=float)
+    return np.asarray(np.where(still, np.nan, test.pvalue), dtype=float)
 
 
 def p_alike(logs: Sequence[Floats], margin: float) -> Floats:
-    """The largest p of all pairs' tests of a ratio of hosts within the margin (Welch, TOST).
+    """Return the largest p of all pairs' tests of a ratio of hosts within the margin (Welch, TOST).
 
     All pairs must pass, so that no further allowance for their number is needed (Berger,
     Technometrics 24, 1982).
@@ -76,7 +76,9 @@ def p_alike(logs: Sequence[Floats], margin: float) -> Floats:
 
 def alike(p_of_differ: float | None, p_of_alike: float | None) -> Alike:
     """*alike*: every two hosts' ratios are significantly within the margin of each other.
-    *differ*: they are significantly not all the same. Both is *alike*; else *inconclusive*."""
+
+    *differ*: they are significantly not all the same. Both is *alike*; else *inconclusive*.
+    """
     if p_of_alike is not None and p_of_alike < LEVEL:
         return "alike"
     if p_of_differ is not None and p_of_differ < LEVEL:

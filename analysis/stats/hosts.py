@@ -36,16 +36,16 @@ Joules = Mapping[tuple[str, str], Mapping[int, float]]
 class Host:
     """One host's suite and its joules by (workload, configuration) and block."""
 
-    found: Results
+    results: Results
     joules: Joules
 
     @property
     def name(self) -> str:
-        return self.found.suite.host
+        return self.results.suite.host
 
     @property
     def suite(self) -> Suite:
-        return self.found.suite
+        return self.results.suite
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Hosts:
     @cached_property
     def origin(self) -> str:
         """The worst of all hosts'."""
-        return joint(host.found.origin for host in self.hosts)
+        return joint(host.results.origin for host in self.hosts)
 
     @property
     def margin(self) -> float:
@@ -121,12 +121,12 @@ def hosts(folders: Sequence[Path]) -> Hosts:
     suites = [read(folder) for folder in folders]
     in_common = shared(suites)
     energies = [energy_of(folder) for folder in folders]
-    found = [
+    derived = [
         Results(suite, TargetClock.fit(suite.clock), energy, ())
         for suite, energy in zip(suites, energies, strict=True)
     ]
-    component = first_component(COMPONENTS, *(set(one.summary["component"]) for one in found))
-    each = tuple(Host(one, by_block(one.energy, component)) for one in found)
+    component = first_component(COMPONENTS, *(set(one.summary["component"]) for one in derived))
+    each = tuple(Host(one, by_block(one.energy, component)) for one in derived)
     both = list(_overall(each, in_common)), list(_single(each, in_common))
     if not any(effect.by_host for effect in (*both[0], *both[1])):
         raise SuiteError(
@@ -167,9 +167,9 @@ def _effect(each: Sequence[Host], key: tuple[str, str, str], used: Sequence[str]
     margin = each[0].suite.margin
     sides = {host.name: _sides(host.joules, used, base, other) for host in each}
     by_host = {
-        name: found
+        name: comparison
         for name, (a, b) in sides.items()
-        if (found := compare(np.exp(a).tolist(), np.exp(b).tolist(), margin)) is not None
+        if (comparison := compare(np.exp(a).tolist(), np.exp(b).tolist(), margin)) is not None
     }
     lacking = tuple(name for name in sides if name not in by_host)
     if lacking:
@@ -206,20 +206,20 @@ def _sides(joules: Joules, used: Sequence[str], base: str, other: str) -> tuple[
 
 def _families(effects: Sequence[Effect]) -> list[Effect]:
     """All p-values by Holm over the effects: of each host, of the means, and of the two tests."""
-    found = list(effects)
-    for name in dict.fromkeys(name for effect in found for name in effect.by_host):
-        mine = judged([e.by_host.get(name) for e in found])
-        found = [
+    judged_effects = list(effects)
+    for name in dict.fromkeys(name for effect in judged_effects for name in effect.by_host):
+        mine = judged([e.by_host.get(name) for e in judged_effects])
+        judged_effects = [
             e if c is None else replace(e, by_host={**e.by_host, name: c})
-            for e, c in zip(found, mine, strict=True)
+            for e, c in zip(judged_effects, mine, strict=True)
         ]
     families = (
-        judged([e.these for e in found]),
-        judged([e.general for e in found]),
-        holm_of_known([e.p_differ for e in found]),
-        holm_of_known([e.p_alike for e in found]),
+        judged([e.these for e in judged_effects]),
+        judged([e.general for e in judged_effects]),
+        holm_of_known([e.p_differ for e in judged_effects]),
+        holm_of_known([e.p_alike for e in judged_effects]),
     )
     return [
         replace(e, these=these, general=general, p_differ_holm=differ, p_alike_holm=alike)
-        for e, these, general, differ, alike in zip(found, *families, strict=True)
+        for e, these, general, differ, alike in zip(judged_effects, *families, strict=True)
     ]

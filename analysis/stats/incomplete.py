@@ -35,7 +35,8 @@ class _Workload:
 @dataclass(frozen=True, eq=False)
 class InBlocks:
     """A comparison and the log-ratios of its blocks, in which a run that is missing is what its
-    block and its configuration lead to expect."""
+    block and its configuration lead to expect.
+    """
 
     comparison: Comparison
     log_ratios: Floats
@@ -50,38 +51,40 @@ def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks |
     Satterthwaite's degrees of freedom (CR2: R. M. Bell and D. F. McCaffrey, Survey Methodology 28,
     2002; J. E. Pustejovsky and E. Tipton, Journal of Business & Economic Statistics 36, 2018).
     """
-    there = np.isfinite(logs)
-    pairs = np.all(there[..., :2], axis=(0, 2))
-    if np.array_equal(np.any(there[..., :2], axis=(0, 2)), pairs):
+    present = np.isfinite(logs)
+    pairs = np.all(present[..., :2], axis=(0, 2))
+    if np.array_equal(np.any(present[..., :2], axis=(0, 2)), pairs):
         ratios = np.mean(logs[:, pairs, 1] - logs[:, pairs, 0], axis=0)
         return InBlocks(compared(ratios, margin, any_look), ratios) if len(ratios) else None
     parts = [_workload(values) for values in logs]
-    found = [part for part in parts if part is not None]
-    if not found or len(found) < len(parts):
+    workloads = [part for part in parts if part is not None]
+    if not workloads or len(workloads) < len(parts):
         return None
-    ratio = np.asarray(np.mean([part.log_ratio for part in found]))
-    telling = np.any([np.any(part.weights != 0, axis=1) for part in found], axis=0)
+    ratio = np.asarray(np.mean([part.log_ratio for part in workloads]))
+    telling = np.any([np.any(part.weights != 0, axis=1) for part in workloads], axis=0)
     n = int(np.sum(telling))
-    by_block = np.mean([part.by_block for part in found], axis=0)[telling]
-    if any(_certain(part) for part in found):
+    by_block = np.mean([part.by_block for part in workloads], axis=0)[telling]
+    # Where a block's values alone make part of the result, nothing tells its error.
+    least = 1 - ROUNDING**0.5
+    if any(np.trace(part.freedom) < least * np.sum(part.weights**2) for part in workloads):
         return InBlocks(Comparison(n, exp(ratio), margin), by_block)
-    covariance = np.sum([part.freedom for part in found], axis=0)
-    variance = float(np.sum(np.sum([part.scores for part in found], axis=0) ** 2))
+    covariance = np.sum([part.freedom for part in workloads], axis=0)
+    variance = float(np.sum(np.sum([part.scores for part in workloads], axis=0) ** 2))
     df = np.trace(covariance) ** 2 / np.sum(covariance**2)
-    mean = LogRatio(ratio, np.asarray(np.sqrt(variance) / len(found)), np.asarray(df), any_look)
+    mean = LogRatio(ratio, np.asarray(np.sqrt(variance) / len(workloads)), np.asarray(df), any_look)
     comparison = of_mean(mean, n, margin, by_block)
     return InBlocks(comparison, by_block)
 
 
 def _workload(logs: Floats) -> _Workload | None:
     """Of one workload: blocks × configurations; None where no block joins the two."""
-    there = np.isfinite(logs)
-    values = np.where(there, logs, 0.0)
-    counts = np.maximum(there.sum(axis=1), 1)
-    own = there[:, :, None] * np.eye(there.shape[1])
-    within = own - there[:, :, None] * there[:, None, :] / counts[:, None, None]
+    present = np.isfinite(logs)
+    values = np.where(present, logs, 0.0)
+    counts = np.maximum(present.sum(axis=1), 1)
+    indicators = present[:, :, None] * np.eye(present.shape[1])
+    within = indicators - present[:, :, None] * present[:, None, :] / counts[:, None, None]
     inverse = np.linalg.pinv(np.sum(within, axis=0), rcond=ROUNDING, hermitian=True)
-    contrast = np.zeros(there.shape[1])
+    contrast = np.zeros(present.shape[1])
     contrast[:2] = -1.0, 1.0
     effects = inverse @ np.einsum("bij,bj->i", within, values)
     solved = inverse @ contrast
@@ -92,7 +95,9 @@ def _workload(logs: Floats) -> _Workload | None:
     adjusted = np.einsum("bij,bj->bi", root, weights)
     left = np.einsum("bij,bj->bi", within, values - effects)
     freedom = np.diag(np.sum(adjusted**2, axis=1)) - adjusted @ inverse @ adjusted.T
-    filled = _filled(values, there, effects)
+    # What is missing as its block and configuration lead to expect.
+    blocks = np.sum(np.where(present, values - effects, 0.0), axis=1) / counts
+    filled = np.where(present, values, blocks[:, None] + effects)
     return _Workload(
         float(contrast @ effects),
         np.where(np.abs(weights) > ROUNDING, weights, 0.0),
@@ -102,22 +107,9 @@ def _workload(logs: Floats) -> _Workload | None:
     )
 
 
-def _filled(values: Floats, there: Floats, effects: Floats) -> Floats:
-    """The logarithms, with what is missing as its block and configuration lead to expect."""
-    counts = np.maximum(there.sum(axis=1), 1)
-    blocks = np.sum(np.where(there, values - effects, 0.0), axis=1) / counts
-    return np.where(there, values, blocks[:, None] + effects)
-
-
 def _inverse_root(matrices: Floats) -> Floats:
     """Of positive semidefinite matrices, over what they do not annihilate."""
     lambdas, vectors = np.linalg.eigh(matrices)
     kept = lambdas > ROUNDING
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, lambdas, 1.0)), 0.0)
     return np.asarray((vectors * scale[:, None, :]) @ np.swapaxes(vectors, 1, 2))
-
-
-def _certain(part: _Workload) -> bool:
-    """Whether a block's values alone make part of the result, so that nothing tells its error."""
-    told = (1 - ROUNDING**0.5) * float(np.sum(part.weights**2))
-    return bool(np.trace(part.freedom) < told)

@@ -66,7 +66,7 @@ def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> 
         "workload", "configuration", "block", "energy_j"
     ).iter_rows():
         cells.setdefault((workload, name), []).append((joules, block))
-    found = [
+    cells_tested = [
         one
         for workload in suite.workloads
         for one in _of_workload(
@@ -74,11 +74,11 @@ def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> 
             {n: cells[workload, n] for n in suite.configurations if (workload, n) in cells},
         )
     ]
-    tested = [p for _, _, p in found if p is not None]
+    tested = [p for _, _, p in cells_tested if p is not None]
     adjusted = iter(holm(np.array(tested)).tolist())
     return [
         _levels(workload, *cell, None if p is None else next(adjusted), suite.margin)
-        for workload, cell, p in found
+        for workload, cell, p in cells_tested
     ]
 
 
@@ -94,7 +94,7 @@ def _of_workload(
     freedom = sum(len(runs) - 2 for runs in long.values())
     within = sum(square for _, square in gaps.values()) / max(1, freedom)
     sizes = tuple(len(runs) for runs in long.values())
-    found = []
+    cells_tested = []
     for name, runs in cells.items():
         p_value = None
         if name in gaps:
@@ -103,19 +103,20 @@ def _of_workload(
             null = gaps_of_one_level(sizes, len(runs))
             above = len(null) - np.searchsorted(null, apart) if gap > NO_SCATTER else len(null)
             p_value = float((1 + above) / (1 + len(null)))
-        found.append((workload, (name, runs), p_value))
-    return found
+        cells_tested.append((workload, (name, runs), p_value))
+    return cells_tested
 
 
 def _split(logs: Sequence[float]) -> tuple[int, float, float]:
     """The largest gap: how many values lie below it, how wide it is, and the sum of squares of the
-    values about the means of both sides."""
+    values about the means of both sides.
+    """
     place, gap, square = split(np.sort(np.asarray(logs)))
     return int(place), float(gap), float(square)
 
 
 def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
-    """The same of sorted values along the last axis."""
+    """Return the same of sorted values along the last axis."""
     n = ordered.shape[-1]
     steps = np.diff(ordered, axis=-1)
     place = np.argmax(steps, axis=-1) + 1
@@ -129,9 +130,10 @@ def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 @lru_cache(maxsize=32)
-def gaps_of_one_level(sizes: tuple[int, ...], own: int) -> Floats:
-    """Sorted draws of the largest gap of `own` normal values, in the deviations that configurations
-    with so many runs tell together."""
+def gaps_of_one_level(sizes: tuple[int, ...], count: int) -> Floats:
+    """Sorted draws of the largest gap of `count` normal values, in the deviations that
+    configurations with so many runs show together.
+    """
     draws = max(1, min(DRAWS, MOST_DRAWN // sum(sizes)))
     generator = np.random.default_rng(SEED)
     squares = np.zeros(draws)
@@ -139,7 +141,7 @@ def gaps_of_one_level(sizes: tuple[int, ...], own: int) -> Floats:
     for size in sizes:
         _, gap, square = split(np.sort(generator.normal(size=(draws, size)), axis=-1))
         squares += square
-        gaps += [gap] if size == own else []
+        gaps += [gap] if size == count else []
     within = np.sqrt(squares / sum(size - 2 for size in sizes))
     return np.sort(np.concatenate([gap / within for gap in gaps]))
 

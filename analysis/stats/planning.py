@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from analysis.stats.contrasts import Contrast
 
 FORMAT = "fde-next/1"
-HALF_WIDTH = 0.005  # of a ratio; the plan's analysis.half_width goes before it
 MOST_BLOCKS = 100  # more of them are no advice
 PILOT = (
     10  # a deviation from fewer blocks says little, and Stein's second stage is then far too long
@@ -67,7 +66,8 @@ def blocks_if_scatter_stays(
     sd_log: float, n: int, half_width_log: float, level: float, any_look: bool
 ) -> int:
     """Blocks in all, `n` at least, whose interval reaches `half_width_log` to either side of the
-    mean, at this level; see `critical`."""
+    mean, at this level; see `critical`.
+    """
 
     def wide(blocks: int) -> bool:
         bound = float(critical(np.asarray(blocks - 1.0), level, any_look))
@@ -104,7 +104,8 @@ WIDTHS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 def within_reach(compared: Comparison) -> tuple[float, int] | None:
     """The narrowest of `WIDTHS` that `MOST_BLOCKS` blocks reach if the scatter stays, and how many
-    it takes; None where none does."""
+    it takes; None where none does.
+    """
     if compared.sd_log is None or compared.n < 2:
         return None
     for width in WIDTHS:
@@ -145,13 +146,13 @@ def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
     return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)
 
 
-def next_suite(suite: Suite, found: Sequence[Contrast]) -> dict[str, Any]:
+def next_suite(suite: Suite, contrasts: Sequence[Contrast]) -> dict[str, Any]:
     """The document `fde-next/1` (data/README.md): blocks for the precision that the plan asks.
 
     By the declared contrasts, or by all where none is declared.
     """
-    wanted = _wanted_half_width(suite)
-    declared = [c for c in found if c.declared] or list(found)
+    wanted = suite.plan.analysis.half_width
+    declared = [c for c in contrasts if c.declared] or list(contrasts)
     rows = [row for c in declared if (row := _row(c, wanted)) is not None]
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -214,10 +215,3 @@ def _sentence(document: dict[str, Any], asked: int) -> str:
 
 def _count(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")  # a narrow no-break space, as in all text
-
-
-def _wanted_half_width(suite: Suite) -> float:
-    value = suite.analysis.get("half_width")
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1:
-        return float(value)
-    return HALF_WIDTH

@@ -60,14 +60,15 @@ def signs(values: Sequence[float]) -> tuple[Sign, ...]:
     in_all = set(get_args(Code))
     for spread in _spread_steps(joules):
         for scaled in (spread / spread.mean(), np.log(spread)):
-            found = {sign.code: sign for sign in _signs(scaled) if sign.p_value < LEVEL}
-            in_all &= found.keys()
-    return tuple(sign for code, sign in found.items() if code in in_all)
+            significant = {sign.code: sign for sign in _signs(scaled) if sign.p_value < LEVEL}
+            in_all &= significant.keys()
+    return tuple(sign for code, sign in significant.items() if code in in_all)
 
 
 def _spread_steps(joules: Floats) -> list[Floats]:
     """Spread values that a source gives in steps over these, where some are equal: several times,
-    for what one draw makes of equal values is chance."""
+    for what one draw makes of equal values is chance.
+    """
     distinct = np.unique(joules)
     if len(distinct) == len(joules):
         return [joules]
@@ -114,13 +115,13 @@ def _serial(logs: Floats) -> Sign:
     wrapped round; one-sided, for only likeness makes intervals too narrow.
     """
     off = logs - logs.mean()
-    seen, square, n = float(off[1:] @ off[:-1]), float(off @ off), len(off)
+    statistic, square, n = float(off[1:] @ off[:-1]), float(off @ off), len(off)
     if n > MOST_ORDERED:
-        p_value = float(special.ndtr(-(seen + square / n) / square * math.sqrt(n)))
-        return Sign("serial-correlation", p_value, seen / square)
+        p_value = float(special.ndtr(-(statistic + square / n) / square * math.sqrt(n)))
+        return Sign("serial-correlation", p_value, statistic / square)
     orders = off[_orders(n)]
-    beyond = int(((orders[:, 1:] * orders[:, :-1]).sum(axis=1) >= seen - 1e-15).sum())
-    return Sign("serial-correlation", (1 + beyond) / (1 + ORDERS), seen / square)
+    beyond = int(((orders[:, 1:] * orders[:, :-1]).sum(axis=1) >= statistic - 1e-15).sum())
+    return Sign("serial-correlation", (1 + beyond) / (1 + ORDERS), statistic / square)
 
 
 @lru_cache(maxsize=4)

@@ -51,7 +51,7 @@ COVERED = 0.98  # of each measured phase, by every meter; below it the rest is f
 
 
 def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
-    """The rows of measured phases that a meter did not see enough of."""
+    """Return the rows of measured phases that a meter did not see enough of."""
     return energy.filter(
         ~pl.col("phase").is_in(["all", "between", TAIL])
         & ~pl.col("source").is_in(COUNTERS)
@@ -60,33 +60,36 @@ def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
 
 
 def uncovered(energy: pl.DataFrame) -> list[str]:
-    """Runs with such a phase."""
+    """Return runs with such a phase."""
     return sorted(uncovered_phases(energy)["run_id"].unique())
 
 
 def flag_notes(energy: pl.DataFrame) -> list[Note]:
-    """A note on each flag of measured phases, by source."""
+    """Return a note on each flag of measured phases, by source."""
     rows = energy.filter(~pl.col("phase").is_in([ALL, BETWEEN]))
     words = rows.with_columns(flag=pl.col("flags").str.split(" ")).explode("flag")
-    found = []
+    notes = []
     for (source, flag), bearing in words.filter(pl.col("flag") != "").group_by(
         "source", "flag", maintain_order=True
     ):
-        whole = rows.filter(source=source)
+        rows_of_source = rows.filter(source=source)
         where = bearing["component"].unique(maintain_order=True).to_list()
         places = ("run_id", "phase")
-        number, total = (frame.select(places).unique().height for frame in (bearing, whole))
-        found.append(flag_note(flag, number, total, f"phases by {source}", where, source=source))
-    return found
+        number, total = (
+            frame.select(places).unique().height for frame in (bearing, rows_of_source)
+        )
+        notes.append(flag_note(flag, number, total, f"phases by {source}", where, source=source))
+    return notes
 
 
 def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
     """One sentence each for a look before the planned end, runs void to the end, runs that a meter
-    missed, a meter whose times contradict its description, and drift."""
-    seen = {run.block for run in suite.compared_runs} | {run.block for run in suite.void}
-    begun = len(seen)
+    missed, a meter whose times contradict its description, and drift.
+    """
+    begun_blocks = {run.block for run in suite.compared_runs} | {run.block for run in suite.void}
+    begun = len(begun_blocks)
     if begun < (suite.planned_blocks or begun) and not suite.any_look:
         yield (
             f"Looked at after {begun} of {suite.planned_blocks} planned blocks: the error rates of "
@@ -124,10 +127,10 @@ def stood_still(energy: pl.DataFrame) -> Iterator[str]:
     """A sentence for each zone and channel that has no joules of some runs, for it stood still."""
     # Zones are named, not their sum; a graphics processor that is asleep takes nothing.
     left_out = ["package", "uncore"]
-    whole = energy.filter(
+    zones = energy.filter(
         ~pl.col("component").is_in(left_out), pl.col("source") != PYRAPL, phase="all"
     )
-    counts = whole.group_by("source", "component", maintain_order=True).agg(
+    counts = zones.group_by("source", "component", maintain_order=True).agg(
         pl.len().alias("runs"),
         *(pl.col("flags").str.split(" ").list.contains(c).sum().alias(c) for c in STOOD),
     )
@@ -165,7 +168,7 @@ class Results:
     @property
     def origin(self) -> str:
         """The worst that any figure is, or would be: what the report must say at its top."""
-        return joint([*self.energy["origin"].unique(), str(self.suite.plan.get("origin", ""))])
+        return joint([*self.energy["origin"].unique(), self.suite.plan.origin])
 
     @cached_property
     def family(self) -> Family:
@@ -212,8 +215,13 @@ class Results:
         """What the suite went through that its figures bear, as sentences; empty where nothing."""
         of_disks = findings(self.suite, self.disks)
         still = stood_still(self.all_energy)
-        own = [*self._of_levels(), *self._of_voids()]
-        return [*still, *own, *reservations(self.suite, self.energy, self.drift_check), *of_disks]
+        of_runs = [*self._of_levels(), *self._of_voids()]
+        return [
+            *still,
+            *of_runs,
+            *reservations(self.suite, self.energy, self.drift_check),
+            *of_disks,
+        ]
 
     def _of_levels(self) -> Iterator[str]:
         """A sentence for each workload and configuration whose runs have more than one level."""
@@ -227,14 +235,14 @@ class Results:
                 yield f"Two levels in {name}: {parts}. There, {doubt('two-levels')}"
 
     def _of_voids(self) -> Iterator[str]:
-        """A sentence for each configuration under which tries were void more often."""
+        """Yield a sentence for each configuration under which tries were void more often."""
         base = self.suite.baseline
         for one in void_tries(self.suite):
             others = one.others_void / one.others if one.others else 0.0
             if one.p_adjusted >= LEVEL or one.void / one.tries <= others:
                 continue
             label = self.suite.label(one.configuration)
-            said = (
+            sentence = (
                 f"{one.void} of {one.tries} tries of {label} were void, of all others "
                 f"{one.others_void} of {one.others}. For {label}, {doubt('voids')}"
             )
@@ -244,8 +252,8 @@ class Results:
                 c = with_void_tries(self.suite, self.energy, *pair)
             if c is not None:
                 change = f"{100 * (c.ratio - 1):+.1f} %".replace("-", "−")
-                said += f" With the void tries counted it takes {change} against its baseline."
-            yield said
+                sentence += f" With the void tries counted it takes {change} against its baseline."
+            yield sentence
 
     @cached_property
     def next_suite(self) -> dict[str, Any]:
@@ -255,41 +263,50 @@ class Results:
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
-    suite, clock, energy = computed(folder, raw)
+    suite, _, energy = computed(folder, raw)
+    return results_of(suite, energy)
+
+
+def results_of(suite: Suite, energy: pl.DataFrame) -> Results:
+    """Derive from a suite and its joules what a report shows."""
+    clock = TargetClock.fit(suite.clock)
     marks = tuple(watermarks(suite, clock))
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
     return Results(suite, clock, energy, marks)
 
 
 def computed(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
-    """A suite, its target's clock and its joules. Raises SuiteError."""
+    """Return a suite, its target's clock and its joules. Raises SuiteError."""
     suite = read(folder, raw)
     clock = TargetClock.fit(suite.clock)
     return suite, clock, energy_table(suite, clock)
 
 
-def write(found: Results) -> None:
+def write(results: Results) -> None:
     """energy.parquet, summary.parquet, summary.csv, next.json; each whole or not at all."""
-    folder = found.suite.folder
+    folder = results.suite.folder
     says = manifest.metadata(folder)
-    for name, frame in (("energy.parquet", found.all_energy), ("summary.parquet", found.summary)):
+    for name, frame in (
+        ("energy.parquet", results.all_energy),
+        ("summary.parquet", results.summary),
+    ):
         held = io.BytesIO()
         frame.write_parquet(held, metadata=says)
         files.write(folder / name, [held.getvalue()])
-    files.write(folder / "summary.csv", [csv_bytes(found.summary)])
-    files.write(folder / "next.json", [next_text(found).encode()])
-    mark(found, "energy.parquet", "next.json")
+    files.write(folder / "summary.csv", [csv_bytes(results.summary)])
+    files.write(folder / "next.json", [next_text(results).encode()])
+    mark(results, "energy.parquet", "next.json")
 
 
-def mark(found: Results, *names: str) -> None:
+def mark(results: Results, *names: str) -> None:
     """Note that files were derived here of what the suite's seal covers, if all of it holds."""
-    if found.suite.seal_holds:
-        derived.mark(found.suite.folder, names, manifest.source(found.suite.folder))
+    if results.suite.seal_holds:
+        derived.mark(results.suite.folder, names, manifest.source(results.suite.folder))
 
 
-def next_text(found: Results) -> str:
+def next_text(results: Results) -> str:
     """next.json."""
-    return json.dumps(found.next_suite, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(results.next_suite, indent=1, ensure_ascii=False) + "\n"
 
 
 _MAGIC = re.compile(r"[*?[]")
@@ -305,10 +322,10 @@ def load(*folders: str | Path) -> pl.DataFrame:
     Raises SuiteError for a folder that is no suite, a pattern that matches none, and a suite that
     is named twice.
     """
-    found = [folder for name in folders for folder in _matched(name)]
-    if not found:
+    paths = [folder for name in folders for folder in _matched(name)]
+    if not paths:
         raise SuiteError('No suite is named: load("data/suites/*") takes all there are.')
-    with bundle.opened(list(dict.fromkeys(found))) as opened:
+    with bundle.opened(list(dict.fromkeys(paths))) as opened:
         tables = [energy_of(folder) for folder in opened]
     ids = [table["suite_id"][0] for table in tables if len(table)]
     twice = next((name for name in ids if ids.count(name) > 1), None)
@@ -324,27 +341,28 @@ def _matched(name: str | Path) -> Iterator[Path]:
         yield path.resolve()
         return
     matching = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
-    found = [
+    suites = [
         folder.resolve() for folder in matching if (folder / PLAN).exists() or folder.is_file()
     ]
-    if not found:
+    if not suites:
         raise SuiteError(f"No suite matches {name}.")
-    yield from found
+    yield from suites
 
 
 def energy_of(folder: Path) -> pl.DataFrame:
-    """A suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
+    """Return a suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
     table = folder / "energy.parquet"
     return pl.read_parquet(table) if manifest.current(table) else computed(folder)[2]
 
 
 def whole_joules(
-    found: Results, weights: Mapping[str, float]
+    results: Results, weights: Mapping[str, float]
 ) -> Iterator[tuple[str, str, Comparison]]:
     """Base, other and the ratio of their joules, so many runs of each workload together; over the
-    blocks that have all of them."""
-    joules = by_block(found.energy, SYSTEM)
-    for one in found.contrasts:
+    blocks that have all of them.
+    """
+    joules = by_block(results.energy, SYSTEM)
+    for one in results.contrasts:
         sides = []
         for name in (one.base, one.other):
             each = [joules.get((workload, name), {}) for workload in weights]
@@ -355,39 +373,42 @@ def whole_joules(
                     for block in blocks
                 }
             )
-        if (ratio := compare_pairs(found.suite, *sides)) is not None:
+        if (ratio := compare_pairs(results.suite, *sides)) is not None:
             yield one.base, one.other, ratio
 
 
 def verify(folder: Path, again: Results | None = None) -> Findings:
-    """Check the sums of the seal and of the journal; compare samples and energy.parquet with what
-    raw bytes give (`again`, where they are there already). Raises SuiteError."""
+    """Check the sums of the seal and of the journal.
+
+    Compare samples and energy.parquet with what raw bytes give (`again`, where they are there
+    already). Raises SuiteError.
+    """
     again = again or results(folder, raw=True)
     seal = manifest.check(folder)
-    said = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []
+    confirmed = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []
     problems = list(seal.problems)
-    if again.suite.plan.get("sha256") != manifest.canonical_sha256(again.suite.plan):
+    if not again.suite.frozen:
         problems.append("plan.json is not what was frozen: its own sum does not match.")
     closed = trail(folder, {run.run_id for run in again.suite.runs})
-    said += closed.said
+    confirmed += closed.confirmed
     problems += [*closed.problems, *_other_samples(folder)]
     path = folder / "energy.parquet"
     try:
         kept = pl.read_parquet(path)
     except FileNotFoundError:
         problems.append("There is no energy.parquet to compare: make the report first.")
-        return Findings(tuple(said), tuple(problems))
+        return Findings(tuple(confirmed), tuple(problems))
     except (OSError, pl.exceptions.PolarsError):
         problems.append("energy.parquet cannot be read: make the report again.")
-        return Findings(tuple(said), tuple(problems))
+        return Findings(tuple(confirmed), tuple(problems))
     difference = differences(kept, again.all_energy)
     if difference:
         unlike = manifest.unlike_here(path)
         made = f" It was made with {unlike}: make the report again." if unlike else ""
         problems.append(f"energy.parquet does not follow from the raw bytes: {difference}.{made}")
     else:
-        said.append(f"{len(kept)} rows of energy.parquet were made again from the raw bytes.")
-    return Findings(tuple(said), tuple(problems))
+        confirmed.append(f"{len(kept)} rows of energy.parquet were made again from the raw bytes.")
+    return Findings(tuple(confirmed), tuple(problems))
 
 
 def _other_samples(folder: Path) -> Iterator[str]:

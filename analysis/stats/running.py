@@ -46,8 +46,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class RunningAnswer:
-    """Every configuration against its baseline after `blocks` blocks; `origin` is the worst of the
-    joules'."""
+    """Every configuration against its baseline after `blocks` blocks.
+
+    `origin` is the worst of the joules'.
+    """
 
     blocks: int
     component: str
@@ -76,7 +78,7 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
             compared.append(contrast)
         else:
             left_out.append(LeftOut(name, suite.label(name), contrast))
-    origins = [*energy["origin"].unique(), str(suite.plan.get("origin", ""))]
+    origins = [*energy["origin"].unique(), suite.plan.origin]
     return RunningAnswer(blocks, SYSTEM, joint(origins), tuple(compared), tuple(left_out))
 
 
@@ -89,10 +91,10 @@ def _states(suite: Suite, energy: pl.DataFrame) -> _States:
     finished = {run.run_id for run in suite.runs}
     measured = set(energy.filter(pl.col("energy_j").is_not_null())["run_id"])
     states: dict[tuple[int, str, str], Cause | None] = {}
-    for run in suite.entries("runs"):
-        key = int(run["block"]), str(run["workload"]), str(run["configuration"])
-        cause: Cause | None = None if run["run_id"] in measured else "no-figure"
-        cause = cause if run["run_id"] in finished else "void"
+    for run in suite.plan.runs:
+        key = run.block, run.workload, run.configuration
+        cause: Cause | None = None if run.run_id in measured else "no-figure"
+        cause = cause if run.run_id in finished else "void"
         states[key] = states.get(key) or cause
     return states
 

@@ -24,15 +24,15 @@ class Span:
     high: float | None
 
     def scaled(self, factor: float) -> Span:
-        """The same in another unit; `factor` is exact and not negative."""
+        """Return the same in another unit; `factor` is exact and not negative."""
         return self._changed(lambda value: value * factor)
 
     def shifted(self, by: float) -> Span:
-        """The same with something exact added."""
+        """Return the same with something exact added."""
         return self._changed(lambda value: value + by)
 
     def not_below(self, least: float) -> Span:
-        """The same, cut off at what it cannot fall short of."""
+        """Return the same, cut off at what it cannot fall short of."""
         return self._changed(lambda value: max(least, value))
 
     def dividing(self, top: float) -> Span:
@@ -49,7 +49,7 @@ ENDS = {"": "mid", "_low": "low", "_high": "high"}
 
 
 def columns(name: str, span: Span | None) -> dict[str, float | None]:
-    """A figure with its interval as three columns of a table; null where there is none."""
+    """Return a figure with its interval as three columns of a table; null where there is none."""
     return {f"{name}{end}": getattr(span, part, None) for end, part in ENDS.items()}
 
 
@@ -78,7 +78,7 @@ class Estimate:
         return self.low is None or self.high is None or self.low <= value <= self.high
 
     def scaled(self, factor: float) -> Estimate:
-        """The same estimate in another unit; `factor` is exact and positive."""
+        """Return the same estimate in another unit; `factor` is exact and positive."""
         low = None if self.low is None else self.low * factor
         high = None if self.high is None else self.high * factor
         return Estimate(self.n, self.mean * factor, low, high)
@@ -91,7 +91,8 @@ def half_width(sd: float | Floats, n: int, confidence: float) -> Floats:
 
 def estimate(values: Sequence[float], any_look: bool = False) -> Estimate:
     """Mean of block values with its 95 % interval: Student's, or with `any_look` one that holds at
-    all numbers of blocks at once (`critical`). Raises ValueError for none."""
+    all numbers of blocks at once (`critical`). Raises ValueError for none.
+    """
     n = len(values)
     if n == 0:
         raise ValueError("no values to estimate from")
@@ -111,7 +112,8 @@ PRIOR = 4.0
 def critical(df: Floats, level: float, any_look: bool = False) -> Floats:
     """Standard errors to either side of an interval that misses with probability `level`, for one
     look or for any number of them (`analysis.stats.comparison.LogRatio`). Infinite where so few
-    blocks bound nothing."""
+    blocks bound nothing.
+    """
     if not any_look:
         return np.asarray(special.stdtrit(df, 1 - level / 2))
     n = df + 1
@@ -123,5 +125,5 @@ def critical(df: Floats, level: float, any_look: bool = False) -> Floats:
 
 
 def exp(log: float | Floats) -> float:
-    """A ratio from its logarithm; one beyond all numbers is the largest there is."""
+    """Return a ratio from its logarithm; one beyond all numbers is the largest there is."""
     return math.exp(max(-LARGEST_LOG, min(LARGEST_LOG, float(log))))

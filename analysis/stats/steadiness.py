@@ -57,7 +57,7 @@ def steadiness(
     hours, places = hours_of(suite.runs, clock), places_of(suite.runs, clock)
     after = {entry: before for (_, before), entry in pairwise(places)}
     rows = energy.filter(pl.col("energy_j") > 0, component=component, phase=ALL)
-    found = []
+    workloads = []
     for workload in suite.workloads:
         cells: dict[tuple[int, str], list[_Cell]] = {}
         of_workload = rows.filter(workload=workload)
@@ -72,8 +72,8 @@ def steadiness(
             cells.setdefault((block, name), []).append(one)
         if cells:
             means = [_mean_cell(cells[key]) for key in sorted(cells)]
-            found.append(_of_workload(workload, means))
-    return found
+            workloads.append(_of_workload(workload, means))
+    return workloads
 
 
 def hours_of(runs: Sequence[Run], clock: TargetClock) -> dict[str, float]:

@@ -36,7 +36,7 @@ SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
 def rows_of(
     energy: pl.DataFrame, workload: str, configuration: str, component: str, phase: str
 ) -> pl.DataFrame:
-    """The rows of one phase and component of all runs of a workload on a configuration."""
+    """Return the rows of one phase and component of all runs of a workload on a configuration."""
     return energy.filter(
         workload=workload, configuration=configuration, component=component, phase=phase
     )
@@ -81,8 +81,10 @@ def compare_pairs(suite: Suite, base: BlockValues, other: BlockValues) -> Compar
 
 
 def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) -> InBlocks | None:
-    """The second configuration against the first over all workloads; each has the joules of the
-    same configurations, all that there are, so that they stand in for runs that are missing.
+    """Return the second configuration against the first over all workloads.
+
+    Each has the joules of the same configurations, all that there are, so that they stand in for
+    runs that are missing.
 
     None where there is nothing to compare, or some joules of the two are not above 0.
     """
@@ -100,13 +102,13 @@ def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) 
     return in_blocks(logs, suite.margin, suite.any_look) if blocks else None
 
 
-def first_component(order: Sequence[str], *there: Collection[str]) -> str:
-    """The first that all of them have; the system where there is none."""
-    return next((name for name in order if all(name in each for each in there)), SYSTEM)
+def first_component(order: Sequence[str], *sets: Collection[str]) -> str:
+    """Return the first that all of them have; the system where there is none."""
+    return next((name for name in order if all(name in each for each in sets)), SYSTEM)
 
 
 def joint_origin(energy: pl.DataFrame) -> str:
-    """The origin of what rests on all these rows: the worst of theirs."""
+    """Return the origin of what rests on all these rows: the worst of theirs."""
     return records.joint(energy["origin"].unique())
 
 
@@ -158,8 +160,12 @@ def groups_of(suite: Suite, energy: pl.DataFrame) -> dict[Key, Group]:
         last = len(workload) + len(configuration)
         return workload.get(key[0], last), configuration.get(key[1], last), key
 
-    found = {_key(values): frame for values, frame in rows.partition_by(KEYS, as_dict=True).items()}
-    return {key: _group(found[key]) for key in sorted(found, key=place)}
+    frames = rows.partition_by(KEYS, as_dict=True)
+    by_key: dict[Key, pl.DataFrame] = {
+        (str(load), str(name), str(source), str(component)): frame
+        for (load, name, source, component), frame in frames.items()
+    }
+    return {key: _group(by_key[key]) for key in sorted(by_key, key=place)}
 
 
 def _group(frame: pl.DataFrame) -> Group:
@@ -173,13 +179,8 @@ def _group(frame: pl.DataFrame) -> Group:
     return Group(by_block("energy_j"), by_block("duration_s"), by_block("power_w"), origins)
 
 
-def _key(values: Sequence[object]) -> Key:
-    workload, configuration, source, component = (str(value) for value in values)
-    return workload, configuration, source, component
-
-
 def base_of(key: Key, suite: Suite) -> Key:
-    """What a group is compared with; itself for the baseline."""
+    """Return what a group is compared with; itself for the baseline."""
     return key[0], suite.base_of(key[1]) or "", key[2], key[3]
 
 
@@ -247,7 +248,8 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     rows = energy.filter(component=component)
     units = [u for u in UNITS.values() if (rows[u.work].fill_null(0.0) > 0).any()]
     counted = {unit: _by_block(rows, unit) for unit in units}
-    of_all = [unit for unit in units if _in_every_phase(energy, unit.work)]
+    parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
+    of_all = [unit for unit in units if len(parts) and (parts[unit.work].fill_null(0.0) > 0).all()]
     return [
         _one(suite, configuration, phase, unit, counted[unit])
         for phase in (ALL, *phases)
@@ -276,33 +278,28 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
         .agg(*(quotient.mean().alias(name) for name, quotient in quotients.items()))
         .sort("block", maintain_order=True)
     )
-    found: _Blocks = {}
+    by_phase: _Blocks = {}
     for row in means.iter_rows(named=True):
-        by = found.setdefault((row["phase"], row["configuration"]), {n: {} for n in quotients})
+        by = by_phase.setdefault((row["phase"], row["configuration"]), {n: {} for n in quotients})
         for name in quotients:
             if row[name] is not None:
                 by[name][int(row["block"])] = float(row[name])
-    return found
+    return by_phase
 
 
 def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks) -> PerUnit:
-    own = counted[phase, configuration]
+    values = counted[phase, configuration]
     base = counted.get((phase, suite.base_of(configuration) or ""), {}).get("energy_j", {})
     is_base = configuration == suite.baseline
     return PerUnit(
         configuration=configuration,
         phase=phase,
         unit=unit,
-        energy_j=estimate_of(own["energy_j"], suite.any_look),
-        rate=estimate_of(own["rate"], suite.any_look),
-        ratio=None if is_base else compare_pairs(suite, base, own["energy_j"]),
-        cpu_share=estimate_of(own["cpu_share"], suite.any_look),
-        disk_writes=estimate_of(own["disk_writes"], suite.any_look)
+        energy_j=estimate_of(values["energy_j"], suite.any_look),
+        rate=estimate_of(values["rate"], suite.any_look),
+        ratio=None if is_base else compare_pairs(suite, base, values["energy_j"]),
+        cpu_share=estimate_of(values["cpu_share"], suite.any_look),
+        disk_writes=estimate_of(values["disk_writes"], suite.any_look)
         if unit.work == "bytes"
         else None,
     )
-
-
-def _in_every_phase(energy: pl.DataFrame, work: str) -> bool:
-    parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
-    return bool((parts[work].fill_null(0.0) > 0).all()) if len(parts) else False

@@ -65,12 +65,12 @@ class Layout:
             return None
         inverse = np.linalg.pinv(design)
         residual = np.eye(len(block)) - design @ inverse
-        whole = np.vstack([np.eye(blocks - 1), -np.ones((1, blocks - 1))])
-        solve = whole @ inverse[1:blocks]
+        coded = np.vstack([np.eye(blocks - 1), -np.ones((1, blocks - 1))])
+        solve = coded @ inverse[1:blocks]
         return cls(blocks, solve, residual, len(block) - design.shape[1])
 
     def residuals(self, values: Floats) -> Floats:
-        """What neither block nor configuration explains, in the values' shape."""
+        """Return what neither block nor configuration explains, in the values' shape."""
         return values @ self.residual
 
     def block_effects(self, values: Floats) -> Floats:
@@ -108,8 +108,8 @@ class Layout:
         more, of_more = _explained(left, along)
         tested, freedom = of_more - of_less, self.freedom - of_more
         rest = np.maximum(np.sum(left**2, axis=-1) - more, ROUNDING**2)
-        told = (tested > 0) & (freedom > 0)
-        one, other = np.where(told, tested, 1), np.where(told, freedom, 1)
+        testable = (tested > 0) & (freedom > 0)
+        one, other = np.where(testable, tested, 1), np.where(testable, freedom, 1)
         p_values = special.fdtrc(one, other, np.maximum(more - less, 0.0) / one / (rest / other))
         # What one configuration adds shows in the part of its column that place and blocks lack.
         least = np.full(np.shape(p_values), np.inf)
@@ -119,8 +119,8 @@ class Layout:
             least = np.minimum(least, np.where(square > ROUNDING, square, np.inf))
         needed = special.ncfdtrinc(one, other, 1 - POWER, special.fdtri(one, other, 1 - LEVEL))
         effect = np.sqrt(needed * rest / other / least)
-        told_too = told & np.isfinite(least)
-        return np.where(told, p_values, np.nan), np.where(told_too, effect, np.nan)
+        told_too = testable & np.isfinite(least)
+        return np.where(testable, p_values, np.nan), np.where(told_too, effect, np.nan)
 
 
 def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
@@ -134,11 +134,11 @@ def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
 def _slope(left: Floats, along: Floats, freedom: int) -> Slope:
     """Of values along x, both without their mean."""
     squares = np.sum(along**2, axis=-1)
-    told = squares > ROUNDING
-    safe = np.where(told, squares, 1.0)
-    value = np.where(told, np.sum(left * along, axis=-1) / safe, 0.0)
+    varies = squares > ROUNDING
+    safe = np.where(varies, squares, 1.0)
+    value = np.where(varies, np.sum(left * along, axis=-1) / safe, 0.0)
     rest = np.sum((left - value[..., None] * along) ** 2, axis=-1)
-    return Slope(value, np.where(told, np.sqrt(rest / freedom / safe), np.inf), freedom)
+    return Slope(value, np.where(varies, np.sqrt(rest / freedom / safe), np.inf), freedom)
 
 
 def _coded(index: Sequence[int], levels: int) -> Floats:
@@ -148,5 +148,5 @@ def _coded(index: Sequence[int], levels: int) -> Floats:
 
 
 def percent(log: float) -> float:
-    """A log-ratio as a change in %."""
+    """Return a log-ratio as a change in %."""
     return 100 * math.expm1(max(-700.0, min(700.0, log)))

@@ -17,9 +17,9 @@ from scipy import special
 from analysis.energy.energy import energy_table, of_references
 from analysis.stats.comparison import Comparison, holm
 from analysis.stats.contrasts import contrasts
-from analysis.suite.documents import optional
+from analysis.suite.documents import read_optional
 from analysis.suite.records import Run, Suite
-from analysis.suite.suite_folder import parse
+from analysis.suite.suite_folder import parse_run
 from contract.journal import INTERRUPTIONS, REPEAT, SKIPPED
 
 NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
@@ -28,7 +28,8 @@ NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
 @dataclass(frozen=True)
 class VoidTries:
     """Of all tries of a configuration, those that were void by themselves: not interrupted from
-    outside, nor asked to be repeated. `p_adjusted` is Fisher's exact test against all others."""
+    outside, nor asked to be repeated. `p_adjusted` is Fisher's exact test against all others.
+    """
 
     configuration: str
     void: int
@@ -40,7 +41,7 @@ class VoidTries:
 
 def void_tries(suite: Suite) -> list[VoidTries]:
     """By configuration with any try; p-values by Holm."""
-    known = {str(e.get("run_id")): str(e.get("configuration")) for e in suite.entries("runs")}
+    known = {run.run_id: run.configuration for run in suite.plan.runs}
     void = Counter(
         known[entry.run_id]
         for entry in suite.journal
@@ -59,7 +60,8 @@ def void_tries(suite: Suite) -> list[VoidTries]:
 
 def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
     """Two-sided p-value of so many hits of all falling into these tries by chance: twice the
-    smaller tail of the hypergeometric distribution."""
+    smaller tail of the hypergeometric distribution.
+    """
     most, least = min(tries, all_hits), max(0, all_hits - (all_tries - tries))
     at = np.arange(least, most + 1, dtype=float)
 
@@ -76,27 +78,29 @@ def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
 
 
 def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Comparison | None:
-    """The ratio over all workloads if void tries counted like those that replaced them; None where
-    no void try got as far as to have joules."""
+    """Return the ratio over all workloads if void tries counted like those that replaced them.
+
+    None where no void try got as far as to have joules.
+    """
     runs = tuple(_complete(suite))
     if not runs:
         return None
     tried = energy_table(replace(suite, runs=runs))
     tried = tried.with_columns(pl.col("run_id") + ".void")
     both = pl.concat([energy, of_references(suite, tried)], how="vertical_relaxed")
-    found = (c for c in contrasts(suite, both) if {c.base, c.other} == {base, other})
-    return next((c.comparison for c in found), None)
+    matching = (c for c in contrasts(suite, both) if {c.base, c.other} == {base, other})
+    return next((c.comparison for c in matching), None)
 
 
 def _complete(suite: Suite) -> Iterator[Run]:
     """The void tries of which the record is whole and the configuration was the planned one."""
-    names = {str(entry.get("run_id")) for entry in suite.entries("runs")}
     folders = sorted((suite.folder / "runs").glob("*.void-*"))
-    folders += [suite.folder / "runs" / run.run_id for run in suite.void if run.run_id in names]
+    folders += [suite.folder / "runs" / run.run_id for run in suite.void]
     for folder in folders:
-        document = optional(folder / "run.json", [])
+        document = read_optional(folder / "run.json", [])
         try:
-            if document["proof"]["ok"] and document["plan_sha256"] == suite.plan.get("sha256"):
-                yield parse(document)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            run = parse_run({**document, "status": "finished"}, suite.plan.sha256)
+        except (KeyError, TypeError, ValueError, AttributeError):
             continue
+        if isinstance(run, Run):
+            yield run

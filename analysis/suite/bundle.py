@@ -54,11 +54,11 @@ def unpacked(path: Path, to: Path) -> tuple[Path, list[str]]:
         raise _changed(path, error) from None
     except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
         raise _changed(path, error) from None
-    found = [one for one in to.iterdir() if one.is_dir()]
-    if len(found) != 1 or not (found[0] / ABOUT).is_file():
+    folders = [one for one in to.iterdir() if one.is_dir()]
+    if len(folders) != 1 or not (folders[0] / ABOUT).is_file():
         raise SuiteError(f"{path} is no bundle of a suite: fde publish makes them.")
-    about(found[0])
-    return found[0], left
+    about(folders[0])
+    return folders[0], left
 
 
 def _changed(path: Path, error: Exception) -> SuiteError:

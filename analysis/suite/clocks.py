@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ CLEAR = 3  # spreads of the delay that a drift must exceed to be seen in `FEW` p
 FEW = 20
 BUNCHED = 0.4  # share of records that a controller may read late for being busy
 MAX_WANDER = 10e-6  # how far a rate may wander from its mean while a suite runs
-BOOT = "controller_boot_id"
 KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record without delay
 
 
@@ -42,7 +40,7 @@ class BootClock:
         return max(self.models, key=lambda model: model.knots[-1][0] - model.knots[0][0]).skew_ppm
 
     def to_controller_ns(self, t_target_ns: int) -> int:
-        """The same moment on the controller's clock."""
+        """Return the same moment on the controller's clock."""
         return self._nearest(t_target_ns).to_controller_ns(t_target_ns)
 
     def bound_ns(self, t_target_ns: int) -> int:
@@ -69,25 +67,23 @@ class TargetClock:
     models: Mapping[str, BootClock]
 
     @classmethod
-    def fit(cls, lines: Iterable[Mapping[str, Any]]) -> TargetClock:
-        """From the lines of clock.jsonl; a line that is no reading is left out.
+    def fit(cls, readings: Iterable[ClockReading]) -> TargetClock:
+        """Fit the readings of clock.jsonl.
 
-        Lines of several boots of the controller (`controller_boot_id`) stand on one axis already
+        Those of several boots of the controller stand on one axis already
         (analysis.suite.controller_boots).
         """
         by_boots: dict[tuple[str, str], list[ClockReading]] = {}
-        for line in lines:
-            reading = reading_of(line)
-            if reading is not None:
-                boots = reading.boot_id, str(line.get("controller_boot_id") or "")
-                by_boots.setdefault(boots, []).append(reading)
+        for reading in readings:
+            boots = reading.boot_id, reading.controller_boot_id
+            by_boots.setdefault(boots, []).append(reading)
         models: dict[str, tuple[OffsetModel, ...]] = {}
-        for (boot_id, _), readings in by_boots.items():
-            models[boot_id] = models.get(boot_id, ()) + OffsetModel.pieces(readings, boot_id)
-        return cls({boot_id: BootClock(found) for boot_id, found in models.items()})
+        for (boot_id, _), of_boot in by_boots.items():
+            models[boot_id] = models.get(boot_id, ()) + OffsetModel.pieces(of_boot, boot_id)
+        return cls({boot_id: BootClock(pieces) for boot_id, pieces in models.items()})
 
     def to_controller_ns(self, boot_id: str, t_target_ns: int) -> int | None:
-        """The same moment on the controller's clock, None where that boot has no reading."""
+        """Return the same moment on the controller's clock, None where that boot has no reading."""
         model = self.models.get(boot_id)
         return None if model is None else model.to_controller_ns(t_target_ns)
 
@@ -95,17 +91,6 @@ class TargetClock:
         """How far `to_controller_ns` can be off."""
         model = self.models.get(boot_id)
         return None if model is None else model.bound_ns(t_target_ns)
-
-
-def reading_of(line: Mapping[str, Any]) -> ClockReading | None:
-    """A line of clock.jsonl; None where it is no reading."""
-    try:
-        sent, there, back = (int(line[f"t_{key}_ns"]) for key in ("send", "target", "receive"))
-        asleep_ns = int(line.get("controller_asleep_ns") or 0)
-        boots = str(line["boot_id"]), str(line.get(BOOT) or "")
-        return ClockReading(sent, there, back, *boots, asleep_ns)
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +115,7 @@ class Line:
 
 
 def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: float) -> Line:
-    """The line under the points (x, y = arrival − x), then what the clock wandered from it.
+    """Return the line under the points (x, y = arrival − x), then what the clock wandered from it.
 
     `x` must not fall; `delays` are some points (x, y) taken without regard to their height, which
     tell how much the delay varies. With a limit L on all delays and a spread S of those seen, the
@@ -142,10 +127,12 @@ def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: floa
     above = y - (intercept + slope * x)
     knots = _knots(x, above)
     line = Line(intercept, slope, knots, 0.0)
-    seen = delays[1] - (line.at(delays[0]) - delays[0])
-    usual = seen[seen <= limit_ns]
-    contradicted = abs(slope) > MAX_SKEW or len(usual) < (1 - BUNCHED) * len(seen)
-    spread = float(np.quantile(seen if contradicted else usual, 0.95)) if len(seen) else 0.0
+    delays_ns = delays[1] - (line.at(delays[0]) - delays[0])
+    usual = delays_ns[delays_ns <= limit_ns]
+    contradicted = abs(slope) > MAX_SKEW or len(usual) < (1 - BUNCHED) * len(delays_ns)
+    spread = (
+        float(np.quantile(delays_ns if contradicted else usual, 0.95)) if len(delays_ns) else 0.0
+    )
     rest_ns = spread if contradicted else max(limit_ns - max(spread, 0.0), 0.05 * limit_ns)
     return Line(intercept, slope, knots, rest_ns + uncertainty_ns, contradicted)
 

@@ -6,13 +6,11 @@ So is what comes after each sleep of the controller, while which its monotonic c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from analysis.suite import samples
-from analysis.suite.clocks import BOOT, BootClock, reading_of
+from analysis.suite.clocks import BootClock
 from analysis.suite.recordings import Recording
 from instrumentation.clock import ClockReading, OffsetModel, jump_ns
 
@@ -34,55 +32,53 @@ class _Boot:
 
 
 def shifts(
-    lines: Sequence[Mapping[str, Any]],
+    readings: Sequence[ClockReading],
     recordings: Sequence[Recording],
     runs: Mapping[str, Span],
 ) -> dict[str, int]:
-    """By boot of the controller, how far its times are moved, in ns; 0 for the first.
+    """Tell by boot of the controller how far its times are moved, in ns; 0 for the first.
 
-    `lines` are those of clock.jsonl; `runs` tells for each boot of the target from when to when
-    runs went, on its own clock: what lies there must find no other boot's samples.
+    `runs` has for each boot of the target from when to when runs went, on its own clock: what lies
+    there must find no other boot's samples.
     """
-    order = _order(lines, recordings)
+    order = _order(readings, recordings)
     if len(order) < 2:
         return dict.fromkeys(order, 0)
-    boots = {boot: _boot(boot, order[0], lines, recordings, runs) for boot in order}
-    found: dict[str, int] = {}
+    boots = {boot: _boot(boot, order[0], readings, recordings, runs) for boot in order}
+    shift_ns: dict[str, int] = {}
     for boot in order:
-        found[boot] = _shift(boot, boots, found) if found else 0
-    return found
+        shift_ns[boot] = _shift(boot, boots, shift_ns) if shift_ns else 0
+    return shift_ns
 
 
 def shifted(
-    lines: Iterable[Mapping[str, Any]], shift_ns: Mapping[str, int]
-) -> Iterator[Mapping[str, Any]]:
-    """The lines of clock.jsonl with the controller's times moved, and each with its boot."""
+    readings: Iterable[ClockReading], shift_ns: Mapping[str, int]
+) -> Iterator[ClockReading]:
+    """Move the controller's times of all readings, and name the boot of each."""
     first = next(iter(shift_ns), "")
-    for line in lines:
-        boot = str(line.get(BOOT) or first)
-        moved = dict(line) | {BOOT: boot}
-        with suppress(KeyError, TypeError, ValueError, OverflowError):  # no reading: stays one
-            moved |= {
-                key: int(line[key]) + shift_ns.get(boot, 0) for key in ("t_send_ns", "t_receive_ns")
-            }
-        yield moved
+    for reading in readings:
+        boot = reading.controller_boot_id or first
+        by_ns = shift_ns.get(boot, 0)
+        yield replace(
+            reading,
+            controller_boot_id=boot,
+            t_send_ns=reading.t_send_ns + by_ns,
+            t_receive_ns=reading.t_receive_ns + by_ns,
+        )
 
 
 Sleeps = Mapping[str, Sequence[Span]]
 
 
-def sleeps(lines: Iterable[Mapping[str, Any]]) -> Sleeps:
-    """When each boot of the controller was suspended: between which two readings, on its clock.
+def sleeps(readings: Iterable[ClockReading]) -> Sleeps:
+    """Find between which two readings each boot of the controller slept, on its own clock.
 
     While it sleeps its monotonic clock stands still and the target's does not. By its own word, and
     by the target's clock, which then jumps forward.
     """
-    found: dict[str, list[Span]] = {}
+    spans: dict[str, list[Span]] = {}
     last: dict[str, ClockReading] = {}
-    for line in lines:
-        reading = reading_of(line)
-        if reading is None:
-            continue
+    for reading in readings:
         boot = reading.controller_boot_id
         before = last.get(boot, reading)
         last[boot] = reading
@@ -90,23 +86,23 @@ def sleeps(lines: Iterable[Mapping[str, Any]]) -> Sleeps:
         if before.boot_id == reading.boot_id:
             slept_ns = max(slept_ns, jump_ns(before, reading))
         if boot and slept_ns > LEAST_SLEEP_NS:
-            found.setdefault(boot, []).append((before.t_receive_ns, reading.t_send_ns))
-    return found
+            spans.setdefault(boot, []).append((before.t_receive_ns, reading.t_send_ns))
+    return spans
 
 
 def woken(boot: str, number: int) -> str:
     """What a boot of the controller is called after it slept so often: times of both are as far
-    apart as those of two boots."""
+    apart as those of two boots.
+    """
     return f"{boot}+{number}" if number else boot
 
 
-def cut_lines(lines: Iterable[Mapping[str, Any]], slept: Sleeps) -> Iterator[Mapping[str, Any]]:
-    """The lines of clock.jsonl, those after a sleep with another boot of the controller."""
-    for line in lines:
-        reading = reading_of(line)
-        spans = slept.get(reading.controller_boot_id, ()) if reading else ()
-        number = sum(reading.t_send_ns >= end for _, end in spans) if reading else 0
-        yield {**line, BOOT: woken(str(line.get(BOOT) or ""), number)} if number else line
+def cut_readings(readings: Iterable[ClockReading], slept: Sleeps) -> Iterator[ClockReading]:
+    """Give the readings after a sleep another boot of the controller."""
+    for reading in readings:
+        boot = reading.controller_boot_id
+        number = sum(reading.t_send_ns >= end for _, end in slept.get(boot, ()))
+        yield replace(reading, controller_boot_id=woken(boot, number))
 
 
 def cut_recordings(recordings: Sequence[Recording], slept: Sleeps) -> list[Recording]:
@@ -132,9 +128,10 @@ def _awake(recording: Recording, slept: Sleeps) -> Iterator[Recording]:
         )
 
 
-def _order(lines: Iterable[Mapping[str, Any]], recordings: Sequence[Recording]) -> list[str]:
-    """Boots in order of time. A line or a recording that names none belongs to the first."""
-    order = list(dict.fromkeys(str(line[BOOT]) for line in lines if line.get(BOOT)))
+def _order(readings: Iterable[ClockReading], recordings: Sequence[Recording]) -> list[str]:
+    """List boots in order of time. What names none belongs to the first."""
+    named = (reading.controller_boot_id for reading in readings)
+    order = list(dict.fromkeys(filter(None, named)))
     for name in dict.fromkeys(recording.name for recording in recordings):
         place = 0
         for boot in (r.boot for r in recordings if r.name == name and r.boot):
@@ -147,41 +144,39 @@ def _order(lines: Iterable[Mapping[str, Any]], recordings: Sequence[Recording]) 
 def _boot(
     boot: str,
     first: str,
-    lines: Iterable[Mapping[str, Any]],
+    readings: Iterable[ClockReading],
     recordings: Iterable[Recording],
     runs: Mapping[str, Span],
 ) -> _Boot:
-    readings = [
-        r for line in lines if (line.get(BOOT) or first) == boot and (r := reading_of(line))
-    ]
-    own = [recording for recording in recordings if (recording.boot or first) == boot]
-    spans = [span for recording in own if (span := recording.span_ns)]
-    targets = {reading.boot_id for reading in readings}
-    models = {target: BootClock(OffsetModel.pieces(readings, target)) for target in targets}
-    spans += [(reading.t_send_ns, reading.t_receive_ns) for reading in readings]
+    of_boot = [r for r in readings if (r.controller_boot_id or first) == boot]
+    recorded = [recording for recording in recordings if (recording.boot or first) == boot]
+    spans = [span for recording in recorded if (span := recording.span_ns)]
+    targets = {reading.boot_id for reading in of_boot}
+    models = {target: BootClock(OffsetModel.pieces(of_boot, target)) for target in targets}
+    spans += [(reading.t_send_ns, reading.t_receive_ns) for reading in of_boot]
     for target, model in models.items():
         if target in runs:
             begin, end = (model.to_controller_ns(t) for t in runs[target])
             spans.append((begin, end))
     span = (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
-    walls = [wall for recording in own if (wall := _wall_ns(recording)) is not None]
+    walls = [wall for recording in recorded if (wall := _wall_ns(recording)) is not None]
     return _Boot(models, span, min(walls, default=None))
 
 
 def _shift(boot: str, boots: Mapping[str, _Boot], earlier: Mapping[str, int]) -> int:
     """By the target's clock where it continued, else behind all that came before."""
-    here = boots[boot]
+    latest = boots[boot]
     for before in reversed(list(earlier)):
-        for target in sorted(here.models.keys() & boots[before].models.keys()):
-            old, new = boots[before].models[target].models[-1], here.models[target].models[0]
+        for target in sorted(latest.models.keys() & boots[before].models.keys()):
+            old, new = boots[before].models[target].models[-1], latest.models[target].models[0]
             middle = (old.knots[-1][0] + new.knots[0][0]) // 2
             return old.to_controller_ns(middle) + earlier[before] - new.to_controller_ns(middle)
     ends = [span[1] + earlier[b] for b in earlier if (span := boots[b].span)]
-    least = max(ends, default=0) + APART_NS - (here.span[0] if here.span else 0)
+    least = max(ends, default=0) + APART_NS - (latest.span[0] if latest.span else 0)
     by_wall = [
-        here.wall_ns - wall + earlier[b]
+        latest.wall_ns - wall + earlier[b]
         for b in reversed(list(earlier))
-        if here.wall_ns is not None and (wall := boots[b].wall_ns) is not None
+        if latest.wall_ns is not None and (wall := boots[b].wall_ns) is not None
     ]
     return max([least, *by_wall[:1]])
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
 from contract.places import step
+from contract.plan import ConfigurationEntry, WorkloadEntry
 
 FILE, FORMAT = "group.json", "fde-group/1"
 # What may differ between hosts and yet be compared: it is said.
@@ -34,7 +34,7 @@ class Shared:
 
     workloads: tuple[str, ...]
     configurations: tuple[str, ...]
-    said: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 def is_group(folder: Path) -> bool:
@@ -43,13 +43,13 @@ def is_group(folder: Path) -> bool:
 
 
 def members(folder: Path) -> list[Path]:
-    """The folders of a group's suites, beside its own. Raises SuiteError."""
+    """Return the folders of a group's suites, beside its own. Raises SuiteError."""
     try:
         if names.stranger(folder):
             raise ValueError
-        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
-        known = found["format"] == FORMAT
-        ids = list(found["suites"])
+        document = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
+        known = document["format"] == FORMAT
+        ids = list(document["suites"])
         if not ids or not all(names.safe(suite_id) for suite_id in ids):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError):
@@ -62,25 +62,25 @@ def members(folder: Path) -> list[Path]:
 
 
 def shared(suites: Sequence[Suite]) -> Shared:
-    """What may be compared between hosts. Raises SuiteError where nothing may."""
+    """Return what may be compared between hosts. Raises SuiteError where nothing may."""
     if len(suites) < 2:
         raise SuiteError("Name the suites of two hosts or more.")
     for one, other in combinations(suites, 2):
         _require_other_machine(one, other)
-    _require_same(suites, "what their figures are", [s.plan.get("origin") for s in suites])
+    _require_same(suites, "what their figures are", [s.plan.origin for s in suites])
     _require_same(suites, "the margin of equivalence", [s.margin for s in suites])
     _require_same(suites, "the baseline", [s.baseline for s in suites])
     kept: dict[str, tuple[str, ...]] = {}
-    said: list[str] = []
+    remarks: list[str] = []
     for kind in ("workloads", "configurations"):
-        entries = [suite.named(kind) for suite in suites]
-        names = suites[0].workloads if kind == "workloads" else suites[0].configurations
-        kept[kind] = tuple(n for n in names if all(e.get(n) == entries[0][n] for e in entries))
+        entries = [suite.entries if kind == "workloads" else suite.stacks for suite in suites]
+        ordered = suites[0].workloads if kind == "workloads" else suites[0].configurations
+        kept[kind] = tuple(n for n in ordered if all(e.get(n) == entries[0][n] for e in entries))
         if not kept[kind]:
             raise SuiteError(f"No {kind[:-1]} is the same on every host: nothing compares.")
-        said += _left_out(kind, entries, kept[kind], suites)
-    said += [*_one_image(suites), *_plans(suites)]
-    return Shared(kept["workloads"], kept["configurations"], tuple(said))
+        remarks += _left_out(kind, entries, kept[kind], suites)
+    remarks += [*_one_image(suites), *_plans(suites)]
+    return Shared(kept["workloads"], kept["configurations"], tuple(remarks))
 
 
 def _require_other_machine(one: Suite, other: Suite) -> None:
@@ -112,24 +112,26 @@ def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
 
 def _identity(suite: Suite, key: str) -> str | None:
     try:
-        found = strict_json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
-        return None if found[key] is None else str(found[key])
+        document = strict_json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
+        return None if document[key] is None else str(document[key])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) -> None:
     if any(value != values[0] for value in values):
-        told = ", ".join(f"{s.host} {value}" for s, value in zip(suites, values, strict=True))
+        values_by_host = ", ".join(
+            f"{s.host} {value}" for s, value in zip(suites, values, strict=True)
+        )
         raise SuiteError(
-            f"The hosts differ in {what} ({told}), so they have no common mean: report those "
-            "together that have it in common."
+            f"The hosts differ in {what} ({values_by_host}), so they have no common mean: report "
+            "those together that have it in common."
         )
 
 
 def _left_out(
     kind: str,
-    entries: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, ConfigurationEntry] | Mapping[str, WorkloadEntry]],
     kept: Sequence[str],
     suites: Sequence[Suite],
 ) -> Iterator[str]:
@@ -143,15 +145,19 @@ def _left_out(
 
 
 def _plans(suites: Sequence[Suite]) -> Iterator[str]:
-    groups = {suite.plan.get("group") for suite in suites}
+    groups = {suite.plan.group for suite in suites}
     if len(groups) > 1 or None in groups:
         yield "These suites were not planned as one group, and may have run at other times."
     for key, what in PLAN.items():
-        values = [suite.plan.get(key) for suite in suites]
+        values = [getattr(suite.plan, key) for suite in suites]
         if any(value != values[0] for value in values):
-            told = ", ".join(f"{s.host} {_text(v)}" for s, v in zip(suites, values, strict=True))
-            yield f"Not the same on every host: {what} ({told})."
+            values_by_host = ", ".join(
+                f"{s.host} {_text(v)}" for s, v in zip(suites, values, strict=True)
+            )
+            yield f"Not the same on every host: {what} ({values_by_host})."
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value, default=vars)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from analysis.suite.clocks import reading_of
-from analysis.suite.documents import lines
+from analysis.suite.documents import read_lines
 from analysis.suite.records import Suite
 from analysis.suite.samples import EPOCHS, Samples
+from contract.documents import SessionLine
 from contract.journal import BEGUN, CLOSED, INTERRUPTIONS, REPEAT, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
@@ -30,7 +29,8 @@ LINK_S = 60.0  # twice as long as from one look at the target's clock to the nex
 @dataclass(frozen=True)
 class Silence:
     """Stretches of a meter's recordings without a record, those at which its port was opened again
-    among them; or, with no meter's name, of the link to the target without an answer."""
+    among them; or, with no meter's name, of the link to the target without an answer.
+    """
 
     meter: str
     times: int
@@ -42,15 +42,16 @@ def _silence(name: str, lengths_s: Sequence[float]) -> Silence | None:
     return Silence(name, len(lengths_s), sum(lengths_s), max(lengths_s)) if lengths_s else None
 
 
-def of_link(readings: Iterable[Mapping[str, Any]], journal: Iterable[Entry]) -> Silence | None:
-    """Of the lines of clock.jsonl, while the agent was at work by its journal; None without any."""
+def link_silence(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> Silence | None:
+    """Find when the link did not answer while the agent was at work by its journal.
+
+    None without any such time.
+    """
     at_work = _at_work(journal)
     lengths: list[float] = []
     last: dict[str, ClockReading] = {}
-    for line in readings:
-        reading, boot = reading_of(line), str(line.get("controller_boot_id"))
-        if reading is None:
-            continue
+    for reading in readings:
+        boot = reading.controller_boot_id
         before = last.get(boot, reading)
         pause_ns = reading.t_send_ns - before.t_receive_ns
         here = before.t_target_ns, before.t_target_ns + pause_ns
@@ -66,21 +67,22 @@ def of_link(readings: Iterable[Mapping[str, Any]], journal: Iterable[Entry]) -> 
 
 def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
     """By boot of the target, from the agent's starts to the closing or last lines, in its time."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    spans_by_boot: dict[str, list[tuple[int, int]]] = {}
     closed = True
     for entry in journal:
-        spans = found.setdefault(entry.boot_id, [])
+        spans = spans_by_boot.setdefault(entry.boot_id, [])
         if closed or not spans:
             spans.append((entry.t_mono_ns, entry.t_mono_ns))
         spans[-1] = spans[-1][0], entry.t_mono_ns
         closed = entry.state in TERMINAL
-    return found
+    return spans_by_boot
 
 
 def pauses_s(samples: Samples) -> list[float]:
     """Stretches between records that are longer than any bunch, and those where the port was opened
-    again; not from boot to boot of the controller, whose distance need not be known."""
-    found: list[float] = []
+    again; not from boot to boot of the controller, whose distance need not be known.
+    """
+    pauses: list[float] = []
     last: tuple[int, int] | None = None
     for table in samples.tables(["t_mono_ns", "window_s", "epoch"]):
         arrival = table["t_mono_ns"].to_numpy()
@@ -90,9 +92,9 @@ def pauses_s(samples: Samples) -> list[float]:
         longest = np.maximum(BREAK_NS, table["window_s"].to_numpy() * BREAK_WINDOWS * NS)
         same = np.diff(epoch // EPOCHS, prepend=first[1] // EPOCHS) == 0
         opened = np.diff(epoch, prepend=first[1]) != 0
-        found += (pause[((pause > longest) | opened) & same] / NS).tolist()
+        pauses += (pause[((pause > longest) | opened) & same] / NS).tolist()
         last = int(arrival[-1]), int(epoch[-1])
-    return found
+    return pauses
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,11 @@ class Interruption:
 
 @dataclass(frozen=True)
 class VoidTries:
-    """Tries that were void for one reason (an example of its words); `recovered` of these runs
-    finished in the end. `asked`: the controller asked for a repetition of a finished run."""
+    """Tries that were void for one reason (an example of its words).
+
+    `recovered` of these runs finished in the end. `asked`: the controller asked for a repetition of
+    a finished run.
+    """
 
     reason: str
     tries: int
@@ -189,27 +194,26 @@ class _Told:
     counts: Counter[str] = field(default_factory=Counter)  # by the fields of `IncidentLog`
     interruptions: list[Interruption] = field(default_factory=list)
     voids: list[tuple[str, str, bool]] = field(default_factory=list)  # run, reason, asked for
-    waits: dict[str, list[tuple[float | None, str]]] = field(default_factory=dict)
+    waits: dict[str, Wait] = field(default_factory=dict)
     open_run: tuple[str, str] = ("", "")  # run and its last state
     to_repeat: dict[str, bool] = field(default_factory=dict)  # run: another one came in between
 
 
 def incident_log(suite: Suite) -> IncidentLog:
-    """The facts of a suite; reads all times of all meters."""
-    told = _told(suite.journal)
-    planned = [str(e["run_id"]) for e in suite.entries("runs") if "run_id" in e]
+    """Return the facts of a suite; reads all times of all meters."""
+    gathered = _told(suite.journal)
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
     begun, killed = _sessions(suite)
     silences = (_silence(meter.name, pauses_s(meter.samples)) for meter in suite.meters)
     return IncidentLog(
-        **told.counts,
+        **gathered.counts,
         boots=len({entry.boot_id for entry in suite.journal}),
-        interruptions=tuple(told.interruptions),
-        voids=tuple(_grouped(told.voids, {run.run_id for run in suite.runs})),
-        waits=tuple(_wait(cause, times) for cause, times in told.waits.items()),
-        never=sum(run_id not in known for run_id in planned),
+        interruptions=tuple(gathered.interruptions),
+        voids=tuple(_grouped(gathered.voids, {run.run_id for run in suite.runs})),
+        waits=tuple(gathered.waits.values()),
+        never=sum(run.run_id not in known for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
         failed=last.detail if last is not None and last.state == "suite-failed" else "",
@@ -218,7 +222,7 @@ def incident_log(suite: Suite) -> IncidentLog:
         controller_boots=suite.controller_boots,
         controller_sleeps=suite.controller_sleeps,
         silences=tuple(silence for silence in silences if silence is not None),
-        unlinked=of_link(suite.clock, suite.journal),
+        unlinked=link_silence(suite.clock, suite.journal),
     )
 
 
@@ -228,9 +232,9 @@ def _sessions(suite: Suite) -> tuple[int, int]:
     One that is still at work has no end either.
     """
     begun, ended = [], set()
-    for line in lines(suite.folder / "sessions.jsonl", []):
-        key = (line.get("controller_boot_id"), line.get("begun_ns"))
-        if "wall_s" not in line:
+    for line in read_lines(SessionLine, suite.folder / "sessions.jsonl", []):
+        key = (line.controller_boot_id, line.begun_ns)
+        if line.wall_s is None:
             begun.append(key)
         else:
             ended.add(key)
@@ -240,53 +244,47 @@ def _sessions(suite: Suite) -> tuple[int, int]:
 
 
 def _told(entries: Sequence[Entry]) -> _Told:
-    told = _Told()
+    gathered = _Told()
     for number, entry in enumerate(entries):
         if entry.state == "suite-started":
-            _start(told, entry, _before(entries[:number]))
+            gathered.counts["starts"] += 1
+            # At its start an agent folds into void lines what was open, and what to repeat.
+            folded = INTERRUPTIONS | {REPEAT}
+            before = next((e for e in reversed(entries[:number]) if e.cause not in folded), None)
+            if before is not None:
+                same_boot = "restarts" if before.boot_id == entry.boot_id else "reboots"
+                gathered.counts["resumed" if before.state in TERMINAL else same_boot] += 1
         elif entry.state == "waiting":
-            waited = _seconds(entries[number : number + 2]), entry.detail
-            told.waits.setdefault(entry.cause, []).append(waited)
+            after = entries[number + 1] if number + 1 < len(entries) else None
+            wait = gathered.waits.get(entry.cause, Wait(entry.cause, 0, 0.0, ""))
+            seconds = 0.0  # what a boot ended has no length
+            if after is not None and after.boot_id == entry.boot_id:
+                seconds = max(0.0, (after.t_mono_ns - entry.t_mono_ns) / NS)
+            gathered.waits[entry.cause] = Wait(
+                entry.cause, wait.times + 1, wait.seconds + seconds, entry.detail
+            )
         elif entry.state in BEGUN:
-            if told.open_run[0] != entry.run_id:
-                _begin(told, entry.run_id)
-            told.open_run = entry.run_id, entry.state
+            if gathered.open_run[0] != entry.run_id:
+                if entry.run_id in gathered.to_repeat:
+                    later = gathered.to_repeat.pop(entry.run_id)
+                    gathered.counts["later" if later else "at_once"] += 1
+                gathered.to_repeat = dict.fromkeys(gathered.to_repeat, True)
+            gathered.open_run = entry.run_id, entry.state
         elif entry.state in CLOSED:
             if entry.state == "void" and entry.cause != SKIPPED:
-                _void(told, entry)
-            told.open_run = "", ""
-    return told
+                _void(gathered, entry)
+            gathered.open_run = "", ""
+    return gathered
 
 
-def _before(entries: Sequence[Entry]) -> Entry | None:
-    """The last line of the agent before: at its start one folds into void lines what was open, and
-    what it was asked to repeat."""
-    folded = INTERRUPTIONS | {REPEAT}
-    return next((e for e in reversed(entries) if e.cause not in folded), None)
-
-
-def _start(told: _Told, entry: Entry, before: Entry | None) -> None:
-    told.counts["starts"] += 1
-    if before is None:
-        return
-    same_boot = "restarts" if before.boot_id == entry.boot_id else "reboots"
-    told.counts["resumed" if before.state in TERMINAL else same_boot] += 1
-
-
-def _begin(told: _Told, run_id: str) -> None:
-    if run_id in told.to_repeat:
-        told.counts["later" if told.to_repeat.pop(run_id) else "at_once"] += 1
-    told.to_repeat = dict.fromkeys(told.to_repeat, True)
-
-
-def _void(told: _Told, entry: Entry) -> None:
-    told.to_repeat[entry.run_id] = False
+def _void(gathered: _Told, entry: Entry) -> None:
+    gathered.to_repeat[entry.run_id] = False
     if entry.cause in INTERRUPTIONS:
-        during = str(entry.facts.get("during", told.open_run[1]))
-        told.interruptions.append(Interruption(entry.run_id, during, entry.cause))
+        during = str(entry.facts.get("during", gathered.open_run[1]))
+        gathered.interruptions.append(Interruption(entry.run_id, during, entry.cause))
     else:
         reason = entry.detail or "no reason given"
-        told.voids.append((entry.run_id, reason, entry.cause == REPEAT))
+        gathered.voids.append((entry.run_id, reason, entry.cause == REPEAT))
 
 
 def _grouped(voids: Iterable[tuple[str, str, bool]], finished: set[str]) -> Iterator[VoidTries]:
@@ -297,15 +295,3 @@ def _grouped(voids: Iterable[tuple[str, str, bool]], finished: set[str]) -> Iter
     for (_, asked), members in sorted(groups.items(), key=lambda item: -len(item[1])):
         runs = {run_id for run_id, _ in members}
         yield VoidTries(members[-1][1], len(members), len(runs), len(runs & finished), asked)
-
-
-def _seconds(entries: Sequence[Entry]) -> float | None:
-    """From the first line to the next; None where there is none in the same boot."""
-    if len(entries) < 2 or entries[0].boot_id != entries[1].boot_id:
-        return None
-    return max(0.0, (entries[1].t_mono_ns - entries[0].t_mono_ns) / NS)
-
-
-def _wait(cause: str, times: Sequence[tuple[float | None, str]]) -> Wait:
-    seconds = sum(length for length, _ in times if length is not None)
-    return Wait(cause, len(times), seconds, times[-1][1])

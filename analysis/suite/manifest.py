@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,13 +36,6 @@ class Seal:
     problems: tuple[str, ...]
 
 
-def canonical_sha256(document: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical JSON of all keys but `sha256` (sorted, no spaces, UTF-8)."""
-    rest = {key: value for key, value in document.items() if key != "sha256"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def check(folder: Path) -> Seal:
     """Compare every file with its sum."""
     path = folder / MANIFEST
@@ -56,8 +48,8 @@ def check(folder: Path) -> Seal:
         return Seal(False, 0, ("manifest.json cannot be read: nothing proves the files.",))
     root = folder.resolve()
     with ThreadPoolExecutor(HASHING) as pool:  # hashing lets other threads run
-        found = pool.map(lambda item: _compare(root, *item), sorted(wanted.items()))
-        changed = [said for said in found if said]
+        compared = pool.map(lambda item: _compare(root, *item), sorted(wanted.items()))
+        changed = [problem for problem in compared if problem]
     added = [f"{name} was added after sealing." for name in _strangers(folder, set(wanted))]
     return Seal(True, len(wanted), (*changed, *added))
 
@@ -65,30 +57,31 @@ def check(folder: Path) -> Seal:
 def _compare(root: Path, name: str, digest: str) -> str | None:
     path = root / name
     try:
-        inside, there = path.resolve().is_relative_to(root), path.is_file()
+        inside, exists = path.resolve().is_relative_to(root), path.is_file()
     except (OSError, ValueError):  # too long, or with a zero byte
         return "The manifest names a file by a name that no file can have."
     if not inside:
         return f"The manifest names {name}, which lies outside the suite."
-    if not there:
+    if not exists:
         return f"{name} is missing: it was there when the suite was sealed."
     return None if sha256_of(path) == digest else f"{name} was changed after sealing."
 
 
 def _strangers(folder: Path, known: set[str]) -> list[str]:
     """Measured files that no sum covers; derived files and hidden ones are free to come and go."""
-    found = []
+    measured = []
     for top in (*SEALED, *SEALED_FOLDERS):
         path = folder / top
         files = path.rglob("*") if path.is_dir() else [path] if path.exists() else []
-        found += [str(f.relative_to(folder)) for f in files if f.is_file()]
-    return sorted(name for name in found if name not in known)
+        measured += [str(f.relative_to(folder)) for f in files if f.is_file()]
+    return sorted(name for name in measured if name not in known)
 
 
 @dataclass
 class _Last:
     """A run as the journal left it: its last state, and of its last try the boots and times of its
-    lines; how often it was void."""
+    lines; how often it was void.
+    """
 
     state: str = ""
     sha256: Fact | None = None
@@ -101,13 +94,15 @@ class _Last:
 class Findings:
     """What was found to be well, and what was not; both as sentences."""
 
-    said: tuple[str, ...]
+    confirmed: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 def trail(folder: Path, counted: Collection[str]) -> Findings:
-    """Compare the journal with itself, and all that it closed with what the folder holds; the runs
-    that are `counted` must be among it."""
+    """Compare the journal with itself, and all that it closed with what the folder holds.
+
+    The runs that are `counted` must be among it.
+    """
     entries, unreadable = journals.readable(folder / "journal.jsonl")
     last = _last(entries)
     problems = [*_order(entries, unreadable), *_untold(folder, last), *_steady(folder, entries)]
@@ -132,11 +127,11 @@ def trail(folder: Path, counted: Collection[str]) -> Findings:
 
 def _last(entries: Sequence[Entry]) -> dict[str, _Last]:
     """By run, from its last `running` line on."""
-    found: dict[str, _Last] = {}
+    runs: dict[str, _Last] = {}
     for entry in entries:
         if not entry.run_id:
             continue
-        run = found.setdefault(entry.run_id, _Last())
+        run = runs.setdefault(entry.run_id, _Last())
         run.state, run.sha256 = entry.state, entry.facts.get("sha256")
         run.voids += entry.state == "void"
         if entry.state == "running":
@@ -145,7 +140,7 @@ def _last(entries: Sequence[Entry]) -> dict[str, _Last]:
         if entry.state in ("running", "proving", "finished"):
             run.boots[entry.boot_id] = None
             run.times_ns.append(entry.t_mono_ns)
-    return found
+    return runs
 
 
 def _order(entries: Sequence[Entry], unreadable: int) -> Iterator[str]:
@@ -173,19 +168,18 @@ _VOID = re.compile(r"\.void-\d+")
 def _untold(folder: Path, last: Mapping[str, _Last]) -> Iterator[str]:
     """Find tries in the folder that the journal does not tell of."""
     tries = [path.name for path in (folder / "runs").glob("*") if path.is_dir()]
-    for run_id, found in groupby(sorted(tries), lambda name: _VOID.sub("", name)):
-        aside = [name for name in found if name != run_id]
+    for run_id, tries_of_run in groupby(sorted(tries), lambda name: _VOID.sub("", name)):
+        aside = [name for name in tries_of_run if name != run_id]
         run = last.get(run_id)
         if run is None:
             yield f"The journal does not tell of runs/{run_id}: it was cut."
         elif len(aside) > run.voids:
             yield f"{run_id} has {len(aside)} void tries, the journal tells of {run.voids}."
-        elif run.state not in CLOSED and _status(folder / "runs" / run_id) == "finished":
-            yield f"Run {run_id} finished, but the journal leaves it at {run.state}: it was cut."
-
-
-def _status(folder: Path) -> object:
-    return strict_json.read_object(folder / "run.json").get("status")
+        elif run.state not in CLOSED:
+            document = strict_json.read_object(folder / "runs" / run_id / "run.json")
+            if document.get("status") == "finished":
+                left = f"the journal leaves it at {run.state}"
+                yield f"Run {run_id} finished, but {left}: it was cut."
 
 
 def _steady(folder: Path, entries: Sequence[Entry]) -> Iterator[str]:
@@ -242,7 +236,7 @@ PACKAGES = ("numpy", "polars", "scipy")
 
 
 def metadata(folder: Path) -> dict[str, str]:
-    """What a table says of itself that is derived from the suite in `folder` now."""
+    """Return what a table says of itself that is derived from the suite in `folder` now."""
     return {SEAL: seal(folder), CODE: code(), **maker()}
 
 
@@ -256,15 +250,17 @@ def maker() -> dict[str, str]:
 
 
 def unlike_here(table: Path) -> str:
-    """What differs between here and where a derived table was made, as a clause; empty if nothing
-    does. Raises OSError or PolarsError."""
-    found, here = pl.read_parquet_metadata(table), maker()
-    if not found.keys() & MAKERS.keys():
+    """Return what differs between here and where a derived table was made, as a clause.
+
+    Empty if nothing does. Raises OSError or PolarsError.
+    """
+    makers, here = pl.read_parquet_metadata(table), maker()
+    if not makers.keys() & MAKERS.keys():
         return "code, packages and processor that it does not name"
     return " and ".join(
-        f"{words} ({found.get(key, '')[:NAMED]}, here {here[key]})"
+        f"{words} ({makers.get(key, '')[:NAMED]}, here {here[key]})"
         for key, words in MAKERS.items()
-        if found.get(key) != here[key]
+        if makers.get(key) != here[key]
     )
 
 
@@ -295,7 +291,7 @@ def code() -> str:
 
 def _sum_of_code(*rooms: Path) -> str:
     sources = [path for room in rooms for path in room.rglob("*.py")]
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(path for path in sources if "tests" not in path.parts):
-        whole.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return whole.hexdigest()
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()

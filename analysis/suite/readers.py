@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
-from typing import Any
 
 from analysis.suite.records import Run, Suite
-from analysis.suite.suite_folder import rapl_samples, reading_of
-from instrumentation.sources.counter import difference, unit_shortfall
+from analysis.suite.suite_folder import rapl_samples
+from contract.documents import OtherZone
+from instrumentation.sources.counter import difference, reading_at, unit_shortfall
 
 # Between two updates of a counter: a reading may be this much older than its time (kernel,
 # arch/x86/events/rapl.c: about a millisecond).
@@ -24,10 +24,12 @@ Highest = Callable[[], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Pair:
-    """One figure of another reader beside ours. `unexplained`: they differ by more than the time
-    between the reads (`apart_ms`, both edges) at the highest power that was sampled in the suite
-    (reading itself wakes a machine at rest), an update of the counter at each edge, and the
-    kernel's rounding of its unit make; False where the time between is unknown.
+    """One figure of another reader beside ours.
+
+    `unexplained`: they differ by more than the time between the reads (`apart_ms`, both edges) at
+    the highest power that was sampled in the suite (reading itself wakes a machine at rest), an
+    update of the counter at each edge, and the kernel's rounding of its unit make; False where the
+    time between is unknown.
     """
 
     own_uj: float
@@ -79,9 +81,8 @@ def agreements(suite: Suite) -> tuple[Agreement, ...]:
 
 def of_other_zones(source: str, runs: Sequence[Run]) -> bool:
     """Whether it measures what our reader has no zone for, as a battery or a graphics processor."""
-    records = (run.other_sources.get(source, {}).get("zones") for run in runs)
-    zones = [zone for found in records if isinstance(found, list) for zone in found]
-    return bool(zones) and not any(zone.get("own_start") or zone.get("own_end") for zone in zones)
+    zones = [zone for run in runs for zone in run.zones_of(source)]
+    return bool(zones) and not any(zone.own_start or zone.own_end for zone in zones)
 
 
 def _agreement(highest_uj_ns: Highest, source: str, runs: Sequence[Run]) -> Agreement:
@@ -91,16 +92,15 @@ def _agreement(highest_uj_ns: Highest, source: str, runs: Sequence[Run]) -> Agre
     for run in runs:
         if (record := run.other_sources.get(source)) is None:
             continue
-        zones = record.get("zones") if "error" not in record else None
-        if not isinstance(zones, list):
+        if record.zones is None or record.error is not None:
             failed += 1
-            reasons[str(record.get("error") or "no reason given.")] = None
+            reasons[record.error or "no reason given."] = None
             continue
-        for zone in zones:
+        for zone in record.zones:
             pair = _pair(highest_uj_ns, run, zone, source)
             if pair is not None:
                 pairs.append(pair)
-            elif zone.get("energy_uj") is None:
+            elif zone.energy_uj is None:
                 failed += 1
             else:
                 wrapped += 1
@@ -119,30 +119,29 @@ def _agreement(highest_uj_ns: Highest, source: str, runs: Sequence[Run]) -> Agre
     )
 
 
-def _pair(highest_uj_ns: Highest, run: Run, zone: Mapping[str, Any], source: str) -> Pair | None:
+def _pair(highest_uj_ns: Highest, run: Run, zone: OtherZone, source: str) -> Pair | None:
     """Both figures; None where one is missing. Of the others perf_event alone is known to follow a
-    wrap: no other figure is held against ours where ours went round."""
-    start, end = reading_of(zone.get("own_start")), reading_of(zone.get("own_end"))
-    if start is None or end is None or zone.get("energy_uj") is None:
+    wrap: no other figure is held against ours where ours went round.
+    """
+    start, end, name = zone.own_start, zone.own_end, zone.zone
+    if start is None or end is None or zone.energy_uj is None:
         return None
-    name = str(zone["zone"])
     counters = (c for phase in run.phases for c in phase.counters if c.zone == name)
     max_range_uj = next((c.max_range_uj for c in counters if c.max_range_uj), None)
-    own = difference(start, end, max_range_uj)
-    certain = own.kind == "difference" or (own.kind == "corrected" and source == _PERF)
-    if own.energy_uj is None or not certain:
+    ours = difference(reading_at(start), reading_at(end), max_range_uj)
+    certain = ours.kind == "difference" or (ours.kind == "corrected" and source == _PERF)
+    if ours.energy_uj is None or not certain:
         return None
-    apart_ns = zone.get("apart_ns")
-    other_uj = float(zone["energy_uj"])
+    apart_ns, other_uj = zone.apart_ns, zone.energy_uj
     if apart_ns is None:
-        return Pair(own.energy_uj, other_uj, None, False)
-    rounding = own.energy_uj * unit_shortfall(max_range_uj or 0) * (source == _PERF)
+        return Pair(ours.energy_uj, other_uj, None, False)
+    rounding = ours.energy_uj * unit_shortfall(max_range_uj or 0) * (source == _PERF)
 
     def beyond(power_uj_ns: float) -> bool:
         explained_uj = power_uj_ns * (apart_ns + 2 * UPDATE_NS) + rounding + _ROUNDING_UJ
         return bool(abs(other_uj - own_uj) > explained_uj)
 
-    own_uj = own.energy_uj
+    own_uj = ours.energy_uj
     mean_uj_ns = own_uj / max(1, end.t_after_ns - start.t_before_ns)
     unexplained = beyond(mean_uj_ns) and beyond(highest_uj_ns().get(name, 0.0))
     return Pair(own_uj, other_uj, apart_ns / 1e6, unexplained)

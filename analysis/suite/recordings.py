@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from analysis.suite import samples
-from analysis.suite.documents import optional
+from analysis.suite.documents import read_optional
 from analysis.suite.records import Meter
 from contract import derived, schema
 from contract.documents import MeterDocument
@@ -22,8 +22,10 @@ ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accur
 
 @dataclass(frozen=True)
 class Recording:
-    """One folder below `meters/`. `boot` is the controller's whose clock its times are of; empty
-    where meter.json does not say."""
+    """One folder below `meters/`.
+
+    `boot` is the controller's whose clock its times are of; empty where meter.json does not say.
+    """
 
     name: str
     number: int
@@ -49,10 +51,10 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
     """
     root = folder / "meters"
     source = derived.plan_sum(folder)
-    found = []
+    recorded = []
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
         try:
-            described = schema.read(MeterDocument, optional(path / "meter.json", problems))
+            described = schema.read(MeterDocument, read_optional(path / "meter.json", problems))
         except ValueError as error:
             problems.append(
                 f"Meter {path.name} has no readable meter.json ({error}): it is left out."
@@ -61,7 +63,7 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
         name, number = _place(path.name, described)
         decoded = f"meters/{path.name}/samples.parquet"
         is_ours = not raw and derived.is_ours(folder, decoded, source)
-        found.append(
+        recorded.append(
             Recording(
                 name=name,
                 number=number,
@@ -71,7 +73,7 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
                 samples=_samples(path, tuple(_named(described).values()), is_ours, problems),
             )
         )
-    return sorted(found, key=lambda one: (one.name, one.number))
+    return sorted(recorded, key=lambda one: (one.name, one.number))
 
 
 def meters(
@@ -106,7 +108,7 @@ def meters(
 
 
 def _place(folder_name: str, described: MeterDocument) -> tuple[str, int]:
-    """The meter's name and the recording's number, from 1: `name.2` is the second of `name`.
+    """Return the meter's name and the recording's number, from 1: `name.2` is the second of `name`.
 
     meter.json has the last word on the name, so that a meter called `a.2` is not a part of `a`.
     """
@@ -120,8 +122,10 @@ def _place(folder_name: str, described: MeterDocument) -> tuple[str, int]:
 
 def _named(described: MeterDocument) -> dict[str, str]:
     """Channels by the meter's own names; each once."""
-    found = {channel: own for own, channel in reversed(list(described.channels.items()))}
-    return {own: channel for channel, own in reversed(found.items())}
+    own_names = {
+        channel: own_name for own_name, channel in reversed(list(described.channels.items()))
+    }
+    return {own_name: channel for channel, own_name in reversed(own_names.items())}
 
 
 def _samples(

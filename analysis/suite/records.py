@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.suite.assumptions import Assumptions, assumptions_of
-from analysis.suite.documents import mapping, mappings
 from analysis.suite.preconditioned import Preconditioned
-from contract.documents import LeftOut
+from contract import documents
+from contract.assumptions import Assumptions
+from contract.documents import LockedRead, WatermarkLine
 from contract.errors import AgentError
 from contract.journal import Entry
-from instrumentation.sources.counter import Reading
+from contract.plan import ConfigurationEntry, SuitePlan, WorkloadEntry
+from instrumentation.clock import ClockReading
 
 if TYPE_CHECKING:
     from analysis.suite.samples import Samples  # with Polars, which `fde run` does without
@@ -27,7 +29,9 @@ ORDER = (MEASURED, MODELLED, SYNTHETIC)
 
 
 def joint(origins: Iterable[str]) -> str:
-    """The origin of what rests on several figures: the worst of theirs; an unknown one is modelled.
+    """Return the origin of what rests on several figures: the worst of theirs.
+
+    An unknown one is modelled.
 
     Without any figure it is *measured*: nothing was modelled.
     """
@@ -37,7 +41,7 @@ def joint(origins: Iterable[str]) -> str:
 
 BASELINE = "plain"
 _LABEL = re.compile(r"[\w ,.–-]{1,60}")  # of letters and digits alone is the name of a cipher
-TAIL = "tail"
+TAIL = documents.TAIL
 DRIFT_CHECK = "drift_check"  # a workload of its own, between blocks: no part of what is compared
 SYSTEM = "system"  # the component that a meter before the whole machine sees
 
@@ -46,79 +50,9 @@ class SuiteError(AgentError):
     """Nothing can be said about a suite; the message is a sentence with the way out."""
 
 
-@dataclass(frozen=True)
-class Counter:
-    """A counter at both edges of a phase; an edge is None where the read failed.
-
-    `update_ns` is the longest time without an update that was seen before; None: not observed.
-    """
-
-    source: str
-    zone: str
-    start: Reading | None
-    end: Reading | None
-    max_range_uj: int | None
-    flags: tuple[str, ...]
-    update_ns: int | None = None
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A marked stretch of a run, on the target's clock.
-
-    `own_cpu_s` are the agent's own CPU seconds, `cpu_busy_s` those of all programs on all CPUs
-    together, `cpu_stolen_s` what a hypervisor kept from them, `disk_written_bytes` what reached the
-    partition below the configuration; None where the run does not tell them.
-    """
-
-    name: str
-    t_start_ns: int
-    t_end_ns: int
-    counters: tuple[Counter, ...]
-    work: Mapping[str, float] = field(default_factory=dict)
-    own_cpu_s: float | None = None
-    cpu_busy_s: float | None = None
-    cpu_stolen_s: float | None = None
-    disk_written_bytes: float | None = None
-
-    @property
-    def duration_s(self) -> float:
-        return (self.t_end_ns - self.t_start_ns) / 1e9
-
-
-@dataclass(frozen=True)
-class Run:
-    """One finished run. `origin` is that of its RAPL figures.
-
-    `workload` is the name of the plan's entry, which is the workload's own where it has no other.
-    `program` says in words what did the measured work, `cpus` is the number of logical CPUs,
-    `kept` holds the SHA-256 of files that the workload kept, by their path below `kept`; `disks` is
-    what the disks told of themselves, as it stands in run.json.
-    """
-
-    run_id: str
-    block: int
-    configuration: str
-    workload: str
-    boot_id: str
-    origin: str
-    t_start_ns: int
-    t_end_ns: int
-    phases: tuple[Phase, ...]
-    proof: Mapping[str, Any]
-    checks: tuple[Mapping[str, Any], ...] = ()
-    other_sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    started_wall: str = ""
-    program: str = ""
-    cpus: int | None = None
-    left_out: tuple[LeftOut, ...] = ()
-    kept: Mapping[str, str] = field(default_factory=dict)
-    disks: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def measured_phases(self) -> tuple[Phase, ...]:
-        """The phases that hold the work: all but the tail."""
-        return tuple(phase for phase in self.phases if phase.name != TAIL)
+Counter = documents.Counter
+Phase = documents.Phase
+Run = documents.RunDocument
 
 
 @dataclass(frozen=True)
@@ -152,51 +86,66 @@ class Meter:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as read. `problems` are sentences about what is missing or cannot be trusted;
-    `seal_holds` where all files have the sums of the seal.
+    """A suite as read.
+
+    `problems` are sentences about what is missing or cannot be trusted; `frozen` where the plan has
+    its own sum, `seal_holds` where all files have those of the seal.
 
     `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
     void, for nothing failed.
     """
 
     folder: Path
-    plan: Mapping[str, Any]
+    plan: SuitePlan
     runs: tuple[Run, ...]
     void: tuple[VoidRun, ...]
     meters: tuple[Meter, ...]
-    clock: tuple[Mapping[str, Any], ...]
+    clock: tuple[ClockReading, ...]
     before: Mapping[str, Any]
-    after: Mapping[str, Any]
-    timing: Any
+    locked_reads: Mapping[str, LockedRead]
+    timing: Mapping[str, float]
     sealed: bool
+    frozen: bool = True
     seal_holds: bool = False
     problems: tuple[str, ...] = field(default=())
-    watermarks: tuple[Mapping[str, Any], ...] = ()
+    watermarks: tuple[WatermarkLine, ...] = ()
     journal: tuple[Entry, ...] = ()
     controller_boots: int = 1
     controller_sleeps: int = 0
     skipped: tuple[VoidRun, ...] = ()
     preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
+    assumptions: Assumptions | None = None
 
     @property
     def suite_id(self) -> str:
-        return str(self.plan.get("suite_id", self.folder.name))
+        return self.plan.suite_id
 
     @property
     def host(self) -> str:
-        return str(self.plan.get("host", ""))
+        return self.plan.host
+
+    @cached_property
+    def stacks(self) -> dict[str, ConfigurationEntry]:
+        """The plan's configurations by name; the first of a name counts."""
+        return {entry.name: entry for entry in reversed(self.plan.configurations)}
+
+    @cached_property
+    def entries(self) -> dict[str, WorkloadEntry]:
+        """The plan's workloads by the names of their entries; the first of a name counts."""
+        return {entry.name: entry for entry in reversed(self.plan.workloads)}
 
     @property
     def configurations(self) -> list[str]:
         """Names in the plan's order."""
-        return list(self.named("configurations"))
+        return list(dict.fromkeys(entry.name for entry in self.plan.configurations))
 
     @property
     def baseline(self) -> str | None:
         """What all is a ratio to: the configuration named plain, else the first that nobody
-        encrypts."""
+        encrypts.
+        """
         plain = self._encrypted_by("none")
-        return BASELINE if BASELINE in self.configurations else next(iter(plain), None)
+        return BASELINE if BASELINE in self.stacks else next(iter(plain), None)
 
     @property
     def sed(self) -> str | None:
@@ -209,7 +158,9 @@ class Suite:
         return self._encrypted_by("processor")
 
     def reference(self, name: str) -> str | None:
-        """The configuration without encryption on the same disk; the baseline where there is none.
+        """Return the configuration without encryption on the same disk.
+
+        The baseline where there is none.
 
         Against it nothing but the encryption differs.
         """
@@ -220,7 +171,8 @@ class Suite:
     @property
     def by_disk(self) -> bool:
         """Whether ratios are to each disk's own configuration without encryption: every disk has
-        one, and several carry encryption in software."""
+        one, and several carry encryption in software.
+        """
         bare, software, every = (
             {self.disk_of(name) for name in names}
             for names in (self._encrypted_by("none"), self.software, self.configurations)
@@ -228,10 +180,11 @@ class Suite:
         return len(software) > 1 and every <= bare
 
     def base_of(self, name: str) -> str | None:
-        """What a configuration's ratios are to: the baseline, or, where it is `by_disk`, its
-        reference; for one without encryption the baseline all the same."""
-        own = self.reference(name) if self.by_disk else None
-        return self.baseline if own in (None, name) else own
+        """Return what a configuration's ratios are to: the baseline, or, where it is `by_disk`, its
+        reference; for one without encryption the baseline all the same.
+        """
+        reference = self.reference(name) if self.by_disk else None
+        return self.baseline if reference in (None, name) else reference
 
     @property
     def base_label(self) -> str:
@@ -240,69 +193,63 @@ class Suite:
 
     def reference_meter(self, channel: str) -> str | None:
         """The meter whose joules of a channel are compared: the plan's, else the first that has it;
-        all others are cross-checks."""
+        all others are cross-checks.
+        """
         having = [meter.name for meter in self.meters if channel in meter.channels]
-        chosen = mapping(self.plan.get("reference_meters")).get(channel)
+        chosen = self.plan.reference_meters.get(channel)
         return chosen if chosen in having else next(iter(having), None)
 
     def disk_of(self, name: str) -> str:
-        """Role of the disk that a configuration lies on; empty where the plan does not say."""
-        return str(self.named("configurations").get(name, {}).get("disk") or "")
+        """Role of the disk that a configuration lies on; empty where the plan has no such one."""
+        return self.stacks[name].disk if name in self.stacks else ""
 
     def label(self, name: str) -> str:
-        """What the plan says that a configuration is called; its name where that is no label, and
-        both where another one is called the same."""
-        labels = [entry.get("label") for entry in self.named("configurations").values()]
-        label = self.named("configurations").get(name, {}).get("label")
-        if not isinstance(label, str) or not _LABEL.fullmatch(label):
+        """Return what the plan says that a configuration is called.
+
+        Its name where that is no label, and both where another one is called the same.
+        """
+        labels = [stack.label for stack in self.stacks.values()]
+        label = self.stacks[name].label if name in self.stacks else ""
+        if not _LABEL.fullmatch(label):
             return name
         return label if labels.count(label) == 1 or label == name else f"{label} ({name})"
 
-    def entries(self, key: str) -> list[Mapping[str, Any]]:
-        """What the plan lists under `configurations`, `workloads` or `runs`."""
-        return mappings(self.plan.get(key))
-
-    def named(self, key: str) -> dict[str, Mapping[str, Any]]:
-        """The same by name; the first of a name counts."""
-        found: dict[str, Mapping[str, Any]] = {}
-        for entry in self.entries(key):
-            if "name" in entry:
-                found.setdefault(str(entry["name"]), entry)
-        return found
-
     def _encrypted_by(self, whom: str) -> list[str]:
-        entries = self.named("configurations").items()
-        return [name for name, entry in entries if entry.get("encrypted_by") == whom]
+        return [name for name in self.configurations if self.stacks[name].encrypted_by == whom]
 
     @property
     def workloads(self) -> list[str]:
         """Names in the plan's order, without the drift_check."""
-        return [name for name in self.named("workloads") if name != DRIFT_CHECK]
+        names = dict.fromkeys(entry.name for entry in self.plan.workloads)
+        return [name for name in names if name != DRIFT_CHECK]
 
     def workload_of(self, name: str) -> str:
         """The workload that an entry of the plan runs: its own name where it names no other."""
-        return str(self.named("workloads").get(name, {}).get("workload") or name)
+        entry = self.entries.get(name)
+        return (entry.workload if entry else None) or name
 
     def counts_overall(self, name: str) -> bool:
         """Whether an entry is a part of the figure over all workloads."""
-        return self.named("workloads").get(name, {}).get("overall") is not False
+        return name not in self.entries or self.entries[name].overall
 
     @cached_property
     def planned(self) -> frozenset[tuple[str, str]]:
         """Pairs of workload and configuration that the plan has runs of; all where it has none."""
-        runs = self.entries("runs")
-        found = {(str(e.get("workload")), str(e.get("configuration"))) for e in runs}
         every = ((w, c) for w in self.workloads for c in self.configurations)
-        return frozenset(found or every)
+        return frozenset((run.workload, run.configuration) for run in self.plan.runs) or frozenset(
+            every
+        )
 
     @property
     def planned_blocks(self) -> int | None:
         """The plan's blocks, with the extra ones that run a part of it; None where it has none."""
-        blocks = self.plan.get("blocks")
-        if not isinstance(blocks, int):
-            return None
-        more = mapping(self.plan.get("extra_blocks")).get("count")
-        return blocks + (more if isinstance(more, int) else 0)
+        extra = self.plan.extra_blocks
+        return self.plan.blocks + (extra.count if extra else 0) if self.plan.blocks else None
+
+    @cached_property
+    def machine(self) -> dict[str, str]:
+        """What provenance/before.json tells, as text by the path of its keys: `cpu.model`."""
+        return dict(_leaves(self.before))
 
     @property
     def compared_runs(self) -> tuple[Run, ...]:
@@ -312,26 +259,20 @@ class Suite:
     @property
     def any_look(self) -> bool:
         """Whether it was declared that the suite may be looked at and ended after any block."""
-        return self.analysis.get("looks") == "any"
+        return self.plan.analysis.looks == "any"
 
     @property
     def margin(self) -> float:
         """The declared margin of equivalence, as a share: 0.02 is ±2 %."""
-        value = self.analysis.get("margin", 0.02)
-        return float(value) if isinstance(value, int | float) and value > 0 else 0.02
+        return self.plan.analysis.margin
 
-    @property
-    def contrasts(self) -> list[tuple[str, str]]:
-        """Pairs of configurations that were declared before the first run."""
-        pairs = self.analysis.get("contrasts")
-        pairs = pairs if isinstance(pairs, list) else []
-        return [(str(p[0]), str(p[1])) for p in pairs if isinstance(p, Sequence) and len(p) == 2]
 
-    @property
-    def assumptions(self) -> Assumptions | None:
-        return assumptions_of(mapping(self.plan.get("assumptions")))
-
-    @property
-    def analysis(self) -> Mapping[str, Any]:
-        """What was declared of the analysis before the first run."""
-        return mapping(self.plan.get("analysis"))
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the leaves of nested records by the path of their keys."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        yield path, ", ".join(v if isinstance(v, str) else json.dumps(v) for v in value)
+    elif value is not None:
+        yield path, str(value)

@@ -34,8 +34,8 @@ class Samples:
         if self.stretch is not None:
             return of_table(self.stretch(start_ns, end_ns))
         here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
-        found = [table.filter(here) for table in self.tables(self.columns)]
-        return of_table(pl.concat(found)) if found else NOTHING
+        tables = [table.filter(here) for table in self.tables(self.columns)]
+        return of_table(pl.concat(tables)) if tables else NOTHING
 
     def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Tables of these columns, none of them empty."""
@@ -56,7 +56,7 @@ def of_table(table: pl.DataFrame) -> Samples:
 
 
 def of_file(path: Path, channels: Sequence[str]) -> Samples:
-    """A samples.parquet with these channels. Raises SamplesError where it is none."""
+    """Return a samples.parquet with these channels. Raises SamplesError where it is none."""
     lazy = pl.scan_parquet(path)
     try:
         schema = lazy.collect_schema()
@@ -102,7 +102,7 @@ def _is_sound(name: str, kind: pl.DataType) -> bool:
 
 
 def of_recording(folder: Path) -> Samples:
-    """What the raw bytes of a meter's folder give; decoded again by each reading.
+    """Return what the raw bytes of a meter's folder give; decoded again by each reading.
 
     Raises DecodeError if there is not a recording.
     """
@@ -120,13 +120,13 @@ def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
 
     Each has epochs of its own, so that nothing is taken to continue from one to the next.
     """
-    there = [(part, shift_ns) for part, shift_ns in parts if part.records]
-    if not there:
+    recorded = [(part, shift_ns) for part, shift_ns in parts if part.records]
+    if not recorded:
         return parts[0][0] if parts else NOTHING
-    if len(there) == 1 and not there[0][1]:
-        return there[0][0]
-    shared = set.intersection(*(set(part.columns) for part, _ in there))
-    columns = tuple(name for name in there[0][0].columns if name in shared)
+    if len(recorded) == 1 and not recorded[0][1]:
+        return recorded[0][0]
+    shared = set.intersection(*(set(part.columns) for part, _ in recorded))
+    columns = tuple(name for name in recorded[0][0].columns if name in shared)
 
     def moved(table: pl.DataFrame, number: int, shift_ns: int) -> pl.DataFrame:
         later = {"t_mono_ns": shift_ns, "epoch": number * EPOCHS}
@@ -136,19 +136,21 @@ def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
         )
 
     def read(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
-        for number, (part, shift_ns) in enumerate(there):
+        for number, (part, shift_ns) in enumerate(recorded):
             for table in part.tables(wanted):
                 yield moved(table, number, shift_ns)
 
     def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
-        found = [
+        tables = [
             moved(table, number, shift_ns).select(columns)
-            for number, (part, shift_ns) in enumerate(there)
+            for number, (part, shift_ns) in enumerate(recorded)
             for table in part.during(start_ns - shift_ns, end_ns - shift_ns).tables(columns)
         ]
-        return pl.concat(found) if found else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+        return (
+            pl.concat(tables) if tables else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+        )
 
-    return Samples(columns, sum(part.records for part, _ in there), read, stretch)
+    return Samples(columns, sum(part.records for part, _ in recorded), read, stretch)
 
 
 def between(part: Samples, start_ns: int, end_ns: int) -> Samples:
@@ -160,15 +162,15 @@ def between(part: Samples, start_ns: int, end_ns: int) -> Samples:
         return (t.filter(here).select(wanted) for t in part.tables(list(columns)))
 
     def stretch(first_ns: int, last_ns: int) -> pl.DataFrame:
-        found = part.during(max(first_ns, start_ns), min(last_ns, end_ns))
-        return pl.concat([pl.DataFrame(schema=schema), *found.tables(part.columns)])
+        stretched = part.during(max(first_ns, start_ns), min(last_ns, end_ns))
+        return pl.concat([pl.DataFrame(schema=schema), *stretched.tables(part.columns)])
 
     schema = next(iter(part.tables(part.columns))).schema if part.records else {}
     return Samples(part.columns, sum(map(len, read(["t_mono_ns"]))), read, stretch)
 
 
 def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same rows in pieces as `of_file` gives them.
+    """Yield the same rows in pieces as `of_file` gives them.
 
     The fit of a meter's time thins out its points piece by piece, so that it would come out
     otherwise from pieces of another size.
@@ -177,8 +179,8 @@ def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     for table in tables:
         held.append(table)
         while sum(map(len, held)) >= CHUNK_RECORDS:
-            whole = pl.concat(held)
-            yield whole.head(CHUNK_RECORDS)
-            held = [whole.slice(CHUNK_RECORDS)]
+            joined = pl.concat(held)
+            yield joined.head(CHUNK_RECORDS)
+            held = [joined.slice(CHUNK_RECORDS)]
     if any(map(len, held)):
         yield pl.concat(held)

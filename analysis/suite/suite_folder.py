@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,84 +11,44 @@ import numpy as np
 import polars as pl
 
 from analysis.suite import controller_boots, manifest, preconditioned, recordings
-from analysis.suite.documents import lines, optional, seconds
-from analysis.suite.records import (
-    TAIL,
-    Counter,
-    Phase,
-    Run,
-    Suite,
-    SuiteError,
-    VoidRun,
-)
-from contract import documents, names, schema, strict_json
+from analysis.suite.documents import read_lines, read_optional
+from analysis.suite.records import Run, Suite, SuiteError, VoidRun
 from contract import journal as journals
+from contract import names, schema, strict_json
 from contract import plan as plans
+from contract.assumptions import Assumptions, parse_assumptions
+from contract.documents import AfterDocument, WatermarkLine
 from contract.journal import SKIPPED, Entry
 from contract.places import step
+from contract.plan import SuitePlan
+from instrumentation.clock import ClockReading
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import not_counted
 
+PLAN = "plan.json"
 RUN_FORMAT = "fde-run/1"
 
 
-def refusal(document: Mapping[str, Any], plan_sha256: object) -> str:
-    """Why a readable run counts for nothing; empty if it counts."""
-    found = document["format"]
-    if found != RUN_FORMAT:
-        return f"run.json has the format {found!r}, this version reads {RUN_FORMAT!r}"
+def parse_run(document: Mapping[str, Any], plan_sha256: str) -> Run | str:
+    """Parse run.json; return the reason where the run counts for nothing.
+
+    Raises ValueError, KeyError, TypeError or AttributeError where it is not complete.
+    """
+    if document["format"] != RUN_FORMAT:
+        return f"run.json has the format {document['format']!r}, this version reads {RUN_FORMAT!r}"
     if document["plan_sha256"] != plan_sha256:
         return "it was made by another plan"
     if document["status"] != "finished":
         return str(document.get("void_reason") or "void, without a reason")
-    return "" if document["proof"]["ok"] else "the configuration was not the planned one"
-
-
-def parse(document: Mapping[str, Any]) -> Run:
-    """The run. Raises ValueError where it is not complete."""
-    found = schema.read(documents.RunDocument, document)
-    if not any(phase.name != TAIL for phase in found.phases):
+    if not document["proof"]["ok"]:
+        return "the configuration was not the planned one"
+    run = schema.read(Run, document)
+    if not run.measured_phases:
         raise ValueError("it has no phases")
-    own = {
-        "phases": tuple(_phase(phase) for phase in found.phases),
-        "proof": document["proof"],
-        "other_sources": document.get("other_sources") or {},
-        "cpus": found.cpus or None,
-    }
-    return Run(**{**_told(found, Run), **own})
-
-
-def _phase(found: documents.Phase) -> Phase:
-    if found.t_end_ns <= found.t_start_ns:
-        raise ValueError(f"phase {found.name} ends before it starts")
-    counters = tuple(
-        Counter(
-            c.source,
-            c.zone,
-            _reading(c.start),
-            _reading(c.end),
-            c.max_range_uj,
-            c.flags,
-            c.update_ns,
-        )
-        for c in found.counters or ()
-    )
-    return Phase(**{**_told(found, Phase), "counters": counters})
-
-
-def _told(document: documents.RunDocument | documents.Phase, kind: type) -> dict[str, Any]:
-    """What a document says of the fields of `kind`; what it leaves out keeps its default."""
-    told = {field.name: getattr(document, field.name) for field in fields(kind)}
-    return {name: value for name, value in told.items() if value is not None}
-
-
-def _reading(edge: documents.Edge | None) -> Reading | None:
-    if edge is None or edge.energy_uj is None:
-        return None
-    return Reading(edge.t_before_ns, edge.t_after_ns, edge.energy_uj)
-
-
-PLAN = "plan.json"
+    for phase in run.phases:
+        if phase.t_end_ns <= phase.t_start_ns:
+            raise ValueError(f"phase {phase.name} ends before it starts")
+    return run
 
 
 def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
@@ -98,10 +58,10 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     Raises SuiteError if there is no readable plan, or it is of another version.
     """
     results = results or folder
-    plan = _plan(folder)
+    plan, frozen = _plan(folder)
     seal = manifest.check(folder)
     problems = list(seal.problems)
-    if plan.get("sha256") != manifest.canonical_sha256(plan):
+    if not frozen:
         problems.append(
             "plan.json was changed after it was frozen: its own SHA-256 does not match."
         )
@@ -109,56 +69,93 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     if bad:
         problems.append(f"journal.jsonl is cut short or damaged: {bad} line(s) cannot be read.")
     last = _last_lines(results, journal, problems)
-    runs, not_counted = _runs(results, plan, last, problems)
-    cannot = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
+    runs, void = _runs(results, plan, last, problems)
+    skipped = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
     recorded = recordings.read(folder, raw, problems)
-    clock: Sequence[Mapping[str, Any]] = tuple(lines(folder / "clock.jsonl", problems))
+    clock: Sequence[ClockReading] = tuple(
+        read_lines(ClockReading, folder / "clock.jsonl", problems)
+    )
     slept = controller_boots.sleeps(clock)
     recorded = controller_boots.cut_recordings(recorded, slept)
-    clock = tuple(controller_boots.cut_lines(clock, slept))
-    shift_ns = controller_boots.shifts(clock, recorded, _spans(runs))
+    clock = tuple(controller_boots.cut_readings(clock, slept))
+    spans: dict[str, tuple[int, int]] = {}  # of runs, by boot of the target on its own clock
+    for run in runs:
+        begin, end = spans.get(run.boot_id, (run.t_start_ns, run.t_end_ns))
+        spans[run.boot_id] = min(begin, run.t_start_ns), max(end, run.t_end_ns)
+    shift_ns = controller_boots.shifts(clock, recorded, spans)
     sleeps = sum(map(len, slept.values()))
+    timing = read_optional(folder / "timing.json", [])
     suite = Suite(
         folder=folder,
         plan=plan,
+        frozen=frozen,
         runs=tuple(runs),
-        void=tuple(run for run in not_counted if run.run_id not in cannot),
-        skipped=tuple(run for run in not_counted if run.run_id in cannot),
+        void=tuple(run for run in void if run.run_id not in skipped),
+        skipped=tuple(run for run in void if run.run_id in skipped),
         meters=tuple(recordings.meters(recorded, shift_ns, problems)),
         clock=tuple(controller_boots.shifted(clock, shift_ns)),
-        watermarks=tuple(lines(folder / "watermark.jsonl", problems)),
-        before=optional(folder / "provenance" / "before.json", problems),
-        after=optional(folder / "provenance" / "after.json", problems),
-        timing=seconds(folder / "timing.json"),
+        watermarks=tuple(read_lines(WatermarkLine, folder / "watermark.jsonl", problems)),
+        before=read_optional(folder / "provenance" / "before.json", problems),
+        locked_reads=_after(folder, problems).locked_reads,
+        timing={key: value for key, value in timing.items() if type(value) in (int, float)},
         sealed=seal.sealed,
         seal_holds=seal.sealed and not seal.problems,
         journal=tuple(journal),
         controller_boots=max(1, len(shift_ns) - sleeps),
         controller_sleeps=sleeps,
         preconditioned=preconditioned.read(folder, plan, problems),
+        assumptions=_assumptions(plan, problems),
     )
     return replace(suite, problems=(*problems, *_gaps(suite)))
 
 
+def _after(folder: Path, problems: list[str]) -> AfterDocument:
+    try:
+        return schema.read(
+            AfterDocument, read_optional(folder / "provenance" / "after.json", problems)
+        )
+    except ValueError as error:
+        problems.append(f"after.json cannot be read ({error}).")
+        return AfterDocument()
+
+
+def _assumptions(plan: SuitePlan, problems: list[str]) -> Assumptions | None:
+    try:
+        return parse_assumptions(plan.assumptions) if plan.assumptions else None
+    except ValueError as error:
+        problems.append(f"The plan's assumptions are invalid ({error}): no payback is computed.")
+        return None
+
+
 def suite_id(folder: Path) -> str:
     """Which suite is in `folder`, by its plan. Raises SuiteError as `read` does."""
-    return str(_plan(folder).get("suite_id", folder.name))
+    return _plan(folder)[0].suite_id
 
 
 def rapl_readings(suite: Suite, run_id: str, zone: str) -> list[Reading]:
-    """The good samples of one counter during a run, in order of time."""
+    """Return the good samples of one counter during a run, in order of time."""
     return rapl_samples(suite, run_id).get(zone, [])
 
 
 def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
-    """The good samples of all counters during a run, by zone, in order of time."""
-    found: dict[str, list[Reading]] = {}
-    for line in lines(suite.folder / "runs" / run_id / "rapl.jsonl", []):
-        if "zone" in line and (reading := reading_of(line)) is not None:
-            found.setdefault(str(line["zone"]), []).append(reading)
-    for readings in found.values():
+    """Return the good samples of all counters during a run, by zone, in order of time."""
+    samples: dict[str, list[Reading]] = {}
+    for line in read_lines(_Sample, suite.folder / "runs" / run_id / "rapl.jsonl", []):
+        reading = Reading(line.t_before_ns, line.t_after_ns, line.energy_uj)
+        samples.setdefault(line.zone, []).append(reading)
+    for readings in samples.values():
         readings.sort(key=lambda reading: reading.t_before_ns)
-    return found
+    return samples
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A line of rapl.jsonl; of a read that failed there is none."""
+
+    zone: str
+    t_before_ns: int
+    t_after_ns: int
+    energy_uj: int
 
 
 _PIECE_BYTES = 2**24
@@ -188,12 +185,12 @@ def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame
     lengths = [text.count(b"\n") for _, text in runs]
     names = pl.Series("run_id", [run_id for run_id, _ in runs], pl.String())
     try:
-        found = pl.read_ndjson(b"".join(text for _, text in runs), schema=_SAMPLE)
+        table = pl.read_ndjson(b"".join(text for _, text in runs), schema=_SAMPLE)
     except pl.exceptions.PolarsError:  # some lines are damaged
-        found = pl.DataFrame(schema=_SAMPLE)
-    if len(found) == sum(lengths):
+        table = pl.DataFrame(schema=_SAMPLE)
+    if len(table) == sum(lengths):
         of_run = names.gather(np.repeat(np.arange(len(runs)), lengths))
-        return found.with_columns(of_run).drop_nulls()
+        return table.with_columns(of_run).drop_nulls()
     rows = [
         (zone, one.t_before_ns, one.t_after_ns, one.energy_uj, run_id)
         for run_id, _ in runs
@@ -203,16 +200,8 @@ def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame
     return pl.DataFrame(rows, schema={**_SAMPLE, "run_id": pl.String()}, orient="row")
 
 
-def reading_of(value: Any) -> Reading | None:
-    """A reading as it stands in run.json or rapl.jsonl; None where it is no whole one, as of a
-    read that failed."""
-    try:
-        return Reading(int(value["t_before_ns"]), int(value["t_after_ns"]), int(value["energy_uj"]))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-
-
-def _plan(folder: Path) -> dict[str, Any]:
+def _plan(folder: Path) -> tuple[SuitePlan, bool]:
+    """Return the plan, and whether its own sum holds."""
     if not folder.is_dir():
         raise SuiteError(
             f"There is no suite folder {folder}: name one that `{step('run')}` has made."
@@ -223,34 +212,27 @@ def _plan(folder: Path) -> dict[str, Any]:
         )
     path = folder / PLAN
     try:
-        plan = strict_json.loads(path.read_text(encoding="utf-8"))
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SuiteError(f"{folder} is not a suite: it has no plan.json.") from None
     except (OSError, ValueError):
         raise SuiteError(f"{path} cannot be read as JSON: fetch the suite again.") from None
-    found = plan.get("format") if isinstance(plan, dict) else None
-    if found != plans.FORMAT:
-        named = "names no format" if found is None else f"has the format {found!r}"
+    stated = document.get("format") if isinstance(document, dict) else None
+    if stated != plans.FORMAT:
+        named = "names no format" if stated is None else f"has the format {stated!r}"
         raise SuiteError(
             f"{path} {named}, this version reads {plans.FORMAT!r}: "
             "use the version of the testbed that made it."
         )
-    if not names.safe(plan.get("suite_id", folder.name)):
-        raise SuiteError(f"{path} gives the suite a name that none has: fetch the suite again.")
-    return dict(plan)
-
-
-def _spans(runs: Iterable[Run]) -> dict[str, tuple[int, int]]:
-    """By boot of the target, from when to when finished runs went, on its clock."""
-    found: dict[str, tuple[int, int]] = {}
-    for run in runs:
-        begin, end = found.get(run.boot_id, (run.t_start_ns, run.t_end_ns))
-        found[run.boot_id] = min(begin, run.t_start_ns), max(end, run.t_end_ns)
-    return found
+    try:
+        plan = schema.read(SuitePlan, document)
+        return plan, plan.sha256 == plans.digest(document)
+    except (ValueError, RecursionError) as error:
+        raise SuiteError(f"{path} is no valid plan ({error}): fetch the suite again.") from None
 
 
 def _last_lines(folder: Path, journal: Iterable[Entry], problems: list[str]) -> dict[str, Entry]:
-    """The last line of each run in the journal; the suite's own under ''."""
+    """Return the last line of each run in the journal; the suite's own under ''."""
     if not (folder / "journal.jsonl").exists():
         problems.append(
             "The journal is missing: no run can show that it finished, so all are void."
@@ -262,42 +244,30 @@ def _last_lines(folder: Path, journal: Iterable[Entry], problems: list[str]) -> 
 
 
 def _runs(
-    folder: Path,
-    plan: Mapping[str, Any],
-    last: Mapping[str, Entry],
-    problems: list[str],
+    folder: Path, plan: SuitePlan, last: Mapping[str, Entry], problems: list[str]
 ) -> tuple[list[Run], list[VoidRun]]:
     runs: list[Run] = []
     void: list[VoidRun] = []
     never = 0
-    given = plan.get("runs")
-    planned = given if isinstance(given, list) else []
-    for entry in planned:
-        try:
-            run_id, block = str(entry["run_id"]), int(entry["block"])
-            what = str(entry["configuration"]), str(entry["workload"])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            problems.append("A run in plan.json lacks its id, block, configuration or workload.")
-            continue
-        if not names.safe(run_id):
-            problems.append(f"plan.json has a run with the name {run_id!r}: it is passed over.")
-            continue
-        if run_id not in last and not (folder / "runs" / run_id).exists():
+    for entry in plan.runs:
+        if entry.run_id not in last and not (folder / "runs" / entry.run_id).exists():
             never += 1
             continue
-        path = folder / "runs" / run_id / "run.json"
-        found = _run(path, last.get(run_id), plan.get("sha256"))
-        if isinstance(found, Run):
-            runs.append(found)
+        path = folder / "runs" / entry.run_id / "run.json"
+        run = _run(path, last.get(entry.run_id), plan.sha256)
+        if isinstance(run, Run):
+            runs.append(run)
         else:
-            void.append(VoidRun(run_id, *what, block, found))
+            void.append(
+                VoidRun(entry.run_id, entry.configuration, entry.workload, entry.block, run)
+            )
     if never:
-        problems.append(f"{never} of {len(planned)} planned runs were never made.")
+        problems.append(f"{never} of {len(plan.runs)} planned runs were never made.")
     return runs, void
 
 
-def _run(path: Path, last: Entry | None, plan_sha256: object) -> Run | str:
-    """The run, or the reason why it is void."""
+def _run(path: Path, last: Entry | None, plan_sha256: str) -> Run | str:
+    """Return the run, or the reason why it is void."""
     if last is not None and last.state == "void":
         return last.detail or "void in the journal, without a reason"
     if last is None or last.state != "finished":
@@ -310,13 +280,13 @@ def _run(path: Path, last: Entry | None, plan_sha256: object) -> Run | str:
     except (OSError, ValueError):
         return "run.json cannot be read: it is cut short or damaged"
     try:
-        return refusal(document, plan_sha256) or parse(document)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        return parse_run(document, plan_sha256)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         return f"run.json is not complete ({error})"
 
 
 def _gaps(suite: Suite) -> Iterator[str]:
-    """What the suite cannot say although all its files are well."""
+    """Yield what the suite cannot say although all its files are well."""
     runs = suite.compared_runs
     blocks = {run.block for run in runs}
     if not runs:

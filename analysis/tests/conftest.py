@@ -55,7 +55,7 @@ def found(whole_suite: tuple[Path, Truth]) -> Results:
 
 @pytest.fixture(scope="session")
 def report_html(whole_suite: tuple[Path, Truth], shared: Shared) -> str:
-    """The page of the whole suite, by the command itself."""
+    """Return the page of the whole suite, by the command itself."""
 
     def report(folder: Path) -> None:
         shutil.copytree(whole_suite[0], folder)
@@ -78,7 +78,7 @@ def wide(shared: Shared) -> Results:
 
 @pytest.fixture(scope="session")
 def papers(shared: Shared) -> Results:
-    """The workloads of all five papers."""
+    """Return the workloads of all five papers."""
     return results(shared("papers", write_papers_suite)[0])
 
 
@@ -90,7 +90,7 @@ def papers_page(shared: Shared, papers: Results) -> str:
 
 @pytest.fixture(scope="session")
 def night(shared: Shared) -> FaultySuite:
-    """A suite that went through a night of faults."""
+    """Return a suite that went through a night of faults."""
     found: FaultySuite = shared("night", faulty)[1]
     return found
 

@@ -31,7 +31,8 @@ def line(state: str, run_id: str = "", detail: str = "", **more: Any) -> dict[st
 
 def faulty(folder: Path) -> FaultySuite:
     """A power cut, a killed agent, a void try, a repetition that was asked for, two waits, a meter
-    that fell silent in the middle of a run, one run void to the end, and drift."""
+    that fell silent in the middle of a run, one run void to the end, and drift.
+    """
     calm = write_suite(folder / "calm", NIGHT)
     order = sorted(calm.runs, key=lambda run_id: calm.runs[run_id])
     tree = next(run_id for run_id in order[8:] if "kernel_tree" in run_id)

@@ -1,13 +1,48 @@
-"""What a test needs to be there."""
+"""What tests need to be there, and records as a suite folder has them."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from analysis.suite.records import Run, Suite
+from contract.documents import Proof
+from contract.plan import FORMAT, SuitePlan
 
 Value = TypeVar("Value")
 
 
 def known(value: Value | None) -> Value:
-    """The value; a test whose figure, picture or interval is missing fails here."""
+    """Return the value; a test whose figure, picture or interval is missing fails here."""
     assert value is not None
     return value
+
+
+def run_of(**fields: Any) -> Run:
+    """Make a finished run of `plain` in block 0, with these fields."""
+    usual = {
+        "format": "fde-run/1",
+        "status": "finished",
+        "plan_sha256": 64 * "0",
+        "run_id": "r",
+        "block": 0,
+        "configuration": "plain",
+        "workload": "sql",
+        "boot_id": "boot",
+        "origin": "measured",
+        "t_start_ns": 0,
+        "proof": Proof(ok=True),
+    }
+    return Run(**{**usual, **fields})
+
+
+def plan_of(**fields: Any) -> SuitePlan:
+    """Make a plan with these fields, which names nothing else."""
+    return SuitePlan(
+        format=FORMAT, suite_id="s", suite="s", host="s", origin="synthetic", sha256="", **fields
+    )
+
+
+def replanned(suite: Suite, **changes: Any) -> Suite:
+    """Return the suite as if its plan had these fields."""
+    return replace(suite, plan=replace(suite.plan, **changes))

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[1] / "notebook.py"
 
 
 def notebook_of(folder: Path) -> dict[str, Any]:
-    """The names that they leave. Pictures are drawn into memory and closed."""
+    """Return the names that they leave. Pictures are drawn into memory and closed."""
     plt.switch_backend("agg")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FDE_SUITE_DIR", str(folder))

@@ -17,7 +17,7 @@ from analysis.report.render import TEMPLATES
 from analysis.report.sections import Report
 from analysis.report.view import Block, Table
 from analysis.stats.results import Results
-from analysis.suite.manifest import canonical_sha256
+from contract.plan import digest
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
@@ -67,7 +67,7 @@ def write_wide(folder: Path) -> None:
 def change_plan(folder: Path, **changes: object) -> None:
     """Change the plan of a suite as if it had been planned so."""
     plan = {**json.loads((folder / "plan.json").read_text(encoding="utf-8")), **changes}
-    plan["sha256"] = canonical_sha256(plan)
+    plan["sha256"] = digest(plan)
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     for path in (folder / "runs").glob("*/run.json"):
         run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": plan["sha256"]}
@@ -76,7 +76,7 @@ def change_plan(folder: Path, **changes: object) -> None:
 
 
 def whole_page(found: Results) -> str:
-    """The page's HTML."""
+    """Return the page's HTML."""
     return render.html(Report(found).page())
 
 
@@ -95,7 +95,7 @@ def pieces(kind: type[Piece], shown: object) -> list[Piece]:
 
 
 def cells(shown: object) -> list[str]:
-    """What stands in the rows of all tables."""
+    """Return what stands in the rows of all tables."""
     return [text for table in pieces(Table, shown) for row in table.rows for text in row]
 
 
@@ -191,7 +191,7 @@ def live_markup(page: str) -> str:
 
 
 def without_own(page: str) -> str:
-    """A page's HTML less our own scripts."""
+    """Return a page's HTML less our own scripts."""
     for script in OWN_SCRIPTS:
         page = page.replace(f"<script>{script}</script>", "")
     return page

@@ -20,7 +20,8 @@ def reboot_controller(
     folder: Path, at_s: float, away_s: float = 0.0, wall: tuple[str, str] | None = None
 ) -> None:
     """The controller starts again `at_s`; nothing is recorded for `away_s`. Its clock restarts, and
-    it records on in a folder of its own. `wall`: when each recording says that it began."""
+    it records on in a folder of its own. `wall`: when each recording says that it began.
+    """
     gone_ns, back_ns = round(at_s * 1e9), round((at_s + away_s) * 1e9)
     meter = folder / "meters" / "meter0"
     frames = list(read_frames(meter / "stream.raw"))

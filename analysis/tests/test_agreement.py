@@ -30,8 +30,9 @@ from analysis.report import published_section
 from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results
 from analysis.suite.records import Suite
-from analysis.tests.known import known
+from analysis.tests.known import known, replanned
 from analysis.tests.pages import cells, text_of
+from contract.parameters import ParameterValue
 from validation.synthetic.papers import COST, SPEED
 
 MB = 2**20
@@ -48,7 +49,7 @@ def rows(found: Results) -> dict[str, list[Beside]]:
 
 
 def one(rows: Sequence[Beside], **wanted: Any) -> Beside:
-    """The only row whose published figure has these."""
+    """Return the only row whose published figure has these."""
     same = [r for r in rows if all(getattr(r.published, k) == v for k, v in wanted.items())]
     assert len(same) == 1, [(r.published.key, r.here.note) for r in same]
     return same[0]
@@ -143,10 +144,10 @@ def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(
 
 
 def test_a_cascade_is_not_taken_for_its_first_cipher(found: Results) -> None:
-    given = found.suite.plan["configurations"]
-    aes = next(e for e in given if e["name"] == "tcrypt-aes256")
-    cascade = {**aes, "name": "all-three", "cipher": "aes-twofish-serpent"}
-    suite = replace(found.suite, plan={**found.suite.plan, "configurations": [cascade, *given]})
+    aes = found.suite.stacks["tcrypt-aes256"]
+    settings = {**aes.settings, "cipher": "aes-twofish-serpent"}
+    cascade = replace(aes, name="all-three", settings=settings)
+    suite = replanned(found.suite, configurations=(cascade, *found.suite.plan.configurations))
     assert configuration_here(suite, "truecrypt-aes256") == "tcrypt-aes256"
 
 
@@ -359,7 +360,7 @@ def test_unsafe_ciphers_are_marked_in_every_table(
     unsafe = [cell for cell in shown if cell.startswith(("DES", "3DES", "Blowfish"))]
     assert unsafe
     assert all(reference.MARK in cell for cell in unsafe)
-    told = text_of(published_section._unsafe(rows["verma"]))
+    told = text_of(published_section.published_section(found))
     for name in ("DES", "3DES", "Blowfish", "ECB"):
         assert f"{reference.MARK} {name} is unsafe today" in told
     assert all(one.why and one.source for one in reference.known())
@@ -405,13 +406,12 @@ def test_what_a_text_says_of_ciphers_is_made_of_their_phases(rows: dict[str, lis
 
 
 def test_a_figure_goes_with_the_disk_of_its_medium(found: Results) -> None:
-    given = [
-        {**e, "disk": "hdd", "name": f"hdd-{e['name']}"} for e in found.suite.plan["configurations"]
-    ]
-    given += [
-        {**e, "disk": "ssd", "name": f"ssd-{e['name']}"} for e in found.suite.plan["configurations"]
-    ]
-    suite = replace(found.suite, plan={**found.suite.plan, "configurations": given})
+    stacks = tuple(
+        replace(stack, disk=disk, name=f"{disk}-{stack.name}")
+        for disk in ("hdd", "ssd")
+        for stack in found.suite.plan.configurations
+    )
+    suite = replanned(found.suite, configurations=stacks)
     assert configuration_here(suite, "truecrypt-aes256", "ssd") == "ssd-tcrypt-aes256"
     assert configuration_here(suite, "plain", "hdd") == "hdd-plain"
     assert configuration_here(suite, "plain", "sshd") is None
@@ -419,18 +419,11 @@ def test_a_figure_goes_with_the_disk_of_its_medium(found: Results) -> None:
 
 
 def test_a_closed_program_is_known_by_its_name(found: Results) -> None:
-    given = found.suite.plan["configurations"]
-    other = {
-        **given[0],
-        "kind": "external",
-        "cipher": "aes",
-        "key_bits": 256,
-        "name": "veracrypt-aes",
-    }
-    suite = replace(found.suite, plan={**found.suite.plan, "configurations": [*given, other]})
+    stacks = found.suite.plan.configurations
+    settings: dict[str, ParameterValue | None] = {"cipher": "aes", "key_bits": 256}
+    other = replace(stacks[0], kind="external", name="veracrypt-aes", settings=settings)
+    suite = replanned(found.suite, configurations=(*stacks, other))
     assert configuration_here(suite, "bestcrypt-aes256") is None
-    named = {**other, "name": "hdd-bestcrypt-aes256"}
-    suite = replace(
-        found.suite, plan={**found.suite.plan, "configurations": [*given, other, named]}
-    )
+    named = replace(other, name="hdd-bestcrypt-aes256")
+    suite = replanned(found.suite, configurations=(*stacks, other, named))
     assert configuration_here(suite, "bestcrypt-aes256") == "hdd-bestcrypt-aes256"

@@ -8,6 +8,7 @@ import pytest
 
 from analysis.energy import windows
 from analysis.suite import clocks, samples
+from instrumentation.clock import ClockReading
 
 S = 1_000_000_000
 LIMIT_S = 0.02
@@ -222,22 +223,20 @@ def test_a_record_without_power_is_a_gap() -> None:
 
 
 def test_each_boot_has_its_own_clock() -> None:
-    lines: list[dict[str, object]] = [
-        {"t_send_ns": 0, "t_target_ns": 5_000, "t_receive_ns": 10, "boot_id": "a"},
-        {"t_send_ns": 10**12, "t_target_ns": 70, "t_receive_ns": 10**12 + 20, "boot_id": "b"},
-        {"t_send_ns": "torn"},
+    readings = [
+        ClockReading(0, 5_000, 10, "a"),
+        ClockReading(10**12, 70, 10**12 + 20, "b"),
     ]
-    clock = clocks.TargetClock.fit(lines)
+    clock = clocks.TargetClock.fit(readings)
     assert clock.to_controller_ns("a", 5_000) == 5
     assert clock.to_controller_ns("b", 70) == 10**12 + 10
     assert clock.to_controller_ns("c", 70) is None
 
 
 def test_a_time_is_placed_by_the_boot_of_the_controller_that_is_nearest() -> None:
-    def line(at_s: int, ahead_ns: int, boot: str) -> dict[str, object]:
+    def line(at_s: int, ahead_ns: int, boot: str) -> ClockReading:
         sent = at_s * S
-        times = {"t_send_ns": sent, "t_target_ns": sent + ahead_ns, "t_receive_ns": sent}
-        return {**times, "boot_id": "a", "controller_boot_id": boot}
+        return ClockReading(sent, sent + ahead_ns, sent, "a", boot)
 
     first = [line(t, 0, "x") for t in (0, 10, 20)]
     clock = clocks.TargetClock.fit([*first, *(line(t, 1_000_000, "y") for t in (620, 630))])
@@ -247,14 +246,9 @@ def test_a_time_is_placed_by_the_boot_of_the_controller_that_is_nearest() -> Non
 
 
 def test_where_the_targets_clock_jumped_it_is_in_doubt() -> None:
-    def line(at_s: int, ahead_s: int) -> dict[str, object]:
+    def line(at_s: int, ahead_s: int) -> ClockReading:
         sent = at_s * S
-        return {
-            "t_send_ns": sent,
-            "t_target_ns": sent + ahead_s * S,
-            "t_receive_ns": sent + 1000,
-            "boot_id": "a",
-        }
+        return ClockReading(sent, sent + ahead_s * S, sent + 1000, "a")
 
     clock = clocks.TargetClock.fit([line(100, 0), line(130, 0), line(160, -20), line(190, -20)])
     assert [clock.to_controller_ns("a", t * S) for t in (110, 150)] == [

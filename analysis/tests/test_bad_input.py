@@ -38,7 +38,7 @@ WRONG: tuple[Any, ...] = (None, "x", -1, [], {}, [1], float("inf"))
 
 @pytest.fixture(scope="module")
 def whole(shared: Shared) -> Path:
-    """A sound suite; copied before anything is done to it."""
+    """Return a sound suite; copied before anything is done to it."""
     return shared("smaller", lambda folder: write_suite(folder, SMALL))[0]
 
 
@@ -157,7 +157,7 @@ def drop_rapl(folder: Path) -> None:
         document = json.loads(path.read_text())
         for phase in document["phases"]:
             phase["counters"] = []
-        path.write_text(json.dumps({**document, "other_sources": None}))
+        path.write_text(json.dumps({**document, "other_sources": {}}))
         (path.parent / "rapl.jsonl").unlink()
 
 
@@ -254,6 +254,7 @@ def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
         (None, "has no plan.json"),
         ("{", "cannot be read as JSON"),
         ("[]", "names no format"),
+        ('{"format": "fde-plan/3", "suite_id": "../s"}', "is no valid plan"),
         ('{"format": "fde-plan/9"}', "use the version of the testbed that made it"),
     ],
 )

@@ -28,9 +28,9 @@ from analysis.stats.budget import (
 from analysis.stats.comparison import compare
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Span
-from analysis.suite.assumptions import Assumptions
 from analysis.tests.known import known
 from analysis.tests.pages import text_of
+from contract.assumptions import Assumptions
 from instrumentation.accuracy import LINEARITY, POWER_FACTOR, ErrorTerm, read_terms
 from instrumentation.meters.wt310 import WT310
 from instrumentation.sources.accuracy import rapl_terms
@@ -222,7 +222,7 @@ def test_years_change_with_the_saving_as_the_closed_form_says(rate: float) -> No
 
 @pytest.fixture(scope="module")
 def metered(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """A suite read by a WT310E whose every term is known."""
+    """Return a suite read by a WT310E whose every term is known."""
     folder = tmp_path_factory.mktemp("metered") / "s"
     write_suite(folder, Options(interval_ms=100, accuracy=WT310E))
     return results(folder)
@@ -233,9 +233,9 @@ def test_time_that_is_saved_has_the_meters_error_of_the_declared_rule(metered: R
     (meter,) = metered.suite.meters
     terms = {"terms": [{"name": n, "limit": x, "source": ""} for n, x in LIMITS]}
     suite = replace(metered.suite, meters=(replace(meter, accuracy=terms),))
-    plan = {**suite.plan, "assumptions": {**suite.plan["assumptions"], "after_work": "idle"}}
+    idles = replace(known(suite.assumptions), after_work="idle")
     first = costs.paybacks(suite, metered.energy)[0]
-    idle = costs.paybacks(replace(suite, plan=plan), metered.energy)[0]
+    idle = costs.paybacks(replace(suite, assumptions=idles), metered.energy)[0]
     assert (first.after_work, idle.after_work) == ("sleep", "idle")
     assert idle.saving_j.mean < first.saving_j.mean
     for one in (first, idle):

@@ -24,6 +24,7 @@ from analysis.tests.reboots import (
     reboot_target,
     suspend_controller,
 )
+from instrumentation.clock import ClockReading
 from validation.synthetic.folder import Clocks, clock_lines, write_lines, write_manifest
 from validation.synthetic.suite import Options, Truth, write_suite
 
@@ -45,14 +46,14 @@ def errors(found: Results, truth: Truth) -> dict[str, float]:
 
 
 def between(truth: Truth, number: int) -> float:
-    """A moment of the controller before the run of that number, while the machine rests."""
+    """Return a moment of the controller before the run of that number, while the machine rests."""
     starts = sorted(start for start, _ in truth.runs.values())
     return starts[number] - 0.3
 
 
 @pytest.fixture
 def made(shared: Shared, tmp_path: Path) -> tuple[Path, Truth]:
-    """A small suite with a burst of clock readings a second, which a test may change."""
+    """Return a small suite with a burst of clock readings a second, which a test may change."""
 
     def make(folder: Path) -> Truth:
         truth = write_suite(folder, SMALL)
@@ -247,7 +248,7 @@ def test_an_older_suite_without_the_controllers_boot_reads_as_before(
     write_manifest(folder)
     suite = read(folder)
     assert suite.controller_boots == 1
-    assert {line["controller_boot_id"] for line in suite.clock} == {FIRST}
+    assert {reading.controller_boot_id for reading in suite.clock} == {FIRST}
     assert max(errors(results(folder), truth).values()) < 4e-3
 
 
@@ -263,14 +264,13 @@ def test_lines_without_a_boot_belong_to_the_first(made: tuple[Path, Truth]) -> N
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"t_send_ns": "torn"}\n')
     write_manifest(folder)
     suite = read(folder)
-    assert {line["controller_boot_id"] for line in suite.clock} == {FIRST, SECOND}
+    assert {reading.controller_boot_id for reading in suite.clock} == {FIRST, SECOND}
     assert max(errors(results(folder), truth).values()) < 4e-3
 
 
-def reading(at_s: float, target: str, boot: str) -> dict[str, object]:
+def reading(at_s: float, target: str, boot: str) -> ClockReading:
     sent = round(at_s * 1e9)
-    times = {"t_send_ns": sent, "t_target_ns": sent, "t_receive_ns": sent + 1000}
-    return {**times, "boot_id": target, "controller_boot_id": boot}
+    return ClockReading(sent, sent, sent + 1000, target, boot)
 
 
 def test_the_next_boot_begins_behind_all_runs_of_the_last_one() -> None:

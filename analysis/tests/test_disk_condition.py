@@ -14,7 +14,9 @@ from analysis.report.view import Table
 from analysis.stats.disks import conditions, findings, limit_k, too_warm
 from analysis.stats.results import Results, results
 from analysis.suite.records import Run, Suite
+from analysis.tests.known import replanned
 from analysis.tests.pages import pieces, text_of
+from contract.documents import RunDisks
 from validation.synthetic.suite import Options, write_suite
 
 PLAIN, SED = "SYNTHETIC-PLAIN", "SYNTHETIC-SED"
@@ -27,14 +29,14 @@ def suite(found: Results) -> Suite:
 
 
 def changed(suite: Suite, change: Change, on: str = SED) -> Suite:
-    """The suite with what one disk told around each run changed."""
+    """Return the suite with what one disk told around each run changed."""
 
     def of(run: Run) -> Run:
-        told = {
-            when: {**run.disks[when], on: change(run, when, run.disks[when][on])}
-            for when in ("before", "after")
-        }
-        return replace(run, disks={**run.disks, **told})
+        before, after = (
+            {**disks, on: change(run, when, dict(disks[on]))}
+            for when, disks in (("before", run.disks.before), ("after", run.disks.after))
+        )
+        return replace(run, disks=replace(run.disks, before=before, after=after))
 
     return replace(suite, runs=tuple(map(of, suite.runs)))
 
@@ -124,16 +126,18 @@ def test_what_a_disk_keeps_to_itself_is_said_and_no_nought(found: Results, suite
 
 
 def test_the_disk_is_found_by_its_serial_number_or_as_the_only_one(suite: Suite) -> None:
-    wwid = {
-        when: {f"t10.ATA     A1  {name}": told for name, told in suite.runs[0].disks[when].items()}
-        for when in ("before", "after")
-    }
-    of_one = replace(suite, runs=(replace(suite.runs[0], disks=wwid),))
+    run = suite.runs[0]
+    before, after = (
+        {f"t10.ATA     A1  {name}": facts for name, facts in disks.items()}
+        for disks in (run.disks.before, run.disks.after)
+    )
+    wwid = RunDisks(before, after)
+    of_one = replace(suite, runs=(replace(run, disks=wwid),))
     assert [c.disk.endswith((PLAIN, SED)) for c in conditions(of_one)] == [True]
-    unnamed = replace(of_one, plan={**suite.plan, "disks": {}})
+    unnamed = replanned(of_one, disks={})
     assert conditions(unnamed) == []  # two disks, and nothing tells which of them it was
-    alone = {when: {"X": {"temperature_c": 30}} for when in ("before", "after")}
-    runs = (replace(suite.runs[0], disks=alone),)
+    alone = RunDisks({"X": {"temperature_c": 30}}, {"X": {"temperature_c": 30}})
+    runs = (replace(run, disks=alone),)
     assert [c.disk for c in conditions(replace(unnamed, runs=runs))] == ["X"]
 
 
@@ -144,7 +148,7 @@ def test_the_page_shows_the_table_and_flags_heat_beside_the_answer(tmp_path: Pat
     page = text_of(disk_table(found))
     assert "flagged: +9.0; +9.0" in page
     assert any("9.0 K warmer before its runs" in doubt for doubt in found.reservations)
-    older = tuple(replace(run, disks={}) for run in found.suite.runs)
+    older = tuple(replace(run, disks=RunDisks()) for run in found.suite.runs)
     untold = replace(found, suite=replace(found.suite, runs=older))
     assert "do not tell the condition" in text_of(disk_table(untold))
     assert not [doubt for doubt in untold.reservations if "disk" in doubt]

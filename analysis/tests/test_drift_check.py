@@ -116,10 +116,12 @@ def test_the_plan_names_the_drift_check_and_its_limit() -> None:
     given = {"workload": "write", "configuration": "plain", "limit": 0.05}
     told = known(drift_check(*idle_suite(0.013, drift_check=given), NO_CLOCK))
     assert (told.workload, told.limit, told.verdict) == ("write", 0.05, HELD)
+    undeclared = known(drift_check(*idle_suite(0.013, drift_check=None), NO_CLOCK))
+    assert (undeclared.workload, undeclared.limit) == ("idle", 0.01)
     nonsense: object
-    for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], None, {"workload": None}):
-        found = known(drift_check(*idle_suite(0.013, drift_check=nonsense), NO_CLOCK))
-        assert (found.workload, found.limit) == ("idle", 0.01)
+    for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], {"workload": None}):
+        with pytest.raises(ValueError, match="drift_check"):
+            idle_suite(0.013, drift_check=nonsense)
 
 
 def test_a_drift_check_that_ran_once_tells_nothing() -> None:
@@ -142,10 +144,10 @@ def test_each_phase_is_held_against_itself_on_what_matters(
     tmp_path: Path, last: float, verdict: str
 ) -> None:
     report = made(tmp_path / "s", last, blocks=1, configurations=("plain",))
-    assert known(report.found.drift_check).verdict == verdict
-    seen = {(r.phase, r.component) for r in known(report.found.drift_check).readings}
+    assert known(report.results.drift_check).verdict == verdict
+    seen = {(r.phase, r.component) for r in known(report.results.drift_check).readings}
     assert seen == set(itertools.product(("idle", "busy"), ("system", "drive", "package-0")))
-    for reading in known(report.found.drift_check).readings:
+    for reading in known(report.results.drift_check).readings:
         assert reading.change == pytest.approx(last - 1, abs=4e-3)
     said = text_of(report.answer())
     assert ("held" if verdict == HELD else "moved by") in said
@@ -153,7 +155,7 @@ def test_each_phase_is_held_against_itself_on_what_matters(
 
 def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
     report = made(tmp_path / "s", 1.03, interval_ms=50)
-    found, page = report.found, report.page()
+    found, page = report.results, report.page()
     sections = {section.anchor: text_of(section.blocks) for section in page.sections}
     write(found)
     assert "drift_check" in set(found.energy["workload"])
@@ -171,8 +173,8 @@ def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
 
 def test_one_block_with_drift_checks_is_paired_as_without_it(tmp_path: Path) -> None:
     report = made(tmp_path / "s", 1.03, blocks=1, noise=0.0)
-    with_check = report.found
-    without = made(tmp_path / "t", None, blocks=1, noise=0.0).found
+    with_check = report.results
+    without = made(tmp_path / "t", None, blocks=1, noise=0.0).results
     assert len(with_check.suite.runs) == len(without.suite.runs) + DRIFT_CHECKS
     assert len(with_check.summary) == len(without.summary)
     for a, b in zip(with_check.contrasts, without.contrasts, strict=True):
@@ -183,7 +185,7 @@ def test_one_block_with_drift_checks_is_paired_as_without_it(tmp_path: Path) -> 
 
 
 def test_the_first_place_in_a_block_is_not_the_drift_check(tmp_path: Path) -> None:
-    found = made(tmp_path / "s", 1.0, blocks=1, interval_ms=100, seed=3).found
+    found = made(tmp_path / "s", 1.0, blocks=1, interval_ms=100, seed=3).results
     order = [run.configuration for run in found.suite.compared_runs if run.block == 0]
     places = places_of(found.suite.runs, found.clock)
     assert [places[0, name] for name in dict.fromkeys(order)] == [0, 1, 2, 3]

@@ -12,7 +12,8 @@ from analysis.energy.energy import _zone_energies, counted, run_edges
 from analysis.energy.metered import Metered
 from analysis.stats.results import Results, results
 from analysis.suite.clocks import TargetClock
-from analysis.suite.records import Counter, Phase, Run
+from analysis.suite.records import Counter, Phase
+from analysis.tests.known import run_of
 from instrumentation.sources.counter import Reading
 from validation.synthetic.folder import RANGE_UJ
 from validation.synthetic.suite import Options, Truth, write_suite
@@ -69,7 +70,7 @@ def test_a_phase_too_short_for_its_counter_counts_within_a_longer_run(
         return Phase(name, start_ns, end_ns, (found,))
 
     phases = (phase("long", 1, 1 + long_s, 10), phase("short", 3, 3.012, 0.2))
-    run = Run("r", 0, "plain", "w", "b", "measured", 0, 4 * S, phases, {})
+    run = run_of(t_end_ns=4 * S, phases=phases)
     found = _zone_energies(dict, run, "package-0")
     assert found["short"][1].energy_j is None
     whole = found["all"][1]

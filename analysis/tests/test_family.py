@@ -38,7 +38,7 @@ def test_holm_of_nothing() -> None:
 
 
 def rejected(p_values: Floats, settled: Floats, level: float) -> Floats:
-    """The step-down procedure as it is told: of tests × questions, at one level."""
+    """Return the step-down procedure as it is told: of tests × questions, at one level."""
     still, found = np.ones(len(settled), bool), np.zeros(p_values.shape, bool)
     for question in np.argsort(settled):
         limit = level / still.sum()

@@ -23,7 +23,7 @@ from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import half_width as half_width_of
 from analysis.suite.incidents import IncidentLog
-from analysis.suite.records import VoidRun
+from analysis.suite.records import SuiteError, VoidRun
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
 from analysis.tests.pages import Shared, change_plan, pieces, text_of
@@ -252,8 +252,14 @@ def test_a_file_that_changed_comes_before_all_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["one-disk; reboot", "$(reboot)", "", None, 3.5, ["x"]])
-def test_no_command_is_made_of_a_name_that_is_not_safe(tmp_path: Path, name: object) -> None:
-    made(replace(ALONE, blocks=1), suite=name)(tmp_path / "a b;c")
+def test_a_suite_whose_name_is_not_safe_is_refused(tmp_path: Path, name: object) -> None:
+    made(replace(ALONE, blocks=1), suite=name)(tmp_path / "s")
+    with pytest.raises(SuiteError, match="is no valid plan"):
+        results(tmp_path / "s")
+
+
+def test_no_command_is_made_of_a_scale_that_is_not_safe(tmp_path: Path) -> None:
+    made(replace(ALONE, blocks=1), scale="$(reboot): x")(tmp_path / "a b;c")
     *_, after = answered(results(tmp_path / "a b;c"))
     assert (after.code, after.facts["command"]) == ("blocks", "")
     (tmp_path / "a b;c" / "manifest.json").unlink()
@@ -271,7 +277,7 @@ def test_the_command_keeps_the_scale(tmp_path: Path) -> None:
 
 
 def compared(change: float, half_width: float, blocks: int = 12) -> Comparison:
-    """A change, and how far its 95 % interval reaches, both as logarithms."""
+    """Return a change, and how far its 95 % interval reaches, both as logarithms."""
     error = half_width / 2.201  # t(0.975, 11) from a printed table
     return judged([Comparison(blocks, math.exp(change), 0.02, error, blocks - 1.0)])[0]
 
@@ -289,13 +295,26 @@ def test_only_a_close_interval_is_named_where_nothing_is_settled(
     assert said == words.change_in(c)
 
 
-def test_what_the_family_denies_is_shown_by_the_interval_that_decides() -> None:
+def test_what_the_family_denies_shows_the_interval_of_every_other_place(found: Results) -> None:
+    """One level on the page; a sentence says why the interval seems to show more."""
     denied = judged([compared(0.05, 0.045), *[compared(0.0, 0.2)] * 4])[0]
     assert denied.contradicted and answer.near(denied.low, denied.high)
-    interval, confidence = answer.deciding(denied)
-    assert known(interval.low) < 1 < known(interval.high)
-    assert confidence == "99"
-    assert not answer.close(denied)
+    contrasts = tuple(
+        replace(one, comparison=denied) if one.other == "opal" else one for one in found.contrasts
+    )
+    family = replace(found.family, contrasts=contrasts)
+    results = replace(found)
+    vars(results)["family"] = family
+    (line,) = (
+        line
+        for line in first_page.lines(results, found.suite.folder)
+        if line.facts.get("configurations") == ["opal"]
+    )
+    shown = f"{line.verdict}{line.reason}"
+    assert line.code == "unsettled"
+    assert words.interval_of(known(denied.low), known(denied.high)) in shown
+    assert "95 % interval; not significant after correction" in shown
+    assert words.change_in(denied).partition("[")[2] in tables.cell_of(denied).below
 
 
 def test_the_matrix_of_a_suite_that_scatters_has_intervals_without_a_verdict(

@@ -30,6 +30,8 @@ from analysis.report.view import (
 from analysis.stats.results import Results
 from analysis.tests.known import known
 from analysis.tests.pages import OWN_SCRIPTS, Parsed, live_markup, pieces, text_of
+from contract import schema
+from contract.documents import OtherSource
 
 # What somebody asks to whom the report was forwarded, and what answers it where it can be found by
 # a program. What to choose is the twelfth: the reader's own, from the cost and the payback.
@@ -51,7 +53,7 @@ LONGEST = 900  # characters of the lines: what 390 × 844 pixels hold below the 
 
 
 def first_screen(page: Page) -> str:
-    """The head and the first section, with what its pictures show."""
+    """Return the head and the first section, with what its pictures show."""
     captions = tuple(picture.caption for picture in pieces(Picture, page.sections[0]))
     return text_of((page.heading, page.head, page.sections[0], captions))
 
@@ -108,22 +110,6 @@ def test_every_term_is_in_the_glossary_and_leads_to_its_meaning() -> None:
     assert [name for name in names if name not in entries] == []
 
 
-def test_another_language_may_be_filled_in_part(tmp_path: Path) -> None:
-    (tmp_path / "en.yml").write_text((texts.FOLDER / "en.yml").read_text(encoding="utf-8"))
-    (tmp_path / "de.yml").write_text(
-        "texts: {section.answer: Die Antwort}\n"
-        "terms: {block: {forms: [Block], text: Einmal alles.}}\n"
-    )
-    found = texts.catalogue("de", tmp_path)
-    assert found.language == "de"
-    assert found.say("section.answer") == "Die Antwort"
-    assert found.say("section.trust") == "How far to trust it"
-    (block,) = (term for term in found.terms if term.name == "block")
-    assert (block.forms, block.text) == (("Block",), "Einmal alles.")
-    with pytest.raises(KeyError):
-        found.say("answer.disks")
-
-
 def test_a_browser_runs_our_scripts_alone() -> None:
     page = page_of(Paragraph("<script>alert(1)</script> gpj\u202e", ""))
     assert "\u202e" not in page and r"gpj\u202e" in page
@@ -167,7 +153,13 @@ def test_the_picture_of_a_long_curve_keeps_means_and_gaps() -> None:
 
 def with_sources(found: Results, give: Callable[[int], dict[str, object]]) -> Results:
     runs = tuple(
-        replace(run, other_sources={**run.other_sources, **give(run.block)})  # type: ignore[dict-item]
+        replace(
+            run,
+            other_sources={
+                **run.other_sources,
+                **{n: schema.read(OtherSource, s) for n, s in give(run.block).items()},
+            },
+        )
         for run in found.suite.runs
     )
     return replace(found, suite=replace(found.suite, runs=runs))

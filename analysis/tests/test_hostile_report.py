@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from analysis.suite.manifest import canonical_sha256
 from analysis.tests.pages import live_markup
+from contract.plan import digest
 from controller.cli.app import main
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
@@ -31,13 +31,19 @@ TEXT = (
 KEPT = {
     *("format", "sha256", "plan_sha256", "kind", "origin", "status", "run_id", "state", "zone"),
     *("source", "timing", "boot_id", "suite_id", "started_wall", "created_wall"),
+    # Names, which are refused (test_a_name_that_none_has_is_refused).
+    *("suite", "host", "name", "configuration", "workload", "disk", "encrypted_by", "looks"),
+    *("first_outcome", "after_work", "access"),
 }
+
+BY_NAME = {"disks", "before", "after", "other_sources"}  # what has names for keys
 
 
 def _poisoned(document: Any, key: str = "") -> Any:
     """Each text that is no code with markup behind it, and each unknown key besides."""
     if isinstance(document, dict):
-        return {k: _poisoned(v, k) for k, v in document.items()} | {TEXT: TEXT}
+        unknown = {} if key in BY_NAME else {TEXT: TEXT}
+        return {k: _poisoned(v, k) for k, v in document.items()} | unknown
     if isinstance(document, list):
         return [_poisoned(entry, key) for entry in document]
     return document + TEXT if isinstance(document, str) and key not in KEPT else document
@@ -45,7 +51,7 @@ def _poisoned(document: Any, key: str = "") -> Any:
 
 def _poison(folder: Path) -> None:
     plan = _poisoned(json.loads((folder / "plan.json").read_text(encoding="utf-8")))
-    plan["sha256"] = canonical_sha256(plan)
+    plan["sha256"] = digest(plan)
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     for path in (*folder.glob("runs/*/run.json"), *folder.glob("provenance/*.json")):
         document = _poisoned(json.loads(path.read_text(encoding="utf-8")))
@@ -94,6 +100,19 @@ def test_a_hostile_suite_makes_a_report_that_does_nothing(
     assert live_markup(f"<p>{TEXT}</p>")  # which the search itself would find
     assert not list(tmp_path.rglob("pwned"))
     assert not list(work.iterdir())
+
+
+@pytest.mark.parametrize("key", ["suite", "host"])
+def test_a_name_that_none_has_is_refused(
+    key: str, poisoned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = poisoned / "plan.json"
+    plan = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**plan, key: TEXT}), encoding="utf-8")
+    assert main(["report", str(poisoned)]) == 1
+    refusal = capsys.readouterr().err
+    assert "is no valid plan" in refusal and "\x1b" not in refusal
+    assert len(refusal.splitlines()) == 1
 
 
 @pytest.mark.parametrize("step", ["report", "verify", "summary", "report-pdf"])

@@ -158,7 +158,7 @@ def test_equal_hosts_are_alike_and_their_mean_is_the_truth(same: Hosts) -> None:
     whole = effects(same)["all", "dmcrypt-aes256"]
     assert whole.hosts == "alike"
     assert whole.these is not None and whole.these.verdict == "differs"
-    assert not same.shared.said
+    assert not same.shared.remarks
 
 
 def test_hosts_that_differ_are_told_apart_and_not_where_they_do_not(other: Hosts) -> None:
@@ -299,8 +299,8 @@ def test_other_parameters_and_stacks_are_left_out_and_said(pair: list[Path]) -> 
     change_plan(pair[1], **{**plan, "settle_s": 9})
     found = hosts(pair)
     assert found.shared.workloads == ("kernel_grep", "idle")
-    assert "Workload sql is left out: it is not the same on every host." in found.shared.said
-    assert any("rest before a run (alder 0.5, birch 9)" in said for said in found.shared.said)
+    assert "Workload sql is left out: it is not the same on every host." in found.shared.remarks
+    assert any("rest before a run (alder 0.5, birch 9)" in said for said in found.shared.remarks)
     assert {e.workload for e in found.single} == {"kernel_grep", "idle"}
     assert "over 1 of 2 workloads" in hosts_sections.sentences(found)[0]
 
@@ -309,7 +309,7 @@ def test_the_drift_check_is_not_told_to_be_left_out(pair: list[Path]) -> None:
     for folder in pair:
         drift_check = {"name": "drift_check", "parameters": {"seconds": 1}}
         change_plan(folder, workloads=[*plan_of(folder)["workloads"], drift_check])
-    assert hosts(pair).shared.said == ()
+    assert hosts(pair).shared.remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,11 @@ def test_the_drift_check_is_not_told_to_be_left_out(pair: list[Path]) -> None:
         ({"analysis": {"margin": 0.05}}, "margin of equivalence .alder 0.02, birch 0.05"),
         ({"host": "alder"}, "of one host, alder: nights of one host are no hosts; make compare"),
         (
-            {"configurations": [{"name": "bare", "encrypted_by": "none"}]},
+            {
+                "configurations": [
+                    {"name": "bare", "kind": "plain", "disk": "plain", "encrypted_by": "none"}
+                ]
+            },
             "baseline .alder plain, birch bare",
         ),
         ({"workloads": [{"name": "sql", "parameters": {"rows": 1}}]}, "No workload is the same"),
@@ -340,9 +344,9 @@ def test_a_machine_under_two_names_is_refused_and_one_image_is_said(pair: list[P
     with pytest.raises(SuiteError, match="alder and birch are the same machine under two names"):
         hosts(pair)
     (pair[0] / "identity.json").write_text('{"machine_id": "aa", "boot_id": "y"}', encoding="utf-8")
-    assert any("have the same machine-id" in said for said in hosts(pair).shared.said)
+    assert any("have the same machine-id" in said for said in hosts(pair).shared.remarks)
     (pair[0] / "identity.json").write_text('{"machine_id": "bb", "boot_id": "y"}', encoding="utf-8")
-    assert not hosts(pair).shared.said
+    assert not hosts(pair).shared.remarks
 
 
 def test_a_host_without_a_figure_leaves_no_mean(pair: list[Path]) -> None:

@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -22,6 +21,7 @@ from analysis.tests.known import known
 from analysis.tests.pages import UNWANTED, text_of
 from analysis.tests.test_remarks import table
 from contract.journal import AGENT_KILLED, INTERRUPTIONS, TARGET_DOWN, Entry
+from instrumentation.clock import ClockReading
 from validation.synthetic.tables import energy_of, suite_of
 
 S = 1_000_000_000
@@ -33,7 +33,10 @@ def report(night: FaultySuite) -> Report:
 
 
 def suite(*lines: tuple[str, str, str] | tuple[str, str, str, str]) -> Suite:
-    """A suite with this journal: state, run, `cause` or `cause|detail`, boot; a second a line."""
+    """Return a suite with this journal: state, run, `cause` or `cause|detail`, boot.
+
+    A second a line.
+    """
     journal = []
     for seq, (state, run_id, told, *boot) in enumerate(lines):
         cause, _, detail = told.partition("|")
@@ -44,7 +47,7 @@ def suite(*lines: tuple[str, str, str] | tuple[str, str, str, str]) -> Suite:
 
 
 def test_a_night_of_faults_is_counted(report: Report, night: FaultySuite) -> None:
-    found = report.found.incidents
+    found = report.results.incidents
     assert (found.starts, found.boots, found.reboots, found.restarts) == (3, 2, 1, 1)
     assert found.interruptions == (
         Interruption(night.order[4], "running", TARGET_DOWN),
@@ -94,7 +97,7 @@ def test_the_first_screen_says_what_the_figures_bear(report: Report, night: Faul
 
 
 def test_a_run_that_was_not_seen_whole_stays_flagged(report: Report, night: FaultySuite) -> None:
-    found = report.found
+    found = report.results
     missed = uncovered(found.energy)
     assert night.missed in missed and len(missed) <= 4
     flags = " ".join(found.energy.filter(found.energy["run_id"] == night.missed)["flags"])
@@ -121,8 +124,8 @@ def test_such_a_suite_is_verified_and_its_page_is_whole(
     report: Report, night: FaultySuite, tmp_path: Path
 ) -> None:
     """Its repeated run was written into the journal alone, which is found."""
-    folder = shutil.copytree(report.found.suite.folder, tmp_path / "s")
-    write(replace(report.found, suite=replace(report.found.suite, folder=folder)))
+    folder = shutil.copytree(report.results.suite.folder, tmp_path / "s")
+    write(replace(report.results, suite=replace(report.results.suite, folder=folder)))
     (problem,) = verify(folder).problems
     assert problem.startswith(f"Run {night.order[5]} was not measured between its lines")
     text = text_of(report.page())
@@ -131,7 +134,7 @@ def test_such_a_suite_is_verified_and_its_page_is_whole(
 
 def test_a_quiet_night_is_one_sentence(found: Results) -> None:
     page = Report(found)
-    assert page.found.incidents.quiet
+    assert page.results.incidents.quiet
     assert provenance.QUIET in text_of(page.trust())
     assert "Interruptions" not in text_of(page.trust())
     assert "Interruptions" not in text_of(page.answer())
@@ -207,16 +210,15 @@ def test_a_meters_silence_is_longer_than_any_bunch() -> None:
     assert pauses_s(two) == []
 
 
-def reading(at_s: float, boot: str = "a") -> dict[str, Any]:
-    """A clock reading; the target's clock is the controller's."""
+def reading(at_s: float, boot: str = "a") -> ClockReading:
+    """Return a clock reading; the target's clock is the controller's."""
     sent = round(at_s * S)
-    times = {"t_send_ns": sent, "t_target_ns": sent + 5, "t_receive_ns": sent + 10}
-    return {**times, "boot_id": "one", "controller_boot_id": boot}
+    return ClockReading(sent, sent + 5, sent + 10, "one", boot)
 
 
 def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> None:
     clock = [reading(t) for t in (0, 100, 130, 131, 161, 761, 791)]
-    clock += [{"t_send_ns": "torn"}, *(reading(t, "b") for t in (900, 930, 1005, 3000))]
+    clock += [reading(t, "b") for t in (900, 930, 1005, 3000)]
     begins = [{"begun_ns": n, "controller_boot_id": "a"} for n in (1, 2)]
     lines = [*begins, *({**begin, "wall_s": 1} for begin in begins)]
     (tmp_path / "sessions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -16,8 +16,8 @@ import analysis
 from analysis import Suite, SuiteError, library, to_pandas
 from analysis.money import costs
 from analysis.stats.results import Results
-from analysis.suite.assumptions import Assumptions
 from analysis.tests.known import known
+from contract.assumptions import Assumptions
 from contract.places import ROOT
 from validation.synthetic.suite import Options, write_suite
 
@@ -46,7 +46,7 @@ def test_importing_it_loads_no_tables() -> None:
 
 def test_every_run_is_there_with_its_state(suite: Suite) -> None:
     told = suite.results.suite
-    assert suite.runs.height == len(told.entries("runs")) == len(told.runs)
+    assert suite.runs.height == len(told.plan.runs) == len(told.runs)
     assert set(suite.runs["state"]) == {"finished"}
     assert suite.phases(suite.runs["run_id"][0])["phase"].to_list()[-1] == "tail"
 

@@ -83,7 +83,7 @@ def test_the_report_says_which_intervals_it_shows(tmp_path: Path, blocks: int) -
     found = results(folder)
     assert "looks: any" not in whole_page(found)
     plain = found.contrasts[0].comparison
-    change_plan(folder, analysis={**found.suite.plan["analysis"], "looks": "any"})
+    change_plan(folder, analysis={"looks": "any"})
     found = results(folder)
     assert "Intervals hold for any number of looks (looks: any)" in whole_page(found)
     ours = known(found.contrasts[0].comparison)

@@ -18,10 +18,10 @@ from analysis.report.money_section import money_section
 from analysis.report.view import Folded, Picture, Table
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Span, estimate
-from analysis.suite.assumptions import Assumptions
 from analysis.suite.clocks import TargetClock
-from analysis.tests.known import known
+from analysis.tests.known import known, replanned
 from analysis.tests.pages import pieces, text_of
+from contract.assumptions import Assumptions, parse_assumptions
 from validation.synthetic.suite import ASSUMPTIONS, Options, write_suite
 from validation.synthetic.tables import energy_of, suite_of
 
@@ -39,11 +39,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def assuming(found: Results, **changes: Any) -> Results:
-    """The same suite with other assumptions; a value of `...` takes one away."""
+    """Return the same suite with other assumptions; a value of `...` takes one away."""
     given = {**ASSUMPTIONS, **changes}
     assumed = {key: value for key, value in given.items() if value is not ...}
-    plan = {**found.suite.plan, "assumptions": assumed}
-    return replace(found, suite=replace(found.suite, plan=plan))
+    try:
+        assumptions = parse_assumptions(assumed)
+    except ValueError:
+        assumptions = None
+    return replace(found, suite=replace(found.suite, assumptions=assumptions))
 
 
 def joules(found: Results, workload: str, configuration: str, block: int) -> float:
@@ -296,11 +299,11 @@ def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
 
 
 def test_software_on_the_same_disk_is_what_the_drive_is_held_against(found: Results) -> None:
-    stacks = [
-        {**entry, "disk": "sed"} if entry["name"] == AES128 else entry
-        for entry in found.suite.plan["configurations"]
-    ]
-    suite = replace(found.suite, plan={**found.suite.plan, "configurations": stacks})
+    stacks = tuple(
+        replace(stack, disk="sed") if stack.name == AES128 else stack
+        for stack in found.suite.plan.configurations
+    )
+    suite = replanned(found.suite, configurations=stacks)
     assert {p.against for p in costs.paybacks(suite, found.energy)} == {AES128}
     assert {p.against for p in costs.profiles(suite, found.energy)} == {AES128}
     words = "The software is that on the self-encrypting drive itself"

@@ -91,6 +91,14 @@ def without_report(folder: Path) -> None:
     (folder / "energy.parquet").unlink()
 
 
+def test_without_a_report_the_drift_check_is_told_all_the_same(
+    calm: Path, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (with_report,) = (line for line in summary(calm, capsys) if line.startswith("drift check"))
+    without_report(copy)
+    assert with_report in summary(copy, capsys)
+
+
 def older_report(folder: Path) -> None:
     path = folder / "meters" / "meter0" / "meter.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "note": "x"}))
@@ -123,18 +131,9 @@ def empty(folder: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def strange(folder: Path) -> None:
-    """A plan whose blocks and runs have no names."""
-    plan = json.loads((folder / "plan.json").read_text())
-    plan["runs"][1] |= {"block": {"a": 1}, "run_id": ["b"]}
-    (folder / "plan.json").write_text(json.dumps(plan))
-    write_manifest(folder)
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (strange, ["2 of 3 blocks whole"]),
         (without_report, ["make report"]),
         (older_report, ["make report"]),
         (without_seal, ["; not sealed", "make resume"]),

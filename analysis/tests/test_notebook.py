@@ -7,18 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jupytext
 import matplotlib.pyplot as plt
-import numpy as np
 import polars as pl
 import pytest
-import statsmodels.formula.api as smf
 
-from analysis import to_pandas
 from analysis.money import costs
 from analysis.stats.results import Results, results
 from analysis.stats.summary import estimate_of, groups_of
@@ -50,27 +46,17 @@ def test_means_and_ratios_are_the_reports(found: Results, cells: dict[str, Any])
             assert values == pytest.approx(told[key], rel=1e-9)
 
 
-def test_intervals_are_the_reports_without_the_meters_error(
-    found: Results, cells: dict[str, Any]
-) -> None:
-    """Of joules by their blocks' values, of ratios by the family's comparisons."""
-    limits = ("workload", "configuration", "low", "high")
-    means, ratios = (rows(cells[made], *limits) for made in ("means", "ratios"))
+def test_intervals_are_students_of_the_blocks(found: Results, cells: dict[str, Any]) -> None:
+    limits = rows(cells["means"], "workload", "configuration", "low", "high")
     for key, group in groups_of(found.suite, found.energy).items():
         if key[3] == "system":
             mean = known(estimate_of(group.energy_j))
-            assert means.pop(key[:2]) == pytest.approx([mean.low, mean.high], rel=1e-9)
-    widened = 0
-    for key, whole in found.family.versus.items():
-        if key[3] == "system":
-            one = replace(whole, systematic=0.0, skewness=0.0)
-            assert ratios.pop(key[:2]) == pytest.approx([one.low, one.high], rel=1e-9)
-            widened += (whole.low, whole.high) != (one.low, one.high)
-    assert not means and not ratios and widened
+            assert limits.pop(key[:2]) == pytest.approx([mean.low, mean.high], rel=1e-9)
+    assert not limits
 
 
 def test_nothing_differs_from_the_report(cells: dict[str, Any]) -> None:
-    compared = ("rapl", "meter", "means", "ratios", "p", "savings", "payback", "battery")
+    compared = ("rapl", "means", "ratios", "payback", "battery")
     assert cells["differing"] == dict.fromkeys(compared, 0)
 
 
@@ -82,18 +68,14 @@ def test_a_comparison_sees_what_differs(cells: dict[str, Any]) -> None:
     assert cells["compare"]("", means.head(20), means, *keys) == 4
 
 
-def test_joules_by_overlap_are_those_of_every_kind_of_run(
-    found: Results, cells: dict[str, Any]
-) -> None:
-    """The first run's; shares of time alone would not do."""
-    made = cells["by_overlap"]
+def test_joules_by_overlap_are_nearly_the_reports(found: Results, cells: dict[str, Any]) -> None:
+    """The report corrects the windows at the edges as well."""
     told = found.energy.filter(run_id=cells["run_id"], component="system")
     by_phase = dict(told.select("phase", "energy_j").iter_rows())
+    made = cells["by_overlap"]
     assert made.height > 2
-    for phase, share_j, energy_j in made.iter_rows():
-        assert energy_j == pytest.approx(by_phase[phase], rel=1e-9)
-        assert abs(share_j - energy_j) < 0.05 * energy_j
-    assert (made["share_j"] - made["energy_j"]).abs().max() > 1e-6
+    for phase, share_j, covered_s in made.iter_rows():
+        assert share_j == pytest.approx(by_phase[phase], rel=0.05) and covered_s > 0
 
 
 def test_joules_by_phase_are_of_every_run(found: Results, cells: dict[str, Any]) -> None:
@@ -137,36 +119,6 @@ def test_without_widgets_the_picture_of_the_plan_is_there(
     made = notebook_of(small_suite)
     assert "Sliders need ipywidgets" in capsys.readouterr().out
     assert made["sliders"] == {} and made["shown"] == made["payback_table"].rows(named=True)
-
-
-@pytest.mark.filterwarnings("ignore:The MLE may be on the boundary")
-def test_the_mixed_model_is_that_of_statsmodels(found: Results, cells: dict[str, Any]) -> None:
-    """Of a block's share that is not 0, and with runs missing."""
-    generator = np.random.default_rng(3)
-    cases = [(b, c) for b in range(12) for c in ("plain", "x", "y") if (b, c) != (4, "x")]
-    effect = dict(enumerate(generator.normal(0, 0.05, 12)))
-    frame = pl.DataFrame(
-        {
-            "block": [b for b, _ in cases],
-            "configuration": [c for _, c in cases],
-            "energy_j": [
-                float(np.exp(5 + effect[b] + 0.1 * (c == "x") + generator.normal(0, 0.01)))
-                for b, c in cases
-            ],
-        }
-    )
-    made = cells["mixed_model"](frame, "plain")
-    data = to_pandas(frame.with_columns(log_j=pl.col("energy_j").log()))
-    model = smf.mixedlm("log_j ~ C(configuration)", data, groups=data["block"]).fit(reml=True)
-    fixed = model.fe_params.to_numpy()[1:]
-    assert np.log(made["ratio"].to_numpy()) == pytest.approx(fixed, abs=1e-5)
-    half = (np.log(made["high"] / made["low"]) / 2).to_numpy()
-    freedom = len(cases) - 3 - 11
-    error = half / float(cells["special"].stdtrit(freedom, 0.975))
-    assert error == pytest.approx(model.bse_fe.to_numpy()[1:], rel=1e-3)
-    own = cells["mixed"].filter(workload="sql", configuration="opal")["ratio"].item()
-    told = found.summary.filter(workload="sql", configuration="opal", component="system")
-    assert own == pytest.approx(told["ratio"].item(), rel=1e-9)  # nothing is missing
 
 
 @pytest.mark.parametrize(
@@ -216,15 +168,12 @@ def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_s
     assert set(made["differing"].values()) == {0}
 
 
-def test_intervals_that_hold_at_any_look_are_the_reports(tmp_path: Path) -> None:
-    write_suite(tmp_path / "s", Options(blocks=6, workloads=("sql",), interval_ms=100))
-    once = notebook_of(tmp_path / "s")
+def test_it_runs_on_a_suite_that_may_be_looked_at_any_time(
+    tmp_path: Path, small_suite: Path
+) -> None:
+    shutil.copytree(small_suite, tmp_path / "s")
     change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
-    made = notebook_of(tmp_path / "s")
-    for name, column in (("means", "high"), ("ratios", "high"), ("batteries", "runs_high")):
-        wide, narrow = (of[name].sort("configuration")[column] for of in (made, once))
-        assert len(wide) and (wide > narrow).all()
-    assert set(made["differing"].values()) == {0} and "p" not in made["differing"]
+    assert set(notebook_of(tmp_path / "s")["differing"].values()) == {0}
 
 
 def test_it_runs_on_a_suite_full_of_faults(night: FaultySuite) -> None:
@@ -245,13 +194,12 @@ def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report
     assert computed.after_work == "idle"
     assert known(costs.between_disks(found.suite, "dmcrypt-aes256"))
     made = notebook_of(tmp_path / "s")
-    assert made["savings"]["saving_j"].item() == pytest.approx(computed.saving_j.mean)
     assert set(made["differing"].values()) == {0}
 
 
 def test_without_its_package_it_says_what_to_do(tmp_path: Path) -> None:
     shutil.copy(SCRIPT, tmp_path)
-    (tmp_path / "analysis.py").write_text("raise ModuleNotFoundError(name='analysis')")
+    (tmp_path / "fde_testbed.py").write_text("raise ModuleNotFoundError(name='fde_testbed')")
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, str(tmp_path / "notebook.py")],

@@ -19,8 +19,10 @@ from analysis.report.figures import bars, blocks, forest, style, timeline
 from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results
 from analysis.suite.samples import Samples, of_table
-from analysis.tests.known import known
+from analysis.tests.known import known, replanned
 from analysis.tests.pages import many
+from contract import schema
+from contract.plan import ConfigurationEntry, WorkloadEntry
 
 
 def pictures(found: Results) -> Iterator[Figure]:
@@ -64,14 +66,11 @@ def test_seventeen_configurations_look_different_without_colour(wide: Results) -
 
 
 def test_the_look_follows_the_kind_and_not_the_name(found: Results) -> None:
-    plan = {
-        **found.suite.plan,
-        "configurations": [
-            {"name": "opal", "encrypted_by": "none"},
-            {"name": "plain2", "encrypted_by": "drive"},
-        ],
-    }
-    looks = style.palette(replace(found.suite, plan=plan))
+    stacks = (
+        ConfigurationEntry("opal", "any", "any", encrypted_by="none"),
+        ConfigurationEntry("plain2", "any", "any", encrypted_by="drive"),
+    )
+    looks = style.palette(replanned(found.suite, configurations=stacks))
     assert looks["opal"].colour == style.GREY
     assert looks["plain2"].colour == style.SED_COLOUR
 
@@ -142,12 +141,14 @@ def test_an_unknown_workload_is_drawn_and_a_missing_one_is_not(found: Results) -
 def test_eighty_rows_go_on_sheets_that_can_be_read(found: Results) -> None:
     """Eight configurations × ten workloads."""
     names, workloads = list(many(8)), [f"workload-{i}" for i in range(10)]
-    plan = {
-        **found.suite.plan,
-        "configurations": [{"name": name, **stack} for name, stack in many(8).items()],
-        "workloads": [{"name": name} for name in workloads],
-    }
-    suite = replace(found.suite, plan=plan)
+    suite = replanned(
+        found.suite,
+        configurations=tuple(
+            schema.read(ConfigurationEntry, {"name": name, **stack})
+            for name, stack in many(8).items()
+        ),
+        workloads=tuple(WorkloadEntry(name, {}) for name in workloads),
+    )
     versus = {
         (w, c, "meter0", "system"): Comparison(10, 1 + 0.05 * i, 0.02, 0.01, 9.0)
         for i, c in enumerate(names)

@@ -113,8 +113,10 @@ def test_next_suite_by_the_width_that_the_plan_asks() -> None:
     _, document = planned(10, 0.01, half_width=0.02)
     assert document["sentence"] == "No more blocks are needed for ±2 % on every declared contrast."
     assert (document["blocks"], document["more_blocks"]) == (10, 0)
-    for nonsense in (0, -1, "wide", True, None, float("nan")):
-        assert planned(10, 0.01, half_width=nonsense)[1]["half_width"] == 0.005
+    for nonsense in (0, -1, "wide", True, float("nan")):
+        with pytest.raises(ValueError, match="half_width"):
+            planned(10, 0.01, half_width=nonsense)
+    assert planned(10, 0.01)[1]["half_width"] == 0.005
 
 
 def test_next_suite_of_one_that_may_be_looked_at_at_any_block() -> None:

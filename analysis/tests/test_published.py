@@ -12,7 +12,7 @@ from analysis.report.published_section import published_section
 from analysis.report.view import Table
 from analysis.stats.results import Results
 from analysis.suite.records import Suite
-from analysis.tests.known import known
+from analysis.tests.known import known, replanned
 from analysis.tests.pages import pieces, text_of
 
 OWN_NAMES = {
@@ -24,16 +24,17 @@ OWN_NAMES = {
 
 
 def renamed(found: Results) -> Results:
-    """The same suite with names of its own for its configurations."""
-    entries = [{**e, "name": OWN_NAMES[e["name"]]} for e in found.suite.plan["configurations"]]
-    suite = replace(found.suite, plan={**found.suite.plan, "configurations": entries})
+    """Return the same suite with names of its own for its configurations."""
+    stacks = found.suite.plan.configurations
+    renamed = tuple(replace(stack, name=OWN_NAMES[stack.name]) for stack in stacks)
+    suite = replanned(found.suite, configurations=renamed)
     energy = found.energy.with_columns(pl.col("configuration").replace(OWN_NAMES))
     return replace(found, suite=suite, all_energy=energy)
 
 
 def without(suite: Suite, kind: str) -> Suite:
-    left = [e for e in suite.plan["configurations"] if e["kind"] != kind]
-    return replace(suite, plan={**suite.plan, "configurations": left})
+    others = tuple(stack for stack in suite.plan.configurations if stack.kind != kind)
+    return replanned(suite, configurations=others)
 
 
 def test_published_stands_beside_measured(found: Results) -> None:
@@ -77,16 +78,19 @@ def test_configurations_are_matched_by_what_they_are(found: Results) -> None:
 
 
 def test_a_configuration_of_the_same_name_goes_first(found: Results) -> None:
-    given = found.suite.plan["configurations"]
-    twin = {**next(e for e in given if e["name"] == "dmcrypt-aes128"), "name": "first"}
-    suite = replace(found.suite, plan={**found.suite.plan, "configurations": [twin, *given]})
+    twin = replace(found.suite.stacks["dmcrypt-aes128"], name="first")
+    suite = replanned(found.suite, configurations=(twin, *found.suite.plan.configurations))
     assert configuration_here(suite, "dmcrypt-aes128") == "dmcrypt-aes128"
 
 
 def test_what_a_drive_says_of_its_cipher_does_not_matter(found: Results) -> None:
-    given = found.suite.plan["configurations"]
-    entries = [{**e, "key_bits": 256} if e["kind"] == "opal" else e for e in given]
-    suite = replace(found.suite, plan={**found.suite.plan, "configurations": entries})
+    stacks = tuple(
+        replace(stack, settings={**stack.settings, "key_bits": 256})
+        if stack.kind == "opal"
+        else stack
+        for stack in found.suite.plan.configurations
+    )
+    suite = replanned(found.suite, configurations=stacks)
     assert configuration_here(suite, "opal") == "opal"
 
 

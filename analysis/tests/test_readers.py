@@ -10,7 +10,10 @@ import pytest
 
 from analysis.report.trust_section import readers_row
 from analysis.suite import readers
-from analysis.suite.records import Counter, Phase, Run, Suite
+from analysis.suite.records import Counter, Phase, Suite
+from analysis.tests.known import plan_of, run_of
+from contract import schema
+from contract.documents import OtherSource
 from instrumentation.sources.counter import Reading
 
 RANGE_UJ = 262_143_328_850
@@ -39,23 +42,16 @@ def zone(other_uj: float | None, apart_ns: int | None = 500_000, **own: Any) -> 
 
 
 def suite(*records: Any, folder: Path = Path()) -> Suite:
-    """Runs with what pyRAPL, perf_event and a source of another package read."""
+    """Return runs with what pyRAPL, perf_event and a source of another package read."""
     counter = Counter("rapl", "package-0", None, None, RANGE_UJ, ())
     runs = [
-        Run(
+        run_of(
             run_id=f"{n:04d}",
-            block=0,
-            configuration="plain",
             workload="idle",
-            boot_id="boot",
-            origin="measured",
-            t_start_ns=0,
             t_end_ns=RUN_S * 10**9,
             phases=(Phase("work", 0, 10**9, (counter,), {}),),
-            proof={"ok": True},
-            checks=(),
             other_sources={
-                name: found
+                name: schema.read(OtherSource, found)
                 for name, found in zip(("pyrapl", "perf", "battery"), sources, strict=False)
                 if found
             },
@@ -64,14 +60,14 @@ def suite(*records: Any, folder: Path = Path()) -> Suite:
     ]
     return Suite(
         folder=folder,
-        plan={},
+        plan=plan_of(),
         runs=tuple(runs),
         void=(),
         meters=(),
         clock=(),
         before={},
-        after={},
-        timing=None,
+        locked_reads={},
+        timing={},
         sealed=True,
     )
 

@@ -37,7 +37,7 @@ def rows(paper: str) -> list[dict[str, str]]:
 
 
 def faults(row: dict[str, str]) -> list[str]:
-    """What the schema does not allow in a row, in a few words each."""
+    """Return what the schema does not allow in a row, in a few words each."""
     said = []
     if row["unit"] not in UNITS:
         said.append("unit")
@@ -125,7 +125,7 @@ def test_every_figure_occurs_in_the_text(paper: str) -> None:
 
 
 def spellings(text: str) -> list[str]:
-    """The text, without marks between thousands, and with decimal points for commas."""
+    """Return the text, without marks between thousands, and with decimal points for commas."""
     joined = re.sub(r"(?<=\d)[, ](?=\d)", "", text)
     return [text, joined, re.sub(r"(?<=\d),(?=\d)", ".", text)]
 

@@ -14,7 +14,7 @@ OWN = ("0", "1")
 
 
 def table(flags: dict[int, str], seconds: int = 20) -> pl.DataFrame:
-    """A record a second; `flags` by the second at whose end it came."""
+    """Return a record a second; `flags` by the second at whose end it came."""
     return pl.DataFrame(
         {
             "t_mono_ns": [n * S for n in range(1, seconds + 1)],

@@ -15,7 +15,7 @@ SERIES = 400
 
 
 def noticed(draw: Draw, runs: int, seed: int = 1) -> float:
-    """The share of series that get any sign."""
+    """Return the share of series that get any sign."""
     rng = np.random.default_rng(seed)
     return sum(bool(signs(draw(rng, runs).tolist())) for _ in range(SERIES)) / SERIES
 

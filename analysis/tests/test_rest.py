@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
@@ -9,31 +8,27 @@ from analysis.energy.curve import Edge
 from analysis.energy.energy import run_edges
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Phase, Run
+from analysis.tests.known import plan_of, run_of
+from contract import schema
+from contract.plan import SuitePlan
+from instrumentation.clock import ClockReading
 
 S = 1_000_000_000
 CLOCK = TargetClock.fit(
-    [{"t_send_ns": 0, "t_target_ns": 500, "t_receive_ns": 1_000, "boot_id": "boot"}]
+    [ClockReading(t_send_ns=0, t_target_ns=500, t_receive_ns=1_000, boot_id="boot")]
 )
 
 
 def run(*phases: tuple[str, float, float], start_s: float) -> Run:
-    return Run(
-        run_id="r",
-        block=0,
-        configuration="plain",
-        workload="sql",
-        boot_id="boot",
-        origin="measured",
+    return run_of(
         t_start_ns=round(start_s * S),
         t_end_ns=round(phases[-1][2] * S),
         phases=tuple(Phase(n, round(a * S), round(b * S), (), {}) for n, a, b in phases),
-        proof={},
-        checks=(),
     )
 
 
-def sides(made: Run, plan: dict[str, Any]) -> dict[float, tuple[str | None, float]]:
-    found: dict[int, Edge] = run_edges(made, plan, CLOCK)
+def sides(made: Run, plan: dict[str, float]) -> dict[float, tuple[str | None, float]]:
+    found: dict[int, Edge] = run_edges(made, plan_of(**plan), CLOCK)
     return {t / S: (edge.rest, edge.rest_ns / S) for t, edge in found.items()}
 
 
@@ -80,11 +75,14 @@ def test_a_phase_that_begins_long_after_the_padding_has_no_rest_before_it() -> N
 
 def test_the_clocks_bound_goes_with_each_edge_and_an_unknown_boot_has_none() -> None:
     made = run(("a", 13, 15), start_s=10)
-    assert all(edge.bound_ns > 0 for edge in run_edges(made, {}, CLOCK).values())
-    assert run_edges(made, {}, TargetClock({})) == {}
+    assert all(edge.bound_ns > 0 for edge in run_edges(made, plan_of(), CLOCK).values())
+    assert run_edges(made, plan_of(), TargetClock({})) == {}
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, 1e300, 10**400, -1, "5", None])
-def test_a_rest_of_no_possible_length_is_none(seconds: object) -> None:
-    made = run(("a", 13, 15), start_s=10)
-    assert sides(made, {"settle_s": seconds, "pad_s": seconds}) == sides(made, {})
+@pytest.mark.parametrize("key", ["settle_s", "pad_s"])
+def test_a_rest_of_no_possible_length_is_refused(key: str, seconds: object) -> None:
+    names = {"format": "fde-plan/3", "origin": "modelled", "sha256": ""}
+    plan = {**names, **dict.fromkeys(("suite_id", "suite", "host"), "s"), key: seconds}
+    with pytest.raises((ValueError, OverflowError)):
+        schema.read(SuitePlan, plan)

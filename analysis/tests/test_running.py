@@ -13,11 +13,12 @@ from analysis.stats.results import Results
 from analysis.stats.running import RunningAnswer, running_answer
 from analysis.suite.records import Suite, VoidRun
 from analysis.suite.suite_folder import read
+from analysis.tests.known import replanned
 from validation.synthetic.suite import Truth
 
 
 def after(suite: Suite, blocks: int, *void: str) -> RunningAnswer:
-    """The answer once so many blocks were made, of which these runs are void."""
+    """Return the answer once so many blocks were made, of which these runs are void."""
     there = [run for run in suite.runs if run.block < blocks]
     return running_answer(
         replace(suite, runs=tuple(run for run in there if run.run_id not in void)), blocks
@@ -82,8 +83,8 @@ def test_a_block_that_runs_a_part_of_the_suite_does_not_count_and_leaves_nothing
 ) -> None:
     suite = found.suite
     extra = run_of(suite, 2, "opal", "sql")
-    entries = [run for run in suite.entries("runs") if run["run_id"] != extra]
-    answer = after(replace(suite, plan={**suite.plan, "runs": entries}), 3, extra)
+    others = tuple(run for run in suite.plan.runs if run.run_id != extra)
+    answer = after(replanned(suite, runs=others), 3, extra)
     assert answer.left_out == () and [c.blocks for c in answer.contrasts] == [2, 3, 3]
     assert answer.contrasts[0] == after(suite, 2).contrasts[0]
 
@@ -122,7 +123,8 @@ def test_a_gap_in_the_meters_records_leaves_the_contrast_out(found: Results) -> 
 @pytest.fixture
 def unfetched(whole_suite: tuple[Path, Truth], tmp_path: Path) -> Path:
     """The folder of a session after two blocks: runs and journal only below status/results, the
-    meter as it streams."""
+    meter as it streams.
+    """
     folder = tmp_path / "suite"
     results = folder / "status" / "results"
     shutil.copytree(whole_suite[0], folder)

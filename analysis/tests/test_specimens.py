@@ -41,7 +41,7 @@ def made(
 
 
 def answered(found: Results) -> list[AnswerLine]:
-    """The lines on cost and on payback."""
+    """Return the lines on cost and on payback."""
     lines = first_page.lines(found, found.suite.folder)
     return [line for line in lines if line.question in ("cost", "payback")]
 

@@ -55,7 +55,7 @@ def with_channels_still(
 
 
 def with_zone_still(suite: Suite, zone: str, when: tuple[float, float]) -> Suite:
-    """A zone whose counter stops, and goes on at what it had counted meanwhile."""
+    """Return a zone whose counter stops, and goes on at what it had counted meanwhile."""
     begin_ns, end_ns = suite.runs[0].t_start_ns, suite.runs[-1].t_end_ns
     stop_ns, go_ns = (begin_ns + share * (end_ns - begin_ns) for share in when)
     stopped_at = min(
@@ -214,7 +214,7 @@ def test_the_pages_of_a_meter_that_stands_still(
     real = Power.all_at
 
     def stopped(power: Power, name: str, at_s: Any) -> Any:
-        """A meter's stream, which is long; the truth stays as it is."""
+        """Return a meter's stream, which is long; the truth stays as it is."""
         if name in still and np.size(at_s) > 100:
             return still[name] * np.asarray(at_s)
         return real(power, name, at_s)
@@ -222,9 +222,9 @@ def test_the_pages_of_a_meter_that_stands_still(
     monkeypatch.setattr(Power, "all_at", stopped)
     write_suite(tmp_path / "suite", Options(blocks=2, configurations=("plain", "opal")))
     built = build.build(tmp_path / "suite")
-    assert built.found is not None
+    assert built.results is not None
     assert {("meter0", name) for name in still} == set(
-        standing_components(built.found.all_energy).iter_rows()
+        standing_components(built.results.all_energy).iter_rows()
     )
-    assert not set(built.found.summary["component"]) & set(still)
+    assert not set(built.results.summary["component"]) & set(still)
     assert "stood still" in built.page.read_text(encoding="utf-8")

@@ -15,7 +15,8 @@ from analysis.report.steadiness_section import carry_over_sentence
 from analysis.stats.steadiness import hours_of, places_of, steadiness
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite
-from analysis.tests.known import known
+from analysis.tests.known import known, run_of
+from instrumentation.clock import ClockReading
 from validation.synthetic.tables import energy_of, run_id_of, suite_of
 
 KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt", "true": "tcrypt"}
@@ -36,8 +37,10 @@ def made(
     outlier: tuple[int, str, float] | None = None,
     **plan: Any,
 ) -> tuple[Suite, pl.DataFrame]:
-    """Half an hour for each configuration, in random order within each block; `carry` is what
-    `true` adds to the one that runs after it."""
+    """Half an hour for each configuration, in random order within each block.
+
+    `carry` is what `true` adds to the one that runs after it.
+    """
     generator = np.random.default_rng(seed)
     rows, runs, last = [], [], ""
     for block in range(blocks):
@@ -61,18 +64,15 @@ def made(
 
 def run(row: dict[str, Any], hours: float, boot_id: str = "one") -> Run:
     start = 77 * HOUR_NS + round(hours * HOUR_NS)
-    names = row["configuration"], row["workload"]
-    return Run(
-        run_id_of(row),
-        row["block"],
-        *names,
-        boot_id,
-        "synthetic",
-        start,
-        start + 1,
-        (),
-        {},
-        (),
+    return run_of(
+        run_id=run_id_of(row),
+        block=row["block"],
+        configuration=row["configuration"],
+        workload=row["workload"],
+        boot_id=boot_id,
+        t_start_ns=start,
+        t_end_ns=start + 1,
+        phases=(),
     )
 
 
@@ -213,12 +213,7 @@ def test_times_across_boots_need_the_clock() -> None:
     found = steadiness(replace(suite, runs=runs), energy, NO_CLOCK)[0]
     assert found.drift_percent_per_hour is None
     clock = TargetClock.fit(
-        {
-            "t_send_ns": t + shift,
-            "t_target_ns": t + 1000,
-            "t_receive_ns": t + shift + 2000,
-            "boot_id": boot,
-        }
+        ClockReading(t + shift, t + 1000, t + shift + 2000, boot)
         for boot, shift in (("one", 0), ("two", 9 * HOUR_NS))
         for t in range(77 * HOUR_NS, 90 * HOUR_NS, HOUR_NS)
     )

@@ -40,7 +40,7 @@ def test_everything_says_that_it_is_synthetic(paper: Results) -> None:
     assert paper.origin == "synthetic"
     assert set(paper.energy["origin"]) == {"synthetic"}
     assert set(paper.summary["origin"]) == {"synthetic"}
-    assert paper.suite.plan["scale"].startswith("SYNTHETIC")
+    assert paper.suite.plan.scale.startswith("SYNTHETIC")
 
 
 def test_the_suite_is_whole(paper: Results) -> None:
@@ -100,8 +100,7 @@ def test_the_drive_is_not_repaid_within_its_life(paper: Results) -> None:
     assumptions = known(paper.suite.assumptions)
     life = assumptions.life_years
     most = math.floor(HOURS_PER_DAY / hours_a_day(paper.suite, {"kernel_tree": 1.0}))
-    assumed = {**paper.suite.plan["assumptions"], "runs_per_day": float(most)}
-    busy = replace(paper.suite, plan={**paper.suite.plan, "assumptions": assumed})
+    busy = replace(paper.suite, assumptions=replace(assumptions, runs_per_day=float(most)))
     found = [p for p in paybacks(busy, paper.energy) if p.workload == "kernel_tree"]
     assert [p.against for p in found] == list(SOFTWARE)
     for payback in found:

@@ -21,7 +21,7 @@ SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), wor
 
 
 def numbered(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines as if they had been written so."""
+    """Return the lines as if they had been written so."""
     return [{**line, "seq": seq} for seq, line in enumerate(lines)]
 
 
@@ -66,7 +66,7 @@ def other_boot(folder: Path) -> None:
 def test_whole_runs_are_told_with_their_number(folder: Path) -> None:
     outcome = verify(folder)
     assert outcome.problems == ()
-    assert "4 finished runs have the sums that the journal closed them with" in outcome.said[1]
+    assert "4 finished runs have the sums that the journal closed them with" in outcome.confirmed[1]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def boots_mixed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines of the first run at the end, with times that fit there."""
+    """Return the lines of the first run at the end, with times that fit there."""
     run, rest = lines[1:4], [lines[0], *lines[4:-1]]
     moved = [{**line, "t_mono_ns": rest[-1]["t_mono_ns"]} for line in run]
     return [*rest, *moved, {**lines[-1], "t_mono_ns": rest[-1]["t_mono_ns"]}]

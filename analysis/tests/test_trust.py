@@ -19,6 +19,9 @@ from analysis.report.trust_section import twice
 from analysis.stats.results import Results, flag_notes, reservations, results
 from analysis.suite.clocks import TargetClock
 from analysis.suite.suite_folder import read
+from analysis.tests.known import replanned
+from contract.documents import LockedRead, Proof
+from contract.plan import DeclaredAnalysis
 from controller.session.seal import mark_samples
 from validation.synthetic.folder import dump, write_manifest
 from validation.synthetic.suite import Truth
@@ -93,7 +96,7 @@ def test_only_a_machine_proves_its_storage(found: Results) -> None:
     suite = found.suite
     count = len(suite.runs)
     assert trust.proof(suite, "measured").endswith(f"in {count} of them")
-    unproven = replace(suite.runs[0], proof={"ok": False})
+    unproven = replace(suite.runs[0], proof=Proof(ok=False))
     wrong = replace(suite, runs=(unproven, *suite.runs[1:]))
     assert trust.proof(wrong, "modelled").endswith(f"in {count - 1} of them")
     assert trust.proof(suite, "synthetic") == "there was no storage to prove"
@@ -104,8 +107,8 @@ def test_a_link_that_a_refused_read_changed_is_told(
     found: Results, after: str, changed: bool
 ) -> None:
     suite = found.suite
-    refused = {"S": {"error": "ENODATA", "link_before": "6.0 Gbps", "link_after": after}}
-    said = trust.proof(replace(suite, after={"locked_reads": refused}), "measured")
+    refused = {"S": LockedRead("ENODATA", "6.0 Gbps", after)}
+    said = trust.proof(replace(suite, locked_reads=refused), "measured")
     assert "S refused a read (ENODATA)" in said
     assert ("changed its link" in said) == changed
 
@@ -128,10 +131,8 @@ def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(foun
 
 
 def test_a_look_before_the_planned_end_is_told(found: Results) -> None:
-    plan = found.suite.plan
-    early = replace(found.suite, plan={**plan, "blocks": 40})
-    any_look = {**plan["analysis"], "looks": "any"}
-    allowed = replace(early, plan={**early.plan, "analysis": any_look})
+    early = replanned(found.suite, blocks=40)
+    allowed = replanned(early, analysis=DeclaredAnalysis(looks="any"))
     said = [list(reservations(suite, found.energy, None)) for suite in (early, allowed)]
     assert any("of 40 planned blocks" in one and "declares looks: any" in one for one in said[0])
     assert not any("Looked at" in one for one in (*said[1], *found.reservations))
@@ -180,7 +181,7 @@ def test_the_plan_says_which_meter_is_the_reference(found: Results) -> None:
     meters = meter, replace(meter, name="better")
     suite = replace(found.suite, meters=meters)
     assert suite.reference_meter("system") == "meter0"
-    declared = replace(suite, plan={**suite.plan, "reference_meters": {"system": "better"}})
+    declared = replanned(suite, reference_meters={"system": "better"})
     assert declared.reference_meter("system") == "better"
     assert declared.reference_meter("drive") == "meter0"
     assert declared.reference_meter("gpu") is None

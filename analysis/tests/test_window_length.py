@@ -68,9 +68,11 @@ def trial(
     cooling: float = 0.0,
     **more: Any,
 ) -> Trial:
-    """A meter whose readings are means over `over` s, or go through a low pass of `lag_s`; each is
-    held for so many `readings`, or until it moved by `dead_w`. After a phase the power falls by
-    that share, `cooling`, of the load in the course of some seconds."""
+    """Return a meter whose readings are means over `over` s, or go through a low pass of `lag_s`.
+
+    Each is held for so many `readings`, or until it moved by `dead_w`. After a phase the power
+    falls by that share, `cooling`, of the load in the course of some seconds.
+    """
     generator = np.random.default_rng(seed)
     lasts_s = STEP_S * np.rint(generator.uniform(9, 30, 24) / STEP_S)
     start_s = 30.0 + np.cumsum(np.append(0.0, lasts_s[:-1] + REST_S))

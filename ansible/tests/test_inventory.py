@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from agent.storage.tcrypt import CHAINS
-from analysis.suite.assumptions import assumptions_of
+from contract.assumptions import parse_assumptions
 from contract.errors import ControllerError
 from controller.target import inventory
 from controller.target.inventory import resolve
@@ -154,18 +154,16 @@ def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
     """The defaults of every target, resolved, are what the payback can reckon with."""
     text = (ROLES.parent / "group_vars" / "all.yml").read_text(encoding="utf-8")
     defaults = yaml.safe_load(text)["fde_assumptions"]
-    read = assumptions_of(resolve(changed("assumptions", defaults))["assumptions"])
-    assert read is not None
+    read = parse_assumptions(resolve(changed("assumptions", defaults))["assumptions"])
     assert read.discount_rate == 0.03
     example = ROLES.parent / "inventory" / "hardware.example" / "group_vars" / "targets.yml"
     lines = example.read_text(encoding="utf-8").splitlines()
     start = lines.index("# fde_assumptions:")
     block = lines[start : lines.index("", start)]
     shown = yaml.safe_load("\n".join(line.removeprefix("# ") for line in block))
-    assumptions = assumptions_of(
+    assumptions = parse_assumptions(
         resolve(changed("assumptions", shown["fde_assumptions"]))["assumptions"]
     )
-    assert assumptions is not None
     assert assumptions.duty == {"kernel_tree": 8, "sql": 40}
     assert assumptions.ranges["life_years"] == (3, 7)
 

@@ -17,7 +17,7 @@ TABLE = "energy.parquet"
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a table that was derived here."""
+    """Return a folder with a table that was derived here."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "suite"
     folder.mkdir()

@@ -17,7 +17,7 @@ DOCUMENT: dict[str, Any] = {
     "format": "fde-plan/3",
     "suite_id": "micro-target-20250101T000000Z",
     "suite": "micro",
-    "scale": {},
+    "scale": "",
     "host": "target",
     "seed": 7,
     "blocks": 1,

@@ -118,8 +118,11 @@ ODD = st.none() | st.sampled_from([-1, 0, 2**63, 0.5, True, "", "../x", [], {}, 
 @given(st.data())
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
 def test_what_a_schema_refuses_its_reader_refuses(name: str, data: st.DataObject) -> None:
-    """Any part of a sound document is taken away, or is something else; and the other way round,
-    but for a whole number that is written as a fraction, which the schemas take."""
+    """Any part of a sound document is taken away, or is something else.
+
+    And the other way round, but for a whole number that is written as a fraction, which the schemas
+    take.
+    """
     changed = copy.deepcopy(EXAMPLES[name])
     *way, last = data.draw(st.sampled_from(list(_places(changed))))
     inside: Any = changed

@@ -16,7 +16,7 @@ NAMES = ("runpy", "json", "argparse", "contract", "instrumentation", "sitecustom
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, in which every module of those names leaves a mark."""
+    """Return the current directory, in which every module of those names leaves a mark."""
     folder = tmp_path / "suite"
     folder.mkdir()
     for name in NAMES:

@@ -68,9 +68,9 @@ def report(
         True,
         str(built.page),
         str(printed) if printed else None,
-        built.found.origin if built.found else None,
-        tuple(_contrasts(built.found)) if built.found else None,
-        tuple(built.found.flags) if built.found else None,
+        built.results.origin if built.results else None,
+        tuple(_contrasts(built.results)) if built.results else None,
+        tuple(built.results.flags) if built.results else None,
         built.answer,
     )
 
@@ -94,12 +94,12 @@ def verify(suites: SuiteDirs = None) -> VerifyResult:
     given = _each(suites or [newest()])
     for path in given:
         outcome = publishing.verify(path)
-        say("\n".join([f"{path.resolve().name}:", *outcome.said]))
+        say("\n".join([f"{path.resolve().name}:", *outcome.confirmed]))
         if path.is_file():
             say(f"SHA-256 of the bundle: {sha256_of(path)}")
         for problem in outcome.problems:
             complain(problem)
-        found.append(SuiteVerified(str(path), outcome.said, outcome.problems))
+        found.append(SuiteVerified(str(path), outcome.confirmed, outcome.problems))
     return VerifyResult(not any(each.problems for each in found), tuple(found))
 
 
@@ -207,7 +207,7 @@ def compare(
     pairs = [
         PairCompared(
             pair.b.suite_id,
-            str(pair.b.plan.get("created_wall", "")),
+            pair.b.plan.created_wall,
             pair.component,
             pair.origin,
             pair.differences,

@@ -134,7 +134,7 @@ def _cost_s(plan: Mapping[str, Any], known: Seen, run: Mapping[str, Any]) -> flo
     if not same:
         raise ControllerError(
             f"How long {name} takes at these sizes was never seen on {plan['host']}: run one block "
-            f"first ({step('run', suite=plan['suite'], blocks=1, scale=scale_of(plan))})."
+            f"first ({step('run', suite=plan['suite'], blocks=1, scale=scale_of(plan['scale']))})."
         )
     means = {key[2]: fmean(costs) for key, costs in same.items()}
     return rests_s(plan) + means.get(stack, max(means.values()))

@@ -16,13 +16,13 @@ from typing import Any
 
 import polars as pl
 
-from analysis.suite.manifest import canonical_sha256
 from contract import schema, strict_json
 from contract.command_results import Identifying
 from contract.documents import MeterDocument
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import sha256_of, write, write_json
+from contract.plan import digest
 from controller.session import seal
 from controller.sharing.anonymous_rules import LEFT_OUT, Names, fields
 from instrumentation import decode, readings
@@ -81,7 +81,7 @@ class Anonymous:
         made["suite_id"] = f"{made['suite']}-{made['host']}-{self.names.day}"
         place = parent / str(made["suite_id"])
         place.mkdir(parents=True)
-        made["sha256"] = canonical_sha256(made)
+        made["sha256"] = digest(made)
         self.names.sums[str(plan["sha256"])] = made["sha256"]
         write_json(place / "plan.json", made)
         rest = (path for path in seal.files(folder) if path != folder / "plan.json")

@@ -72,13 +72,13 @@ def _bundle_apart(path: Path, site: Path) -> tuple[str, Entry]:
 def _bundle(path: Path, site: Path) -> tuple[str, Entry]:
     with opened([path]) as (folder,):
         made = reports.build(folder)
-        assert made.found is not None
-        name = made.found.suite.suite_id
+        assert made.results is not None
+        name = made.results.suite.suite_id
         (site / name).mkdir(exist_ok=True)
         shutil.copyfile(made.page, site / name / "report.html")
         shutil.copyfile(path, site / name / f"{name}.tar.gz")
         places = f"{name}/report.html", f"{name}/{name}.tar.gz"
-        return name, gallery.of_suite(made.found, *places)
+        return name, gallery.of_suite(made.results, *places)
 
 
 def _own(folder: Path, site: Path) -> tuple[str, Entry]:

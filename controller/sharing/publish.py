@@ -149,13 +149,13 @@ def publish(
             hidden = Anonymous(key, found)
             before = results.results(copy, raw=True).all_energy
             copy = hidden.write(copy, Path(temporary) / "anonymous")
-            made = build.build(copy).found
+            made = build.build(copy).results
             assert made is not None
             _require_same_figures(hidden.renamed(before), made)
             if not agree(kept_listing(hidden)):
                 raise ControllerError(f"{out} was not written: what it keeps was not agreed to.")
         else:
-            made = build.build(copy).found
+            made = build.build(copy).results
             assert made is not None
         replaced = Counter(one.kind for one in found if anonymous)
         marked = anonymous
@@ -227,7 +227,7 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     again = results.results(folder, raw=True)
     found = results.verify(folder, again)
     is_bundle = (folder / ABOUT).is_file()
-    said, problems = list(found.said), list(found.problems)
+    said, problems = list(found.confirmed), list(found.problems)
     if is_bundle and about(folder).anonymous:
         said.append("The bundle is anonymous: its manifest was made anew, of what was kept.")
         meters = [meter.name for meter in again.suite.meters if meter.kind == Readings.kind]
@@ -316,7 +316,7 @@ def _describe(
     )
     write_json(folder / ABOUT, asdict(what))
     title = f"Energy of disk encryption: suite {found.suite.suite_id} ({found.origin})"
-    date = str(found.suite.plan.get("created_wall", ""))[:10]
+    date = found.suite.plan.created_wall[:10]
     citation = {
         "cff-version": "1.2.0",
         "message": "If you use these figures, please cite them, and the software.",
@@ -365,7 +365,7 @@ def _crate(
                 "@type": "Dataset",
                 "name": title,
                 "identifier": found.suite.suite_id,
-                "description": f"{found.suite.plan.get('scale', '')}. Figures are {found.origin}.",
+                "description": f"{found.suite.plan.scale}. Figures are {found.origin}.",
                 "datePublished": date,
                 "license": {"@id": "LICENSE"},
                 "author": [{"@id": f"#author-{i}"} for i, _ in enumerate(authors)],

@@ -22,6 +22,7 @@ from itertools import pairwise
 from math import ceil
 
 from contract import system_text
+from contract.documents import Edge
 from instrumentation.clock import monotonic_ns
 
 # The most that one package, die or memory zone can draw for as long as a wrap takes (a minute at
@@ -49,7 +50,7 @@ _RAW_MAX = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Edge):
     """A counter in µJ, read at some moment between two monotonic stamps.
 
     `epoch` rises when the counter had gone and was opened again: what happened to it in between is
@@ -57,9 +58,6 @@ class Reading:
     mean over that time; 0 where that was not observed.
     """
 
-    t_before_ns: int
-    t_after_ns: int
-    energy_uj: int
     epoch: int = 0
     window_ns: int = 0
 
@@ -96,6 +94,11 @@ def not_a_number(text: bytes) -> str:
 def reason(error: OSError) -> str:
     """Return the system's reason without numbers and paths."""
     return error.strerror or str(error)
+
+
+def reading_at(edge: Edge) -> Reading:
+    """Return the reading that run.json has of an edge."""
+    return Reading(edge.t_before_ns, edge.t_after_ns, edge.energy_uj)
 
 
 def reading_document(reading: Reading | ReadFailure | None) -> dict[str, int] | None:

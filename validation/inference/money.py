@@ -15,7 +15,7 @@ from analysis.money.payback import (
     payback,
 )
 from analysis.stats.stats import Floats, Span, estimate
-from analysis.suite.assumptions import Assumptions
+from contract.assumptions import Assumptions
 from validation.bench import Figure, within
 from validation.inference.simulated import (
     FEW,

@@ -15,7 +15,7 @@ from analysis.money.payback import payback
 from analysis.report import compare_page
 from analysis.stats.compare import compare_read
 from analysis.stats.family import judge
-from analysis.suite.assumptions import Assumptions
+from contract.assumptions import Assumptions
 from validation.bench import Figure
 from validation.inference.simulated import no_more_by_chance, share
 from validation.synthetic.tables import energy_of, suite_of

@@ -28,6 +28,7 @@ from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import Floats, Ints, TargetClock
 from analysis.suite.samples import of_table
+from instrumentation.clock import ClockReading
 from instrumentation.watermark import CHIPS, chip_s, pad_s
 from validation.bench import Figure, at_least, at_most
 
@@ -141,9 +142,10 @@ def link(simulated: Session, generator: np.random.Generator, wrong_s: float = 0.
         for send in burst + np.arange(8) * 0.01:
             forth_s, back_s = 150e-6 + generator.exponential(150e-6, 2)
             target = simulated.target_s(np.array([send + forth_s]))[0] + wrong_s
-            stamps = ns(np.array([send, target, send + forth_s + back_s])).tolist()
-            names = ("t_send_ns", "t_target_ns", "t_receive_ns")
-            lines.append({**dict(zip(names, stamps, strict=True)), "boot_id": BOOT})
+            sent_ns, target_ns, received_ns = ns(
+                np.array([send, target, send + forth_s + back_s])
+            ).tolist()
+            lines.append(ClockReading(sent_ns, target_ns, received_ns, BOOT))
     return TargetClock.fit(lines)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.suite.manifest import canonical_sha256
 from analysis.suite.records import DRIFT_CHECK
+from contract.plan import digest
 from validation.synthetic.folder import (
     COMPONENTS,
     Clocks,
@@ -202,7 +202,7 @@ def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
         "assumptions": ASSUMPTIONS,
         **plan,
     }
-    return {**completed, "sha256": canonical_sha256(completed)}
+    return {**completed, "sha256": digest(completed)}
 
 
 def _with_drift_checks(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
@@ -240,7 +240,10 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
             "seed": o.seed,
             "blocks": o.blocks,
             "origin": o.origin,
-            "disks": {role: {"serial": _serial(role)} for role in o.disks_c},
+            "disks": {
+                role: {"by_id": role, "serial": _serial(role), "size_bytes": 0}
+                for role in o.disks_c
+            },
             "configurations": [{"name": name, **stack(name)} for name in o.configurations],
             "workloads": [{"name": name, "parameters": {}} for name in workloads],
             "runs": runs,

@@ -10,6 +10,9 @@ import polars as pl
 
 from analysis.energy.energy import ENERGY_SCHEMA
 from analysis.suite.records import Run, Suite
+from contract import schema
+from contract.assumptions import parse_assumptions
+from contract.plan import SuitePlan
 
 DEFAULTS: Mapping[str, Any] = {
     "suite_id": "made",
@@ -35,17 +38,33 @@ def suite_of(
 ) -> Suite:
     """Build a suite; `configurations` is name: kind, `plan` holds further keys of plan.json."""
     document = {
+        "format": "fde-plan/3",
         "suite_id": "made",
+        "suite": "made",
+        "host": "made",
+        "sha256": "",
         "origin": "synthetic",
         "configurations": [
-            {"name": name, "kind": kind, "encrypted_by": ENCRYPTED_BY.get(kind)}
+            {"name": name, "kind": kind, "disk": "any", "encrypted_by": ENCRYPTED_BY.get(kind)}
             for name, kind in configurations.items()
         ],
         "workloads": [{"name": name, "parameters": {}} for name in workloads],
         "analysis": {"contrasts": [list(pair) for pair in contrasts], "margin": 0.02},
         **plan,
     }
-    return Suite(Path(), document, tuple(runs), (), (), (), {}, {}, None, False)
+    return Suite(
+        folder=Path(),
+        plan=schema.read(SuitePlan, document),
+        runs=tuple(runs),
+        void=(),
+        meters=(),
+        clock=(),
+        before={},
+        locked_reads={},
+        timing={},
+        sealed=False,
+        assumptions=parse_assumptions(assumed) if (assumed := plan.get("assumptions")) else None,
+    )
 
 
 def energy_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

@@ -22,6 +22,8 @@ from analysis.suite.records import SYSTEM, Suite
 PARTS = ("package", "package-0", "dram", "drive")
 UPRIGHT = 5  # up to so many configurations stand beside each other; more lie one below the other
 DOTS = 12  # up to so many blocks each has its dot; more would hide the bar
+# Where so many dots stand across a bar of width 1.
+SPREADS = {n: np.linspace(-0.22, 0.22, n).tolist() if n > 1 else [0.0] for n in range(DOTS + 1)}
 Quantity = Literal["energy_j", "power_w"]
 UNITS: Mapping[Quantity, str] = {"energy_j": "Energy (J)", "power_w": "Mean power (W)"}
 
@@ -71,20 +73,20 @@ def plots_of(workload: str) -> tuple[Plot, ...]:
 def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     """Bars with 95 % intervals and, for few blocks, a dot each; None where there is nothing."""
     rows = energy.filter((pl.col("workload") == plot.workload) & (pl.col("phase") == plot.phase))
-    there = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
-    panels = [c for c in PARTS if c in there] if plot.parts else []
+    components = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
+    panels = [c for c in PARTS if c in components] if plot.parts else []
     if "package" in panels:  # of several packages or dies: what they take together
         panels = [c for c in panels if c != "package-0"]
-    panels += [SYSTEM] if SYSTEM in there else []
-    found = {c: bars for c in panels if (bars := _bars_of(plot, energy, suite, c))}
-    if not found:
+    panels += [SYSTEM] if SYSTEM in components else []
+    by_component = {c: bars for c in panels if (bars := _bars_of(plot, energy, suite, c))}
+    if not by_component:
         return None
     shown = rows.filter(pl.col("component").is_in(panels))
-    upright = max(map(len, found.values())) <= UPRIGHT
-    there = {bar.configuration for bars in found.values() for bar in bars}
-    size_in = (5.4, 3.3) if upright else (7.2, 1.1 + 0.23 * len(there))
+    upright = max(map(len, by_component.values())) <= UPRIGHT
+    components = {bar.configuration for bars in by_component.values() for bar in bars}
+    size_in = (5.4, 3.3) if upright else (7.2, 1.1 + 0.23 * len(components))
     with style.drawing(*size_in, grid="y" if upright else "x") as figure:
-        (_upright if upright else _lying)(figure, plot, found, suite)
+        (_upright if upright else _lying)(figure, plot, by_component, suite)
         style.titled(figure, plot.title, records.joint(shown["origin"].unique()))
     return figure
 
@@ -106,43 +108,45 @@ def _bars_of(plot: Plot, energy: pl.DataFrame, suite: Suite, component: str) -> 
     return bars
 
 
-def _upright(figure: Figure, plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> None:
+def _upright(
+    figure: Figure, plot: Plot, by_component: Mapping[str, list[Bar]], suite: Suite
+) -> None:
     """Groups by component beside each other; the whole system has a scale of its own."""
     looks = style.palette(suite)
-    groups = [[c for c in found if c != SYSTEM], [c for c in found if c == SYSTEM]]
+    groups = [[c for c in by_component if c != SYSTEM], [c for c in by_component if c == SYSTEM]]
     groups = [group for group in groups if group]
     widths = [max(1.0, len(group)) for group in groups]
     axes = figure.subplots(1, len(groups), squeeze=False, width_ratios=widths)[0]
-    seen: dict[str, BarContainer] = {}
+    containers: dict[str, BarContainer] = {}
     for axis, group in zip(axes, groups, strict=True):
         placed = [
-            (bar, j + (i - (len(found[component]) - 1) / 2) * width, width)
+            (bar, j + (i - (len(by_component[component]) - 1) / 2) * width, width)
             for j, component in enumerate(group)
-            for width in (0.8 / len(found[component]),)
-            for i, bar in enumerate(found[component])
+            for width in (0.8 / len(by_component[component]),)
+            for i, bar in enumerate(by_component[component])
         ]
         for one in placed:
             name = one[0].configuration
-            seen.setdefault(name, _bar(axis, one, looks[name], True))
+            containers.setdefault(name, _bar(axis, one, looks[name], True))
         _whiskers_and_dots(axis, placed, True)
         axis.set_xticks(range(len(group)), [words.name_of(c) for c in group])
         axis.tick_params(axis="x", length=0)
         axis.set_ylim(bottom=0)
         axis.set_ylabel(UNITS[plot.quantity])
-    labels = [suite.label(name) for name in seen]
+    labels = [suite.label(name) for name in containers]
     columns = 2 if max(map(len, labels)) > 20 else min(4, len(labels))
     figure.legend(
-        [bar[0] for bar in seen.values()], labels, loc="outside lower center", ncols=columns
+        [bar[0] for bar in containers.values()], labels, loc="outside lower center", ncols=columns
     )
 
 
-def _lying(figure: Figure, plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> None:
+def _lying(figure: Figure, plot: Plot, by_component: Mapping[str, list[Bar]], suite: Suite) -> None:
     """A row a configuration, named at its left, a panel a component."""
     looks = style.palette(suite)
-    there = {bar.configuration for bars in found.values() for bar in bars}
-    names = [name for name in suite.configurations if name in there]
-    axes: Sequence[Axes] = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
-    for axis, (component, bars) in zip(axes, found.items(), strict=True):
+    drawn = {bar.configuration for bars in by_component.values() for bar in bars}
+    names = [name for name in suite.configurations if name in drawn]
+    axes: Sequence[Axes] = figure.subplots(1, len(by_component), squeeze=False, sharey=True)[0]
+    for axis, (component, bars) in zip(axes, by_component.items(), strict=True):
         placed = [(bar, float(names.index(bar.configuration)), 0.8) for bar in bars]
         for one in placed:
             _bar(axis, one, looks[one[0].configuration], False)
@@ -195,7 +199,7 @@ def _whiskers_and_dots(axis: Axes, all_placed: Sequence[Placed], upright: bool) 
         (place + shift * width, value)
         for bar, place, width in all_placed
         if len(bar.values) <= DOTS
-        for shift, value in zip(_spread(len(bar.values)), bar.values, strict=True)
+        for shift, value in zip(SPREADS[len(bar.values)], bar.values, strict=True)
     ]
     if dots:
         along, values = zip(*dots, strict=True)
@@ -208,8 +212,3 @@ def _whiskers_and_dots(axis: Axes, all_placed: Sequence[Placed], upright: bool) 
             markeredgecolor=style.INK,
             markeredgewidth=0.6,
         )
-
-
-def _spread(count: int) -> list[float]:
-    """Where dots stand across a bar of width 1."""
-    return np.linspace(-0.22, 0.22, count).tolist() if count > 1 else [0.0]

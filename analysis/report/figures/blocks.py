@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import polars as pl
 from matplotlib.artist import Artist
@@ -39,10 +39,19 @@ def draw(
     }
     if max((len(values) for values in by.values()), default=0) < 2:
         return None
-    own = {name: _against_mean(values) for name, values in by.items()}
+    means = {name: sum(values.values()) / len(values) for name, values in by.items()}
+    changes = {
+        name: {block: (value / means[name] - 1) * 100 for block, value in values.items()}
+        for name, values in by.items()
+        if means[name]
+    }
     bases = {n: by.get(suite.base_of(n) or "", {}) for n in by if n != suite.baseline}
-    ratio = {n: _against(base, by[n]) for n, base in bases.items() if base}
-    panels: list[tuple[str, Series]] = [("Against own mean (%)", own)]
+    ratio = {
+        n: {block: (v / base[block] - 1) * 100 for block, v in by[n].items() if base.get(block)}
+        for n, base in bases.items()
+        if base
+    }
+    panels: list[tuple[str, Series]] = [("Against own mean (%)", changes)]
     panels += [(f"Against {suite.base_label} (%)", ratio)] if ratio else []
     here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
     height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
@@ -51,48 +60,39 @@ def draw(
         looks = style.palette(suite)
         for axis, (title, series) in zip(axes, panels, strict=True):
             axis.axhline(0, color="#777777", lw=0.8)
-            crowded = series is own and len(series) > CROWD
+            crowded = series is changes and len(series) > CROWD
             for name, points in series.items():
                 _line(axis, points, looks[name], suite.label(name), crowded)
-            if series is own:
-                _together(axis, own)
+            if series is changes:
+                _together(axis, changes)
             axis.set_ylabel(title)
             _ring(axis, series, flagged, suite)
         axes[-1].set_xlabel("Block, in the order of time")
         axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         last = max(block for values in by.values() for block in values) + 1
         axes[-1].set_xlim(1 - 0.02 * last, last + 0.02 * last)
-        figure.legend(*_legend(list(axes)), loc="outside right upper", fontsize=7.5)
+        # Each label once, as the last panel that has it draws it: there all have markers.
+        artists: dict[str, Artist] = {}
+        for axis in axes:
+            handles, labels = axis.get_legend_handles_labels()
+            artists |= zip(labels, handles, strict=True)
+        figure.legend(
+            list(artists.values()), list(artists), loc="outside right upper", fontsize=7.5
+        )
         title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
         style.titled(figure, title, records.joint(here["origin"].unique()))
     return figure
 
 
-def _legend(axes: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
-    """Each label once, as the last panel that has it draws it: there all have markers."""
-    found: dict[str, Artist] = {}
-    for axis in axes:
-        handles, labels = axis.get_legend_handles_labels()
-        found |= zip(labels, handles, strict=True)
-    return list(found.values()), list(found)
-
-
-def _against_mean(values: Mapping[int, float]) -> dict[int, float]:
-    mean = sum(values.values()) / len(values)
-    return {block: (value / mean - 1) * 100 for block, value in values.items()} if mean else {}
-
-
-def _against(base: Mapping[int, float], values: Mapping[int, float]) -> dict[int, float]:
-    return {b: (v / base[b] - 1) * 100 for b, v in values.items() if base.get(b)}
-
-
-def _together(axis: Axes, own: Series) -> None:
+def _together(axis: Axes, changes: Series) -> None:
     """The mean of all configurations by block: what the machine did, whatever ran on it."""
-    blocks = sorted({block for values in own.values() for block in values})
-    there = [[values[block] for values in own.values() if block in values] for block in blocks]
+    blocks = sorted({block for values in changes.values() for block in values})
+    by_block = [
+        [values[block] for values in changes.values() if block in values] for block in blocks
+    ]
     axis.plot(
         [block + 1 for block in blocks],
-        [sum(values) / len(values) for values in there],
+        [sum(values) / len(values) for values in by_block],
         color=style.INK,
         lw=2.2,
         zorder=3,

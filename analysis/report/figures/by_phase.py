@@ -41,14 +41,14 @@ def points(rows: Sequence[PerUnit]) -> list[Point]:
     return _named({key: row for key, (_, row) in largest.items()})
 
 
-def _named(found: Mapping[tuple[str, str], PerUnit]) -> list[Point]:
+def _named(rows: Mapping[tuple[str, str], PerUnit]) -> list[Point]:
     """What a single row has by itself, as the settings of one function, belongs to its name."""
-    heads, kinds = (Counter(key[i] for key in found) for i in (0, 1))
+    heads, kinds = (Counter(key[i] for key in rows) for i in (0, 1))
     return [
         Point(f"{head} {what}", "", row.energy_j)
         if what and heads[head] == kinds[what] == 1 and len(heads) > 1
         else Point(head, what, row.energy_j)
-        for (head, what), row in found.items()
+        for (head, what), row in rows.items()
         if row.energy_j is not None
     ]
 
@@ -58,21 +58,21 @@ def draw(rows: Sequence[PerUnit], title: str, origin: str) -> Figure | None:
 
     `rows` are the phases of one configuration in one unit; None where they are few.
     """
-    found = points(rows)
-    heads = list(dict.fromkeys(point.head for point in found))
-    kinds = list(dict.fromkeys(point.what for point in found))
+    drawn = points(rows)
+    heads = list(dict.fromkeys(point.head for point in drawn))
+    kinds = list(dict.fromkeys(point.what for point in drawn))
     if len(heads) < FEWEST or len(kinds) > len(style.COLOURS):
         return None
     height = 1.3 + max(0.23, 0.09 * len(kinds)) * len(heads)
     with style.drawing(7.2, height, grid="x") as figure:
         axis = figure.subplots()
         for i, kind in enumerate(kinds):
-            own = [point for point in found if point.what == kind]
+            of_kind = [point for point in drawn if point.what == kind]
             shift = 0.5 * ((i + 0.5) / len(kinds) - 0.5)
             axis.errorbar(
-                [point.energy_j.mean for point in own],
-                [heads.index(point.head) + shift for point in own],
-                xerr=[point.energy_j.half_width or 0.0 for point in own],
+                [point.energy_j.mean for point in of_kind],
+                [heads.index(point.head) + shift for point in of_kind],
+                xerr=[point.energy_j.half_width or 0.0 for point in of_kind],
                 linestyle="none",
                 marker=style.MARKERS[i],
                 markersize=5,
@@ -83,15 +83,15 @@ def draw(rows: Sequence[PerUnit], title: str, origin: str) -> Figure | None:
                 elinewidth=1,
                 label=kind,
             )
-        _scales(axis, found, heads, rows[0].unit.one)
+        _scales(axis, drawn, heads, rows[0].unit.one)
         if kinds != [""]:
             figure.legend(loc="outside lower center", ncols=min(3, len(kinds)))
         style.titled(figure, title, origin)
     return figure
 
 
-def _scales(axis: Axes, found: Sequence[Point], heads: Sequence[str], unit: str) -> None:
-    means = [point.energy_j.mean for point in found]
+def _scales(axis: Axes, drawn: Sequence[Point], heads: Sequence[str], unit: str) -> None:
+    means = [point.energy_j.mean for point in drawn]
     if max(means) > FAR * min(means):
         axis.set_xscale("log")
         style.plain_logarithms(axis.xaxis)

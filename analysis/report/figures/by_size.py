@@ -29,16 +29,16 @@ def series(
     rows: Sequence[PerUnit], unit: str = "B"
 ) -> dict[str, dict[str, list[tuple[int, PerUnit]]]]:
     """By what is done and configuration: numbers of the unit in order, with their figures."""
-    found: dict[str, dict[str, list[tuple[int, PerUnit]]]] = {}
+    by_kind: dict[str, dict[str, list[tuple[int, PerUnit]]]] = {}
     for row in rows:
         name = parse(row.phase)
         if name.number is None or name.unit != unit or row.energy_j is None:
             continue
-        by = found.setdefault(" ".join(name.fields), {})
+        by = by_kind.setdefault(" ".join(name.fields), {})
         by.setdefault(row.configuration, []).append((name.number, row))
     return {
         what: {name: sorted(sizes, key=lambda one: one[0]) for name, sizes in by.items()}
-        for what, by in found.items()
+        for what, by in by_kind.items()
         if len({number for sizes in by.values() for number, _ in sizes}) >= FEWEST
     }
 
@@ -46,20 +46,21 @@ def series(
 def draw(
     rows: Sequence[PerUnit], suite: Suite, title: str, origin: str, unit: str = "B"
 ) -> Figure | None:
-    """A panel for each of what is done, a line a configuration, with 95 % intervals; both scales
-    logarithmic. Below those of joules, unless it is of sizes, one of seconds, which go down where
-    a higher power is worth it. `rows` are phases in one unit of work; None where there are fewer
-    than three numbers of `unit`.
+    """Return a panel for each of what is done, a line a configuration, with 95 % intervals.
+
+    Both scales logarithmic. Below those of joules, unless it is of sizes, one of seconds, which go
+    down where a higher power is worth it. `rows` are phases in one unit of work; None where there
+    are fewer than three numbers of `unit`.
     """
-    found = series(rows, unit)
-    if not 0 < len(found) <= MOST:
+    by_kind = series(rows, unit)
+    if not 0 < len(by_kind) <= MOST:
         return None
     timed = unit != "B"
     with style.drawing(7.2, 5.8 if timed else 3.4, grid="both") as figure:
-        grid = figure.subplots(1 + timed, len(found), squeeze=False, sharey="row")
+        grid = figure.subplots(1 + timed, len(by_kind), squeeze=False, sharey="row")
         one = rows[0].unit.one
         for quantity, axes in zip((_energy, _time), grid, strict=False):
-            for axis, (what, by) in zip(axes, found.items(), strict=True):
+            for axis, (what, by) in zip(axes, by_kind.items(), strict=True):
                 _lines(axis, by, suite, quantity)
                 _below(axis, unit)
                 axis.set_title(what)

@@ -49,7 +49,8 @@ Group = tuple[str, Sequence[Entry]]  # with its heading
 @dataclass(frozen=True)
 class Layout:
     """Lines of one picture at most (more would not fit an upright sheet), heights in inches, lines
-    free behind each entry, and where the axis ends above the first line."""
+    free behind each entry, and where the axis ends above the first line.
+    """
 
     most: int
     line_in: float
@@ -76,7 +77,7 @@ def draw(
     by = {key[:2]: c for key, c in versus.items() if key[3] == component}
     groups: list[Group] = []
     for workload in suite.workloads:
-        found = {
+        comparisons = {
             name: by[workload, name] for name in suite.configurations if (workload, name) in by
         }
         entries = [
@@ -84,7 +85,7 @@ def draw(
                 suite.label(name),
                 (_line(c, (looks[name].colour, looks[name].marker), words.change_in(c)),),
             )
-            for name, c in found.items()
+            for name, c in comparisons.items()
         ]
         if entries:
             groups.append((words.name_of(workload), entries))
@@ -115,28 +116,28 @@ def draw_overall(
     return next(iter(_sheets(groups, layout, suite.margin, texts, origin)), None)
 
 
-def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Figure]:
-    """The effect on every host and their mean, by heading; none where nothing compares."""
+def draw_hosts(group: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Figure]:
+    """Return the effect on every host and their mean, by heading; none where nothing compares."""
 
     def entry(effect: Effect) -> Entry:
         each = [
             _line(effect.by_host.get(name), host_look(number))
-            for number, name in enumerate(found.names)
+            for number, name in enumerate(group.names)
         ]
         sign = {"differ": "  ≠", "alike": "  ≈"}.get(effect.hosts, "  ?")
         mean = _line(effect.these, (style.INK, MEAN), f"{words.change_in(effect.these)}{sign}")
-        return Entry(found.first.label(effect.other), (*each, mean))
+        return Entry(group.first.label(effect.other), (*each, mean))
 
     groups = [(name, [entry(effect) for effect in of]) for name, of in by_name.items()]
-    baseline = found.first.label(found.first.baseline or "")
-    texts = f"Energy against {baseline} on each host", _axis_of(found.component, baseline)
-    legend = list(_hosts_legend(found.names))
+    baseline = group.first.label(group.first.baseline or "")
+    texts = f"Energy against {baseline} on each host", _axis_of(group.component, baseline)
+    legend = list(_hosts_legend(group.names))
     layout = Layout(most=60, line_in=0.135, around_in=1.3, free=1, top=-0.9, legend=legend)
-    return _sheets(groups, layout, found.margin, texts, found.origin)
+    return _sheets(groups, layout, group.margin, texts, group.origin)
 
 
 def _line(c: Comparison | None, look: tuple[str, str], text: str = "") -> Line | None:
-    """What is equivalent has the 90 % interval that decides it."""
+    """Return what is equivalent has the 90 % interval that decides it."""
     if c is None:
         return None
     shown = c.interval(0.90) if c.verdict == "equivalent" else c.interval()

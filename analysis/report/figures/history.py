@@ -21,10 +21,10 @@ def draw(pairs: Sequence[Compared], origin: str) -> Figure | None:
     """
     try:
         start, *times = [
-            datetime.fromisoformat(str(suite.plan["created_wall"]))
+            datetime.fromisoformat(suite.plan.created_wall)
             for suite in (pairs[0].a, *(pair.b for pair in pairs))
         ]
-    except (KeyError, ValueError):
+    except ValueError:
         return None
     if len(pairs) < 2:
         return None
@@ -63,6 +63,6 @@ def draw(pairs: Sequence[Compared], origin: str) -> Figure | None:
 
 
 def _percent(ratio: Ratio) -> tuple[float, float, float]:
-    """The change in %, and how far its interval reaches below and above."""
+    """Return the change in %, and how far its interval reaches below and above."""
     low, high = ratio.low or ratio.ratio, ratio.high or ratio.ratio
     return 100 * (ratio.ratio - 1), 100 * (ratio.ratio - low), 100 * (high - ratio.ratio)

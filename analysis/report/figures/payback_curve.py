@@ -15,7 +15,7 @@ from analysis.money.course import course
 from analysis.money.payback import Payback, repaid_after_years
 from analysis.report import payback_text, words
 from analysis.report.figures import style
-from analysis.suite.assumptions import Assumptions
+from contract.assumptions import Assumptions
 
 ONE_COLUMN, COLUMNS = 3, 2  # up to so many panels below each other, more of them side by side
 LINE, SHADE = "#0072B2", "#bcd7ea"
@@ -26,7 +26,7 @@ BEYOND_LIFE, FAR = 1.25, 3.0  # how far to look, in lives
 def draw(
     paybacks: Sequence[Payback], assumptions: Assumptions, labels: Mapping[str, str], origin: str
 ) -> Figure | None:
-    """A panel for each configuration that the disk is compared with; None without any.
+    """Return a panel for each configuration that the disk is compared with; None without any.
 
     `labels` are the configurations' names for people. All panels share their scales.
     """
@@ -36,7 +36,11 @@ def draw(
     rows = math.ceil(len(paybacks) / columns)
     with style.drawing(5.4, 1.3 + 1.75 * rows) as figure:
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-        years = np.linspace(0, _end(paybacks, assumptions), 121)
+        # Beyond the disk's life, and beyond the payback where that is not too far away.
+        life = assumptions.life_years
+        spans = [repaid_after_years(p.saving_per_year, assumptions) for p in paybacks]
+        ends = [1.15 * span.mid for span in spans if span is not None and span.mid <= FAR * life]
+        years = np.linspace(0, max([BEYOND_LIFE * life, *ends]), 121)
         for axis, payback in zip(axes, paybacks, strict=False):
             _panel(axis, payback, assumptions, years)
             name = f"beside {labels[payback.against]}"
@@ -56,19 +60,13 @@ def draw(
     return figure
 
 
-def _end(paybacks: Sequence[Payback], assumptions: Assumptions) -> float:
-    """Beyond the disk's life, and beyond the payback where that is not too far away."""
-    life = assumptions.life_years
-    spans = [repaid_after_years(p.saving_per_year, assumptions) for p in paybacks]
-    seen = [1.15 * s.mid for s in spans if s is not None and s.mid <= FAR * life]
-    return max([BEYOND_LIFE * life, *seen])
-
-
 def _panel(axis: Axes, payback: Payback, a: Assumptions, years: np.ndarray) -> None:
-    found = course(payback, a, years)
-    if found.low is not None and found.high is not None:
-        axis.fill_between(years, found.low, found.high, color=SHADE, lw=0, label="95 % interval")
-    axis.plot(years, found.mid, color=LINE, lw=1.8, label="saved, less the extra price")
+    savings = course(payback, a, years)
+    if savings.low is not None and savings.high is not None:
+        axis.fill_between(
+            years, savings.low, savings.high, color=SHADE, lw=0, label="95 % interval"
+        )
+    axis.plot(years, savings.mid, color=LINE, lw=1.8, label="saved, less the extra price")
     axis.axhline(0, color=style.INK, lw=0.9, label="repaid")
     price = f"extra price, {words.given(a.sed_extra_price)} {a.currency}"
     axis.axhline(-a.sed_extra_price, color="#777777", lw=0.9, ls=":", label=price)

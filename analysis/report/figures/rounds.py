@@ -12,7 +12,7 @@ from contract.steady_state import Window
 
 
 def draw(done: Preconditioned, origin: str) -> Figure | None:
-    """What each round wrote a second, the window shaded; None without rounds."""
+    """Return what each round wrote a second, the window shaded; None without rounds."""
     rates = done.rounds_mib_s
     if not rates:
         return None

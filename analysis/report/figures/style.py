@@ -80,7 +80,7 @@ class Look(NamedTuple):
 
 
 def palette(suite: Suite) -> dict[str, Look]:
-    """The look of each configuration, the same in every picture of the suite.
+    """Return the look of each configuration, the same in every picture of the suite.
 
     The baseline is grey and plain, the self-encrypting drive blue; the others follow in the plan's
     order.
@@ -102,7 +102,7 @@ def drawing(width_in: float, height_in: float, grid: str = "y") -> Iterator[Figu
 
 
 def with_origin(title: str, origin: str) -> str:
-    """The title, with the word for where the figures come from unless they are measured."""
+    """Return the title, with the word for where the figures come from unless they are measured."""
     return title if origin == MEASURED else f"{title} ({origin})"
 
 
@@ -120,7 +120,10 @@ def plain_logarithms(axis: Axis) -> None:
 
 
 def svg(figure: Figure) -> str:
-    """The picture as SVG, the same text for the same figure; lines to a hundredth of a point."""
+    """Return the picture as SVG, the same text for the same figure.
+
+    Lines to a hundredth of a point.
+    """
     for text in figure.findobj(Text):  # names come from the suite's folder
         text.set_text("".join(c for c in text.get_text() if c.isprintable() or c == "\n"))
     buffer = io.StringIO()
@@ -130,11 +133,16 @@ def svg(figure: Figure) -> str:
             engine.execute(figure)
             figure.set_layout_engine(None)  # else savefig draws all of it once more to lay it out
         figure.savefig(buffer, format="svg", metadata=NO_DATE, facecolor="none")
-    return re.sub(r' d="[^"]*"', _shorter, buffer.getvalue())
+    # Lines to a hundredth of a point.
+    return re.sub(
+        r' d="[^"]*"',
+        lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0].replace(" \n", " ")),
+        buffer.getvalue(),
+    )
 
 
 def svgs(figures: Sequence[Figure]) -> list[str]:
-    """The same of several, on as many processors as there are."""
+    """Return the same of several, on as many processors as there are."""
     count = min(PROCESSES, len(figures) // FEW)
     if count < 2:
         return [svg(figure) for figure in figures]
@@ -157,7 +165,3 @@ def _alone() -> None:
     """Ctrl-C is for the process that waits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _shorter(path: re.Match[str]) -> str:
-    return re.sub(r"(\.\d\d)\d+", r"\1", path[0].replace(" \n", " "))

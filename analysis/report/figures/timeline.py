@@ -42,15 +42,31 @@ def draw(suite: Suite, run: Run, clock: clocks.TargetClock) -> Figure | None:
 
 def curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
     """By name the power of the meters' channels and of the packages' counters, finely."""
-    return [*_meter_curves(suite, run, clock), *_rapl_curves(suite, run)]
+    start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
+    end = clock.to_controller_ns(run.boot_id, run.t_end_ns)
+    meters = suite.meters if start is not None and end is not None else ()
+    zones = dict.fromkeys(c.zone for phase in run.phases for c in phase.counters)
+    return [
+        *(curve for meter in meters for curve in _curves_of(meter, start or 0, end or 0)),
+        *(
+            curve
+            for zone in zones
+            if kind_of(zone) == "package"
+            for curve in _rapl_curve(suite, run, zone)
+        ),
+    ]
 
 
 def as_json(run: Run, fine: Sequence[Curve]) -> str:
-    """The curves for a browser, to a millisecond and a hundredth of a watt; a gap is a null."""
-    places = [
-        (name, np.where(np.isnan(s), np.interp(np.arange(len(s)), *_known(s)), s), watts)
-        for name, s, watts in fine
-    ]
+    """Return the curves for a browser, to a millisecond and a hundredth of a watt.
+
+    A gap is a null.
+    """
+    places = []
+    for name, s, watts in fine:
+        known = np.flatnonzero(~np.isnan(s))
+        filled = np.where(np.isnan(s), np.interp(np.arange(len(s)), known, s[known]), s)
+        places.append((name, filled, watts))
     shown = {
         "names": [words.name_of(name) for name, _, _ in places],
         "curves": [
@@ -71,13 +87,8 @@ def as_json(run: Run, fine: Sequence[Curve]) -> str:
     return json.dumps(shown, separators=(",", ":"))
 
 
-def _known(values: clocks.Floats) -> tuple[clocks.Ints, clocks.Floats]:
-    places = np.flatnonzero(~np.isnan(values))
-    return places, values[places]
-
-
 def draw_curves(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
-    """The picture of these curves, with no more points than paper shows."""
+    """Return the picture of these curves, with no more points than paper shows."""
     if not fine:
         return None
     curves = [_coarser(curve) for curve in fine]
@@ -152,16 +163,8 @@ def _coarser(curve: Curve) -> Curve:
     return name, seconds, watts
 
 
-def _meter_curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
-    start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
-    end = clock.to_controller_ns(run.boot_id, run.t_end_ns)
-    if start is None or end is None:
-        return []
-    return [curve for meter in suite.meters for curve in _curves_of(meter, start, end)]
-
-
 def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
-    """A meter's channels between two instants of the controller's clock."""
+    """Return a meter's channels between two instants of the controller's clock."""
     late_ns = round(meter.arrival_delay_limit_s * 1e9)
     near = meter.samples.during(start - AROUND_NS, end + late_ns + AROUND_NS)
     if not near.records or not meter.channels:
@@ -197,13 +200,6 @@ def _means(
     return np.insert(seconds, breaks, np.nan), np.insert(watts, breaks, np.nan)
 
 
-def _rapl_curves(suite: Suite, run: Run) -> list[Curve]:
-    """A curve for each package."""
-    zones = dict.fromkeys(c.zone for phase in run.phases for c in phase.counters)
-    packages = [zone for zone in zones if kind_of(zone) == "package"]
-    return [curve for zone in packages for curve in _rapl_curve(suite, run, zone)]
-
-
 def _rapl_curve(suite: Suite, run: Run, zone: str) -> list[Curve]:
     """Mean power between samples of the counter; a step back is a wrap and is left out."""
     readings = rapl_readings(suite, run.run_id, zone)
@@ -220,7 +216,7 @@ def _rapl_curve(suite: Suite, run: Run, zone: str) -> list[Curve]:
 
 
 def typical_run(suite: Suite, workload: str) -> Run | None:
-    """The run to show of a workload: the first block's on the configuration planned last."""
+    """Return the run to show of a workload: the first block's on the configuration planned last."""
     runs = [run for run in suite.runs if run.workload == workload]
     order = {name: i for i, name in enumerate(suite.configurations)}
     return min(runs, key=lambda r: (r.block, -order.get(r.configuration, 0)), default=None)

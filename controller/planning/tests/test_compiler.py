@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,17 @@ def test_each_block_enters_each_configuration_once_and_does_every_workload_there
         entered = [name for name, _ in groupby(run["configuration"] for run in mine)]
         assert sorted(entered) == sorted(stacks)
     assert [run["block"] for run in runs] == sorted(run["block"] for run in runs)
+
+
+@given(NAMES, st.integers(2, 5), st.integers(0, 2**32))
+def test_a_block_begins_with_the_configuration_that_the_one_before_ended_with(
+    stacks: list[str], blocks: int, seed: int
+) -> None:
+    """So each follows itself as often as any other, and what it leaves behind cancels."""
+    runs = order(stacks, ["load"], blocks=blocks, seed=seed)
+    borders = [(a, b) for a, b in pairwise(runs) if a["block"] != b["block"]]
+    assert len(borders) == blocks - 1
+    assert all(a["configuration"] == b["configuration"] for a, b in borders)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))

@@ -18,8 +18,8 @@ import yaml
 
 from analysis.stats import results
 from analysis.suite.bundle import opened
-from analysis.suite.manifest import canonical_sha256
 from contract.places import ROOT
+from contract.plan import digest
 from controller.cli.app import main
 from instrumentation import decode
 from instrumentation.meters.answers import envelope
@@ -109,6 +109,16 @@ def _documents(folder: Path, pattern: str) -> list[Path]:
     )
 
 
+def _complete(path: Path) -> None:
+    """Add what a plan must have beside the values that the marks put into it."""
+    plan = json.loads(path.read_text(encoding="utf-8"))
+    plan["configurations"].append({**plan["configurations"][0], "name": "other"})
+    plan["filesystem"] = {"type": "ext4"}
+    sides = {side: {"workload": plan["workloads"][0]["name"]} for side in ("first", "second")}
+    plan["analysis"]["comparisons"] = [{"name": "disk", **sides}]
+    path.write_text(json.dumps(plan), encoding="utf-8")
+
+
 def _plant(folder: Path, mark: Mark) -> None:
     if mark.keys is None:
         path = folder / mark.file.replace("*", sorted((folder / "runs").iterdir())[0].name)
@@ -144,7 +154,7 @@ def _set(document: Any, keys: Sequence[Any], text: Any) -> None:
 def _close(folder: Path, old_plan: str) -> None:
     """Sums of plan, runs and journal as they are after the marks were planted."""
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    plan["sha256"] = canonical_sha256(plan)
+    plan["sha256"] = digest(plan)
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     for path in folder.glob("runs/*/run.json"):
         text = path.read_text(encoding="utf-8").replace(old_plan, plan["sha256"])
@@ -185,6 +195,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         writer.close()
     for name, document in OTHERS.items():
         (folder / name).write_text(json.dumps(document) + "\n", encoding="utf-8")
+    _complete(folder / "plan.json")
     for mark in MARKS:
         if mark.text is not None:
             _plant(folder, mark)

@@ -24,9 +24,9 @@ import yaml
 
 from analysis.suite import manifest
 from analysis.suite.bundle import about, opened
-from analysis.suite.manifest import canonical_sha256
 from contract import packed
 from contract.places import ROOT
+from contract.plan import digest
 from controller.cli import man
 from controller.cli.app import main
 from controller.sharing import publish, sandbox
@@ -64,7 +64,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     disks = {"plain": {"by_id": by_id, "serial": SERIAL, "size_bytes": 10**9, "erase": None}}
     old = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["sha256"]
     plan = _change(folder / "plan.json", lambda p: p.update(disks=disks))
-    plan = _change(folder / "plan.json", lambda p: p.update(sha256=canonical_sha256(plan)))
+    plan = _change(folder / "plan.json", lambda p: p.update(sha256=digest(plan)))
     sums = {old: plan["sha256"]}
     identity = {"format": "fde-identity/1", "machine_id": MACHINE}
     (folder / "identity.json").write_text(json.dumps(identity), encoding="utf-8")
@@ -122,7 +122,7 @@ def test_an_anonymous_bundle_holds_nothing_of_it_and_the_same_figures(
     with opened(bundles) as (first, other):
         plans = [json.loads((f / "plan.json").read_text(encoding="utf-8")) for f in (first, other)]
         runs = [json.loads(next(f.glob("runs/*/run.json")).read_bytes()) for f in (first, other)]
-        assert plans[1]["sha256"] == canonical_sha256(plans[1]) == runs[1]["plan_sha256"]
+        assert plans[1]["sha256"] == digest(plans[1]) == runs[1]["plan_sha256"]
         pseudonym = plans[1]["disks"]["plain"]["serial"]
         assert pseudonym.startswith("serial-") and plans[1]["disks"]["plain"]["by_id"] != pseudonym
         assert other.name == plans[1]["suite_id"] != first.name

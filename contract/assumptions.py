@@ -57,17 +57,12 @@ class Assumptions:
         return self.duty or {PAPER_WORKLOAD: self.runs_per_day}
 
 
-def assumptions_of(given: Mapping[str, object]) -> Assumptions | None:
-    """The plan's assumptions, or None where one is missing, unknown or not what it must be.
+def parse_assumptions(document: Mapping[str, object]) -> Assumptions:
+    """Parse the assumptions of a plan; what is optional may be missing or null.
 
-    What is optional may be missing or null.
+    Raises ValueError where one is missing, unknown or not what it must be.
     """
-    if given.keys() - {each.name for each in fields(Assumptions)}:
-        return None
-    told = {key: value for key, value in given.items() if value is not None}
-    told["currency"] = str(given.get("currency", ""))
-    told["after_work"] = given.get("after_work") or SLEEP
-    try:
-        return schema.read(Assumptions, told)
-    except ValueError:
-        return None
+    if unknown := document.keys() - {each.name for each in fields(Assumptions)}:
+        raise ValueError(f"there is no assumption called {', '.join(sorted(unknown))}")
+    stated = {key: value for key, value in document.items() if value is not None}
+    return schema.read(Assumptions, stated)
