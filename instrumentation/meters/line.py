@@ -278,8 +278,8 @@ class LineMeter(Meter):
 
 def _number(match: re.Match[bytes], value: Value) -> float:
     """Read a group's number; raises ValueError where it is empty, none, or cut off."""
-    text = match[value.group] or b""
-    goes_on = _GOES_ON.match(match.string, max(match.end(value.group), 0))
+    text = match[value.index] or b""
+    goes_on = _GOES_ON.match(match.string, max(match.end(value.index), 0))
     if not _NUMBER.fullmatch(text) or (goes_on and goes_on[1].decode() not in value.separators):
         raise ValueError
     number = float(text) * value.factor

@@ -1,10 +1,16 @@
-"""The pattern of a line meter: a regular expression whose named groups say quantity and unit."""
+"""The pattern of a line meter: a regular expression whose named groups say quantity and unit.
+
+RE2 matches it, in a time that is linear in the line's length: a pattern may be a stranger's.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
+
+import re2
 
 # Quantity and factor to W, V, A, J or µs.
 UNITS = {
@@ -21,6 +27,10 @@ UNITS = {
 }
 ONLY_CHANNEL = "0"
 _MOST_LETTERS = 1000
+# A byte is a character: lines may hold any.
+_OPTIONS = re2.Options()
+_OPTIONS.encoding = re2.Options.Encoding.LATIN1
+_OPTIONS.log_errors = False
 
 _GROUP = re.compile(r"(t_ms|t_us)|(?!t_)([a-z]+_[a-z]+)(?:_([A-Za-z0-9]+))?")
 _TOKEN = re.compile(
@@ -37,13 +47,14 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True)
 class Value:
-    """A group of the pattern and the factor that its number is multiplied by.
+    """A group of the pattern, its number there, and the factor that its value is multiplied by.
 
     `separators` are the points and commas that the pattern names behind it: before a digit, any
     other says that the number goes on.
     """
 
     group: str
+    index: int
     factor: float
     separators: str = ""
 
@@ -52,7 +63,7 @@ class Value:
 class Layout:
     """A pattern that was read: the time's group, and of each channel the group per quantity."""
 
-    regex: re.Pattern[bytes]
+    regex: re2.Pattern
     time: Value | None
     channels: Mapping[str, Mapping[str, Value]]
 
@@ -62,23 +73,25 @@ def layout(pattern: str) -> Layout:
 
     Raises PatternError.
     """
-    try:
-        regex = re.compile(pattern.encode())
-    except (re.error, OverflowError, RecursionError) as error:
-        raise PatternError(
-            f"the pattern {pattern!r} is not a valid regular expression: {error}."
-        ) from None
     if len(pattern) > _MOST_LETTERS:
         raise PatternError(f"the pattern is longer than {_MOST_LETTERS} letters.")
+    try:
+        regex = re2.compile(pattern.encode(), _OPTIONS)
+    except re2.error as error:
+        raise PatternError(
+            f"the pattern {pattern!r} is not a valid regular expression of RE2: "
+            f"{error.args[0].decode(errors='replace')}."
+        ) from None
     time: Value | None = None
     channels: dict[str, dict[str, Value]] = {}
-    for group in regex.groupindex:
+    for name, index in sorted(regex.groupindex.items(), key=itemgetter(1)):
+        group = name.decode()
         unit, channel = _unit(group)
         quantity, factor = UNITS[unit]
         if quantity == "t":
             if time is not None:
                 raise PatternError("the pattern has two times: leave one of t_ms and t_us.")
-            time = Value(group, factor, _separators(pattern, group))
+            time = Value(group, index, factor, _separators(pattern, group))
             continue
         values = channels.setdefault(channel, {})
         if quantity in values:
@@ -86,7 +99,7 @@ def layout(pattern: str) -> Layout:
                 f"the pattern has {quantity} of channel {channel} twice: {group} and "
                 f"{values[quantity].group}."
             )
-        values[quantity] = Value(group, factor, _separators(pattern, group))
+        values[quantity] = Value(group, index, factor, _separators(pattern, group))
     for channel, values in channels.items():
         if "power" not in values and not {"voltage", "current"} <= set(values):
             raise PatternError(
