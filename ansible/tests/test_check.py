@@ -1,4 +1,4 @@
-"""`make check` as far as it goes without a target: the page, and a sentence where none answers."""
+"""`fde check` as far as it goes without a target: the page, and a sentence where none answers."""
 
 from __future__ import annotations
 

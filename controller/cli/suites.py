@@ -10,7 +10,7 @@ import typer
 
 from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
-from contract.places import step, suites_folder
+from contract.places import command_line, suites_folder
 from controller.cli.measured_command import SuiteRun
 from controller.cli.options import (
     AnyInventory,
@@ -231,7 +231,7 @@ def _measured(options: Options, several: bool) -> SuiteResult:
     except ClockError as error:
         raise ControllerError(str(error)) from error
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(step("resume", folder)) from None
+        raise KeyboardInterrupt(command_line("resume", folder)) from None
     return SuiteResult(True, str(folder))
 
 

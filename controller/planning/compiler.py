@@ -250,7 +250,7 @@ def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> lis
             raise ControllerError(
                 unknown("configuration", str(name), by_name)
                 + " The suite asks for it, the inventory's fde_configurations do not name it: name "
-                "it there, or choose others with CONFIGURATIONS=…"
+                "it there, or choose others with --configurations …"
             )
     return [_described(by_name[name]) for name in wanted]
 

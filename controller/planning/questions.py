@@ -1,4 +1,4 @@
-"""What an inventory assumes of prices and habits: the rules that its numbers must keep.
+"""The questions of a suite: contrasts, comparisons, extra blocks and preconditioning.
 
 Each is declared before a suite's first run and frozen in its plan (data/README.md).
 """

@@ -206,7 +206,7 @@ def scaled(suite: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
         return rest
     scales = _mapping(suite.get("scales"), "The suite's key scales")
     if not scales:
-        raise ControllerError(f"This suite has one scale: leave SCALE={scale} out.")
+        raise ControllerError(f"This suite has one scale: leave --scale {scale} out.")
     require_known("scale of this suite", [scale], scales)
     changes = _mapping(scales[scale], f"Scale {scale}")
     require_known(f"key of scale {scale}", changes, SCALED_KEYS)

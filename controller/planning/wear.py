@@ -9,7 +9,7 @@ from typing import Any
 
 from contract import plan as plans
 from contract.errors import ControllerError
-from contract.places import step
+from contract.places import command_line
 from controller.target.first_writes import Ask
 
 # More than this share of its life asks first; where that is not known, this many times its size.
@@ -100,9 +100,9 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
             continue
         if ask is None:
             raise ControllerError(
-                f"{cost.sentences} As {cost.reason}, it is not done unasked: say "
-                f"{step('run', confirm=shlex.quote(cost.serial))}, or give precondition fewer "
-                "rounds or the inventory a smaller fde_extent_bytes."
+                f"{cost.sentences} As {cost.reason}, it is not done unasked. Run "
+                f"{command_line('run', confirm=shlex.quote(cost.serial))}, or give precondition "
+                "fewer rounds or the inventory a smaller fde_extent_bytes."
             )
         typed = ask(
             f"{cost.sentences}\nAs {cost.reason}, type the disk's serial number to continue: "

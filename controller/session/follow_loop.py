@@ -12,7 +12,6 @@ from typing import Any
 
 from contract.errors import ControllerError
 from contract.journal import Entry
-from contract.places import step
 from contract.plan import Plan
 from controller.session.agent_client import AgentClient
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow, follow_command
@@ -91,7 +90,7 @@ class FollowLoop:
             return
         raise ControllerError(
             f"The agent on {self._plan.host} ended without closing its journal "
-            f"({unit.last_words or 'it said nothing'}): continue with {step('resume')}."
+            f"({unit.last_words or 'it said nothing'}): continue with fde resume."
         )
 
     @contextmanager

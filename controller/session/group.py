@@ -20,7 +20,7 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
-from contract.places import module_command, step
+from contract.places import command_line, module_command
 from contract.strict_json import read_object
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
@@ -102,7 +102,7 @@ def require_alike(plans: Sequence[Plan]) -> None:
     first, *rest = plans
     for plan in rest:
         both = f"{first['host']} and {plan['host']}"
-        _require_same_entries("configurations", first, plan, "CONFIGURATIONS=…")
+        _require_same_entries("configurations", first, plan, "--configurations …")
         _require_same_entries("workloads", first, plan, "fde_database, if it is sql")
         if first["extent"]["size_bytes"] != plan["extent"]["size_bytes"]:
             raise ControllerError(
@@ -290,7 +290,7 @@ def run(options: Options) -> bool:
     require_apart(options.targets)
     waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
     if not waiting:
-        raise ControllerError(f"{folder} is sealed on every host: {step('report')} shows it.")
+        raise ControllerError(f"{folder} is sealed on every host: fde report shows it.")
     named = {_planned_host(path): path for path in waiting}
     targets = [_of_host(options.targets, host, options.inventory) for host in named]
     with deferred_interrupts() as interrupts:
@@ -301,12 +301,12 @@ def run(options: Options) -> bool:
         print(names.printable(f"group {folder.name}: {', '.join(named)}"), flush=True)
         with closing(Hosts(list(named))) as view:
             _follow(sessions, view, interrupts)
-        os.utime(folder)  # the newest, for `make report`
+        os.utime(folder)  # the newest, for `fde report`
         for session in sessions:
             print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
-        print(names.printable(f"all hosts came through: {step('report', folder)}"))
+        print(names.printable(f"all hosts came through: {command_line('report', folder)}"))
     return not failed
 
 
@@ -365,7 +365,7 @@ def _outcome(session: Session, path: Path) -> str:
     if session.process.returncode == 0:
         return f"sealed, {session.folder}"
     said = session.last.removeprefix("fde: ") or "it said nothing"
-    way = step("resume", session.folder, inventory=path)
+    way = command_line("resume", session.folder, inventory=path)
     return f"did not come through: {said}\n  continue with: {way}"
 
 

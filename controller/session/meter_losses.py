@@ -10,7 +10,6 @@ from agent import attempts
 from contract import journal
 from contract.errors import ControllerError
 from contract.journal import Entry
-from contract.places import step
 from contract.plan import Plan
 from controller.session.agent_client import AgentClient
 
@@ -93,7 +92,7 @@ def _uncovered(
         if run.run_id in finished:
             raise ControllerError(
                 f"Run {run.run_id} finished, but cannot be used ({run.reason}): fetch the results "
-                f"again with {step('resume')}."
+                f"again with fde resume."
             )
     readable = {meter.name for meter in suite.meters if meter.samples.columns}
     for name in meters:

@@ -18,7 +18,7 @@ from contract import strict_json
 from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
-from contract.places import step
+from contract.places import command_line
 from contract.plan import Plan
 from controller.session import meter_losses, session_times, suite_folder, target_identity
 from controller.session import seal as fetch
@@ -95,7 +95,7 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
         except OSError as error:
             raise ControllerError(
                 f"{error.filename or suite_dir} cannot be written ({error.strerror}): fix that, "
-                f"then continue with {step('resume', suite_dir)}."
+                f"then continue with {command_line('resume', suite_dir)}."
             ) from error
 
 
@@ -108,7 +108,7 @@ def _session(
     found = meter_losses.review(plan, suite_dir, meters) if sealed else None
     if found is not None and not (found.void or found.repeat):
         raise ControllerError(
-            f"{suite_dir} is sealed, nothing is left to run: {step('report')} shows it."
+            f"{suite_dir} is sealed, nothing is left to run: fde report shows it."
         )
     suite_folder.require_room(suite_dir)
     there = agent.identity()
@@ -141,7 +141,7 @@ def _until_complete(session: Session) -> None:
         if last.state == "suite-failed":
             raise ControllerError(
                 f"The agent gave up: {last.detail or 'it gave no reason'} What was measured is in "
-                f"{session.suite_dir}; correct it and continue with {step('resume')}."
+                f"{session.suite_dir}; correct it and continue with fde resume."
             )
         found = meter_losses.review(session.plan, session.suite_dir, session.meters)
         meter_losses.ask(session.agent, found, session.board.note)
@@ -200,7 +200,7 @@ def _salvage(session: Session) -> None:
     if not stopped:
         note(f"{session.plan.host} was not told to stop: the agent continues there by itself")
     if not came:
-        note(f"nothing more was brought over; it stays on the target until {step('resume')}")
+        note("nothing more was brought over; it stays on the target until fde resume")
 
 
 def _fetch(session: Session) -> None:

@@ -81,7 +81,7 @@ def served(folders: Mapping[str, Path], where: str) -> Iterator[str]:
     except (OSError, OverflowError) as error:
         raise ControllerError(
             f"Nothing can be served at {address}:{port} ({getattr(error, 'strerror', error)}): "
-            "choose another with SERVE=port or SERVE=address:port."
+            "choose another with --serve port or --serve address:port."
         ) from None
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -10,7 +10,6 @@ from contract import journal, schema, strict_json
 from contract.documents import IdentityDocument
 from contract.errors import ControllerError
 from contract.files import write_json
-from contract.places import step
 from contract.plan import Plan
 
 IDENTITY = "identity.json"
@@ -32,7 +31,7 @@ def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> N
         raise ControllerError(
             f"The suite {plan['suite_id']} was begun on another target, with "
             f"{'; '.join(unlike)}: use the inventory that it was made with, take another suite "
-            f"({step('resume', '…')}), or make a new plan."
+            f"(fde resume …), or make a new plan."
         )
 
 
@@ -58,7 +57,7 @@ def require_same_machine(
     if there not in (None, plan.sha256):
         raise ControllerError(
             f"On {plan.host} there is another plan under the name {plan.suite_id}: nothing was "
-            f"touched; make a new plan with {step('run')}."
+            f"touched; make a new plan with fde run."
         )
     path = suite_dir / IDENTITY
     if path.exists():
@@ -66,7 +65,7 @@ def require_same_machine(
         if kept.machine_id != found["machine_id"]:
             raise ControllerError(
                 f"{plan.host} is another machine than the one that {plan.suite_id} was begun on: "
-                f"connect that one again, or start a new suite with {step('run')}."
+                f"connect that one again, or start a new suite with fde run."
             )
         _require_whole_journal(plan, suite_dir, found)
     else:
@@ -101,5 +100,5 @@ def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]
         raise ControllerError(
             f"The journal of {plan.suite_id} on {plan.host} has {lines} lines, the copy here "
             f"{copied}: the target was set up again or is another one. Seal what was measured with "
-            f"`fde seal {suite_dir}`, and start a new suite with {step('run')}."
+            f"`fde seal {suite_dir}`, and start a new suite with fde run."
         )

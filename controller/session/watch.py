@@ -16,7 +16,7 @@ from agent.system import lock
 from contract import names, plan
 from contract.errors import ControllerError
 from contract.journal import Entry
-from contract.places import step
+from contract.places import command_line
 from contract.strict_json import read_object
 from controller.session import group, status_page, suite_folder
 from controller.session.journal_link import LinkEvents, follow, follow_command
@@ -76,12 +76,12 @@ class LocalSuite(Source):
         folder = self._folder
         if (folder / MANIFEST).exists():
             return True, (
-                f"{folder} has ended: {step('summary', folder)} says what ran, "
-                f"{step('report', folder)} what it took."
+                f"{folder} has ended: {command_line('summary', folder)} says what ran, "
+                f"{command_line('report', folder)} what it took."
             )
         return False, (
             f"No session works on {folder}, and it is not sealed: "
-            f"{step('resume', folder)} continues with it."
+            f"{command_line('resume', folder)} continues with it."
         )
 
 
@@ -111,7 +111,7 @@ class RemoteSuite(Source):
         last = self._entries[-1]
         return last.state == "suite-finished", (
             f"{self.name} has ended on {self.host} ({last.detail or last.state}): "
-            f"{step('summary')} and {step('report')} on the controller say what came of it."
+            f"fde summary and fde report on the controller say what came of it."
         )
 
     def _follow(self) -> None:
@@ -159,7 +159,7 @@ def run(
         if not found:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
-                f"No suite runs here{nor}: {step('run')} starts one, {step('summary')} says what "
+                f"No suite runs here{nor}: fde run starts one, fde summary says what "
                 "came of the newest."
             )
         linger_s = 0.0

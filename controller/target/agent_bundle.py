@@ -20,7 +20,7 @@ from typing import Any
 from contract.errors import ControllerError
 from contract.extensions import distribution, installed
 from contract.names import sentence
-from contract.places import CHECKOUT, ROOT
+from contract.places import ROOT
 from controller.target import connection
 
 HOME = PurePosixPath("opt/fde-testbed")
@@ -43,8 +43,6 @@ def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
     for library in (pyrapl_folder(), *map(_folder, _extensions())):
         for path in _sources(library, library.parent):
             found[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
-    if CHECKOUT:  # what the agent says names steps as they are typed on the controller
-        found[HOME / "pyproject.toml"] = b""
     return found | dict(_metadata())
 
 

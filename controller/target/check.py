@@ -1,4 +1,4 @@
-"""`make check`: what would happen to a target, disk by disk; nothing is touched."""
+"""`fde check`: what would happen to a target, disk by disk; nothing is touched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.system import quiet
 from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
-from contract.places import step, suites_folder
+from contract.places import command_line, suites_folder
 from controller.planning import wear
 from controller.planning.suites import load_suite, scaled
 from controller.target import connection, first_writes, secrets
@@ -52,7 +52,7 @@ def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = N
     else:
         say(
             "VERDICT  Nothing stands in the way, and nothing was touched: "
-            f"{step('provision', inventory=path)} does what is said above."
+            f"{command_line('provision', inventory=path)} does what is said above."
         )
     return CheckResult(not refusals, str(path), tuple(hosts))
 
@@ -74,19 +74,19 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         for disk in seen.disks:
             _disk(disk, say)
         for new in first_writes.new_disks(target, seen.disks):
-            way = step("provision", confirm=shlex.quote(new["serial"]))
+            way = command_line("provision", confirm=shlex.quote(new["serial"]))
             _lines("will ask", f"{way}, the first time", say)
         refusals += [_in_words(refusal) for refusal in seen.refused]
         refusals += _doctor(target, seen, say)
         if seen.error is None:
-            say(f"\nsaved for {step('provision')}: {_save(target, seen)}")
+            say(f"\nsaved for fde provision: {_save(target, seen)}")
     say("\nCONFIGURATIONS")
     for line in stacks.table(target["configurations"]):
         say(f"  {line}")
     if suite is not None and seen is not None:
         refusals += _suite(target, seen, suite, scale, say)
     if not refusals and one_disk(target):
-        way = step("run", suite="one-disk")
+        way = command_line("run", suite="one-disk")
         say(f"\nSUITE  {way} answers first: the Opal disk compared with itself.")
     return HostCheck(target["host"], tuple(refusals), tuple(seen.disks if seen else ()))
 
@@ -120,7 +120,7 @@ def _suite(
         if cost.reason and not target.get("lab"):
             _lines(
                 "will ask",
-                f"{step('run', confirm=shlex.quote(cost.serial))}, as {cost.reason}",
+                f"{command_line('run', confirm=shlex.quote(cost.serial))}, as {cost.reason}",
                 say,
             )
     return []

@@ -16,7 +16,6 @@ from typing import Any
 
 from contract import schema, strict_json
 from contract.errors import ControllerError
-from contract.places import step
 from contract.plan import TargetDocument
 from controller.target.host_keys import changed, unknown
 
@@ -46,16 +45,15 @@ def read_target(path: Path) -> dict[str, Any]:
         found = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ControllerError(
-            f"The resolved target {path} cannot be read ({error.strerror}): run "
-            f"{step('provision')}."
+            f"The resolved target {path} cannot be read ({error.strerror}): run fde provision."
         ) from None
     except ValueError:
-        raise ControllerError(f"{path} is not JSON: run {step('provision')}.") from None
+        raise ControllerError(f"{path} is not JSON: run fde provision.") from None
     try:
         schema.read(TargetDocument, found)
     except ValueError as error:
         raise ControllerError(
-            f"{path} is not a resolved target of this version ({error}): run {step('provision')}."
+            f"{path} is not a resolved target of this version ({error}): run fde provision."
         ) from None
     return dict(found)
 

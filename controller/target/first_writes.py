@@ -15,7 +15,7 @@ from typing import Any
 
 from contract import names
 from contract.errors import ControllerError
-from contract.places import step
+from contract.places import command_line
 from controller.target import playbook as inventories
 from controller.target.survey import look
 
@@ -38,7 +38,7 @@ def unconfirmed(
     return [
         f"{described(disk)}: all of that would be lost, and this testbed has not had the disk "
         "before; if that is wanted, say "
-        f"{step('provision', confirm=shlex.quote(disk['serial']))} (several "
+        f"{command_line('provision', confirm=shlex.quote(disk['serial']))} (several "
         "serials in quotes, with a space between)"
         for disk in new_disks(target, disks)
         if disk["serial"] not in confirmed

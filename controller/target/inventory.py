@@ -17,7 +17,6 @@ from contract.errors import AgentError, ControllerError
 from contract.files import write_json
 from contract.names import sentence
 from contract.parameters import Parameter, ParameterValue, described
-from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Disk, Extent
 from controller.planning import assumptions
 from controller.planning.suites import on_disk
@@ -170,12 +169,12 @@ def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[
     elif digits is None:
         yield (
             f"disk {role} has erase {erase!r}: behind the serial stand the 12 hexadecimal digits "
-            "that make check printed"
+            "that fde check printed"
         )
     elif not digits and not lab:
         yield (
             f"disk {role} has erase {erase!r}, which gives up whatever may lie there on any day: "
-            f"take it out, look at what {step('check')} says, and put in the erase that it prints"
+            f"take it out, look at what fde check says, and put in the erase that it prints"
         )
 
 

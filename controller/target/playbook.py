@@ -17,7 +17,7 @@ from typing import IO, Any
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown
-from contract.places import ANSIBLE, build_folder, python_path, step
+from contract.places import ANSIBLE, build_folder, python_path
 from controller.target import connection
 
 log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ def suite(
         )
         raise ControllerError(
             f"Ansible could not {tag} the suite on {host} ({' '.join(said.split())}); all that it "
-            f"said is in {output_file}. Is the target up and provisioned ({step('provision')})?"
+            f"said is in {output_file}. Is the target up and provisioned (fde provision)?"
         )
 
 

@@ -1,4 +1,4 @@
-"""`make prove`: every configuration of a target entered, proven and left; a table of it."""
+"""`fde prove`: every configuration of a target entered, proven and left; a table of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from contract import strict_json
 from contract.command_results import ConfigurationProof, HostProofs
 from contract.errors import ControllerError
 from contract.files import write_json
-from contract.places import step
 from controller.planning.known_names import require_known
 from controller.target import connection, secrets
 from controller.target import inventory as stacks
@@ -69,7 +68,7 @@ def _why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) ->
     if lines and lines[-1].startswith("fde: "):
         return lines[-1].removeprefix("fde: ")
     if any("No module named agent" in line for line in lines):
-        return f"The agent is not on the target: run {step('provision')}."
+        return "The agent is not on the target: run fde provision."
     return connection.why(target, done)
 
 
