@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(log))
     if code == 0 and suite_dir is not None:
         built = _built(began_wall) if in_lab else {}
-        found = figures(
+        rows = figures(
             steps_s=dict(log.seconds),
             image=built.get("image"),
             kernel=built.get("kernel") if memory.machine == "uml" else None,
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             measuring_share=read_object(suite_dir / "timing.json").get("measuring_share"),
         )
         where = {**machine(memory.machine), "host_busy_cpus": host.busy_cpus}
-        path = write(build / "bench" / "testbed.json", found, where)
+        path = write(build / "bench" / "testbed.json", rows, where)
         print(f"figures of this run: {path}")
         (headline,) = [*suite_dir.glob("summary.csv"), *suite_dir.glob("hosts.csv")]
         print(f"headline table: {headline}")
@@ -236,14 +236,14 @@ def _built(began_wall: float) -> dict[str, dict[str, Any]]:
     asked = subprocess.run(
         [".venv/bin/python", "-m", "lab", "cached"], capture_output=True, text=True, check=False
     )
-    found = {}
+    builds = {}
     for line in asked.stdout.splitlines():
         name, _, folder = line.partition(" ")
         record = Path(folder) / "build.json"
         if record.is_file():
             noted = json.loads(record.read_text(encoding="utf-8"))
-            found[name] = {**noted, "new": record.stat().st_mtime > began_wall}
-    return found
+            builds[name] = {**noted, "new": record.stat().st_mtime > began_wall}
+    return builds
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ and its text on standard error. Suites are written to `data/suites` in a checkou
 
 def commands() -> dict[str, Any]:
     """All commands by name, in the order of the help."""
-    found: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009
-    return {name: command for name, command in found.items() if not command.hidden}
+    subcommands: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009
+    return {name: command for name, command in subcommands.items() if not command.hidden}
 
 
 def usage(name: str, command: Any) -> str:
@@ -66,7 +66,7 @@ def markdown() -> str:
     text = HEAD
     for title, entries in TABLES.items():
         text += f"\n## {title}\n| | |\n|---|---|\n"
-        text += "".join(f"| `{key}` | {said} |\n" for key, said in entries.items())
+        text += "".join(f"| `{key}` | {text_of_key} |\n" for key, text_of_key in entries.items())
     for name, command in commands().items():
         text += f"\n## fde {name}\n{command.help}\n\n```\n{usage(name, command)}\n```\n"
         if rows := list(parameters(command)):

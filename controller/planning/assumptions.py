@@ -22,34 +22,34 @@ KNOWN = {*NUMBERS, "currency", "after_work", "duty", "ranges"}
 AFTER_WORK = ("sleep", "idle")
 
 
-def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
+def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
     """The same with its numbers as such; what is null is left out."""
-    said = {key: value for key, value in given.items() if value is not None}
+    stated = {key: value for key, value in values.items() if value is not None}
     for key in NUMBERS:
-        if key in said:
-            said[key] = float(said[key])
-    if "duty" in said:
-        said["duty"] = {name: float(runs) for name, runs in said["duty"].items()}
-    if "ranges" in said:
-        ranges = {name: ends for name, ends in said["ranges"].items() if ends is not None}
-        said["ranges"] = {name: [float(end) for end in ends] for name, ends in ranges.items()}
-    return said
+        if key in stated:
+            stated[key] = float(stated[key])
+    if "duty" in stated:
+        stated["duty"] = {name: float(runs) for name, runs in stated["duty"].items()}
+    if "ranges" in stated:
+        ranges = {name: ends for name, ends in stated["ranges"].items() if ends is not None}
+        stated["ranges"] = {name: [float(end) for end in ends] for name, ends in ranges.items()}
+    return stated
 
 
-def broken(given: Mapping[str, Any]) -> Iterator[str]:
+def broken(values: Mapping[str, Any]) -> Iterator[str]:
     """Every rule that does not hold, each a sentence with the way out."""
-    for key in given.keys() - KNOWN:
+    for key in values.keys() - KNOWN:
         yield f"fde_assumptions: {key} is unknown; known are {', '.join(sorted(KNOWN))}"
     for key in NUMBERS:
-        value = given.get(key)
+        value = values.get(key)
         if value is not None and (reason := _number_broken(key, value)):
             yield f"fde_assumptions: {key} {reason}"
-    if given.get("after_work") not in (None, *AFTER_WORK):
+    if values.get("after_work") not in (None, *AFTER_WORK):
         yield (
-            f"fde_assumptions: after_work is {given['after_work']!r}: say what the machine does "
+            f"fde_assumptions: after_work is {values['after_work']!r}: say what the machine does "
             f"once its work is done, {' or '.join(AFTER_WORK)}"
         )
-    for reason in (*_duty_broken(given.get("duty")), *_ranges_broken(given)):
+    for reason in (*_duty_broken(values.get("duty")), *_ranges_broken(values)):
         yield f"fde_assumptions: {reason}"
 
 
@@ -77,8 +77,8 @@ def _duty_broken(duty: Any) -> Iterator[str]:
             yield f"duty has {runs!r} runs of {name} a day: give a number above 0"
 
 
-def _ranges_broken(given: Mapping[str, Any]) -> Iterator[str]:
-    for name, ends in (given.get("ranges") or {}).items():
+def _ranges_broken(values: Mapping[str, Any]) -> Iterator[str]:
+    for name, ends in (values.get("ranges") or {}).items():
         if ends is None:
             continue
         numbers = [_number(end) for end in ends] if isinstance(ends, list | tuple) else []
@@ -89,7 +89,7 @@ def _ranges_broken(given: Mapping[str, Any]) -> Iterator[str]:
         for end in (low, high):
             if reason := _number_broken(name, end):
                 yield f"an end of the range of {name} {reason}"
-        value = _number(given.get(name))
+        value = _number(values.get(name))
         if value is not None and not low <= value <= high:
             yield f"the range of {name}, {low:g} to {high:g}, does not hold {value:g}: widen it"
 

@@ -94,8 +94,8 @@ def compile_plan(
     drift_check = _drift_check(suite, stacks)
     if drift_check is not None:
         workloads.append({"name": DRIFT_CHECK, "parameters": drift_check["parameters"]})
-        there = drift_check["plan"]
-        runs = with_drift_checks(runs, there["configuration"], there["every"])
+        check = drift_check["plan"]
+        runs = with_drift_checks(runs, check["configuration"], check["every"])
     return freeze(
         {
             "format": FORMAT,
@@ -257,12 +257,12 @@ def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> lis
 
 def _described(stack: Mapping[str, Any]) -> dict[str, Any]:
     """The entry with all settings, and what the analysis needs to know of its kind."""
-    whole = registry_of_storage.complete(stack)
+    configuration = registry_of_storage.complete(stack)
     return {
-        "name": whole.name,
-        "kind": whole.kind,
-        "disk": whole.disk,
-        "label": registry_of_storage.label(whole),
-        "encrypted_by": registry_of_storage.load(whole.kind).encrypted_by,
-        **whole.settings,
+        "name": configuration.name,
+        "kind": configuration.kind,
+        "disk": configuration.disk,
+        "label": registry_of_storage.label(configuration),
+        "encrypted_by": registry_of_storage.load(configuration.kind).encrypted_by,
+        **configuration.settings,
     }

@@ -32,16 +32,20 @@ def read_pilot(folder: Path) -> Pilot:
         raise ControllerError(
             f"{folder} has no next.json: {command_line('report', folder)} writes it."
         )
-    found = read_object(path)
-    if found.get("format") != PILOT_FORMAT or not manifest.current(path):
+    document = read_object(path)
+    if document.get("format") != PILOT_FORMAT or not manifest.current(path):
         raise ControllerError(
             f"{path} was not made here by this version of a sealed suite. Run "
             f"{command_line('report', folder)}."
         )
-    blocks, seen = found.get("blocks"), found.get("from_blocks")
-    if not isinstance(blocks, int) or not isinstance(seen, int) or seen < PILOT_BLOCKS:
+    blocks, from_blocks = document.get("blocks"), document.get("from_blocks")
+    if (
+        not isinstance(blocks, int)
+        or not isinstance(from_blocks, int)
+        or from_blocks < PILOT_BLOCKS
+    ):
         raise ControllerError(
-            f"{folder} has {seen or 'too few'} blocks to plan by: run {PILOT_BLOCKS} of them "
-            f"first (--blocks {PILOT_BLOCKS}), or say how many you want with --blocks n."
+            f"{folder} has {from_blocks or 'too few'} blocks to plan by. Run {PILOT_BLOCKS} first "
+            f"(--blocks {PILOT_BLOCKS}), or pass --blocks N."
         )
-    return Pilot(str(found.get("suite_id", folder.name)), blocks)
+    return Pilot(str(document.get("suite_id", folder.name)), blocks)

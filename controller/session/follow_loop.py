@@ -78,14 +78,14 @@ class FollowLoop:
                 self._secrets.look(entries[-1] if entries else None)
         return entries[-1]
 
-    def _abandoned(self, said: str) -> None:
+    def _abandoned(self, reason: str) -> None:
         """Nobody works on the suite: wait for systemd, start the service, or give up."""
         unit = self._agent.unit()
         if unit is None or unit.active or unit.starting:
             return
         if not unit.failed and self._starts < MOST_STARTS:
             self._starts += 1
-            self._board.warn(f"{said} Its service is started again")
+            self._board.warn(f"{reason} Its service is started again")
             self._agent.start()
             return
         raise ControllerError(

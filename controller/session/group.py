@@ -87,7 +87,7 @@ def _port(meter: Mapping[str, Any]) -> set[str]:
 
     if is_network(str(meter["port"])):
         settings = json.dumps(meter.get("settings"), sort_keys=True)
-        return {f"{meter['port']} {own} {settings}" for own in meter["channels"]}
+        return {f"{meter['port']} {channel} {settings}" for channel in meter["channels"]}
     names = {str(meter["port"])}
     try:
         ids = registry.load(meter["kind"]).usb_ids
@@ -163,15 +163,15 @@ def suites(folder: Path) -> list[Path]:
     """The folders of a group's suites, beside its own. Raises ControllerError."""
     require_plain(folder)
     try:
-        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
-        ids = list(found["suites"])
+        document = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
+        ids = list(document["suites"])
     except OSError as error:
         raise ControllerError(
             f"{folder / FILE} cannot be read ({error.strerror}): name a group's folder."
         ) from None
     except (ValueError, KeyError, TypeError):
         raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.") from None
-    if found.get("format") != FORMAT:
+    if document.get("format") != FORMAT:
         raise ControllerError(f"{folder / FILE} is not of the format {FORMAT}.")
     if not all(names.safe(suite_id) for suite_id in ids):
         raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.")
@@ -199,9 +199,9 @@ class Session:
         """Whole lines of its log since the last call."""
         with (self.folder / LOG).open("rb") as file:
             file.seek(self.told_bytes)
-            whole, newline, _ = file.read().rpartition(b"\n")
-        self.told_bytes += len(whole + newline)
-        for line in whole.decode(errors="replace").splitlines():
+            complete, newline, _ = file.read().rpartition(b"\n")
+        self.told_bytes += len(complete + newline)
+        for line in complete.decode(errors="replace").splitlines():
             self.last = line or self.last
             yield line
 
@@ -236,13 +236,13 @@ def targets_of(options: Options) -> list[dict[str, Any]]:
 
 def hosts(path: Path) -> list[dict[str, Any]]:
     """Every resolved target of an inventory. Raises ControllerError if any host is refused."""
-    found = playbook.resolve(path)
-    if found.refused:
-        told = "; ".join(
-            f"{host}: {reason}" for host, reasons in found.refused.items() for reason in reasons
+    inventory = playbook.resolve(path)
+    if inventory.refused:
+        refused = "; ".join(
+            f"{host}: {reason}" for host, reasons in inventory.refused.items() for reason in reasons
         )
-        raise ControllerError(f"The inventory {path} is refused. {told}")
-    return found.targets
+        raise ControllerError(f"The inventory {path} is refused. {refused}")
+    return inventory.targets
 
 
 def plan(options: Options, freeze: Freeze) -> Path:
@@ -259,9 +259,9 @@ def plan(options: Options, freeze: Freeze) -> Path:
     def frozen(**changes: Any) -> list[dict[str, Any]]:
         found = []
         for target in options.targets:
-            own = {"seed": seed, "targets": [target], **changes}
+            changed = {"seed": seed, "targets": [target], **changes}
             try:
-                found.append(freeze(replace(options, **own), group=name, now=now))
+                found.append(freeze(replace(options, **changed), group=name, now=now))
             except ControllerError as error:
                 raise ControllerError(f"{target['host']}: {error}") from error
         return found
@@ -364,9 +364,9 @@ def _status(session: Session) -> Mapping[str, Any]:
 def _outcome(session: Session, path: Path) -> str:
     if session.process.returncode == 0:
         return f"sealed, {session.folder}"
-    said = session.last.removeprefix("fde: ") or "it said nothing"
+    words = session.last.removeprefix("fde: ") or "it said nothing"
     way = command_line("resume", session.folder, inventory=path)
-    return f"did not come through: {said}\n  continue with: {way}"
+    return f"did not come through: {words}\n  continue with: {way}"
 
 
 def _planned_host(folder: Path) -> str:

@@ -184,8 +184,8 @@ def _starts(entries: Sequence[Entry]) -> set[int]:
 
 
 def _of_start(entry: Entry, start: Entry) -> bool:
-    own = entry.state == "void" and entry.boot_id == start.boot_id
-    return own and entry.cause in INTERRUPTIONS
+    same_boot = entry.state == "void" and entry.boot_id == start.boot_id
+    return same_boot and entry.cause in INTERRUPTIONS
 
 
 def _between_s(now: Entry, then: Entry, clock: Sequence[Mapping[str, Any]]) -> float:

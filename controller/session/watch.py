@@ -50,9 +50,9 @@ class Source(ABC):
 
     def read(self) -> dict[str, Any] | None:
         """Its status now; None before the first, and where it is none that can be shown."""
-        found = read_object(self.status / "status.json")
+        status = read_object(self.status / "status.json")
         try:
-            return found if [*rows(found), compact(found), *Lines().next(found)] else None
+            return status if [*rows(status), compact(status), *Lines().next(status)] else None
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             return None
 
@@ -64,10 +64,10 @@ class LocalSuite(Source):
         self._folder = folder
         self.status = folder / "status"
         suite_folder.require_plain(folder)
-        found = read_object(folder / "plan.json")
-        if not {"suite_id", "host"} <= set(found):
+        plan = read_object(folder / "plan.json")
+        if not {"suite_id", "host"} <= set(plan):
             raise ControllerError(f"{folder} is not a suite's folder: it has no plan.")
-        self.name, self.host = str(found["suite_id"]), str(found["host"])
+        self.name, self.host = str(plan["suite_id"]), str(plan["host"])
 
     def alive(self) -> bool:
         return lock.holder(self._folder / suite_folder.LOCK) is not None
@@ -118,7 +118,7 @@ class RemoteSuite(Source):
         note = self._board.note
         note("no session runs here: power and gaps are known to the controller's alone")
         events = LinkEvents(
-            dropped=lambda said: note(f"the target does not answer ({said}); trying again"),
+            dropped=lambda reason: note(f"the target does not answer ({reason}); trying again"),
             up=lambda: None,
             abandoned=note,
         )
@@ -154,23 +154,23 @@ def run(
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
-        found: Sequence[Source] = _named(folder) if folder else _local(suites)
-        found = found or (_remote(inventory_path, scratch) if inventory_path else [])
-        if not found:
+        sources: Sequence[Source] = _named(folder) if folder else _local(suites)
+        sources = sources or (_remote(inventory_path, scratch) if inventory_path else [])
+        if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
                 f"No suite runs here{nor}: fde run starts one, fde summary says what "
                 "came of the newest."
             )
         linger_s = 0.0
-        if serve and any(source.alive() for source in found):
+        if serve and any(source.alive() for source in sources):
             url = stack.enter_context(
-                status_page.served({source.name: source.status for source in found}, serve)
+                status_page.served({source.name: source.status for source in sources}, serve)
             )
             say(f"the page for a phone is at {url}")
             linger_s = LINGER_S
-        _show(found)
-        outcomes = [source.outcome() for source in found]
+        _show(sources)
+        outcomes = [source.outcome() for source in sources]
         for _, sentence in outcomes:
             say(sentence)
         time.sleep(linger_s)
@@ -193,7 +193,7 @@ def _local(suites: Path) -> list[LocalSuite]:
 
 def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
     """Suites whose agent is active on a target of the inventory."""
-    found = []
+    suites = []
     resolved = playbook.resolve(path)
     for host, reasons in resolved.refused.items():
         raise ControllerError(
@@ -206,29 +206,32 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
             suite_id = unit.removeprefix(UNIT).removesuffix(SERVICE)
             if not names.safe(suite_id):
                 continue  # no suite of ours
-            own = scratch / suite_id
-            own.mkdir()
-            found.append(RemoteSuite(target, suite_id, own))
-    return found
+            folder = scratch / suite_id
+            folder.mkdir()
+            suites.append(RemoteSuite(target, suite_id, folder))
+    return suites
 
 
-def _show(found: Sequence[Source]) -> None:
+def _show(sources: Sequence[Source]) -> None:
     """Until none is alive: a view in place on a terminal, else a line where something changes."""
-    lines = {source.name: Lines() for source in found}
-    with closing(Screen()) as single, closing(Hosts([source.host for source in found])) as several:
+    lines = {source.name: Lines() for source in sources}
+    with (
+        closing(Screen()) as single,
+        closing(Hosts([source.host for source in sources])) as several,
+    ):
         while True:
-            alive = [source for source in found if source.alive()]
-            for source in found:
+            alive = [source for source in sources if source.alive()]
+            for source in sources:
                 status = source.read()
                 if status is None:
                     continue
-                if single.live and len(found) == 1:
+                if single.live and len(sources) == 1:
                     single.show(rows(status))
                     continue
                 several.status(source.host, status)
                 for line in () if single.live else lines[source.name].next(status):
                     several.line(source.host, line)
-            if len(found) > 1:
+            if len(sources) > 1:
                 several.draw()
             if not alive:
                 return

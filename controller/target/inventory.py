@@ -26,8 +26,8 @@ def words(entry: Mapping[str, Any]) -> str:
     """What a configuration of a resolved target is, in one short line."""
     configuration = registry.complete(entry)
     fields = registry.load(configuration.kind).fields
-    told = [_told(field, configuration.settings[field.name]) for field in fields]
-    return "; ".join([registry.label(configuration), *(word for word in told if word)])
+    settings = [_told(field, configuration.settings[field.name]) for field in fields]
+    return "; ".join([registry.label(configuration), *(word for word in settings if word)])
 
 
 def _told(field: Parameter, value: ParameterValue) -> str:
@@ -47,22 +47,22 @@ KEYS = {"name", "kind", "disk"}
 DISK_KEYS = ("by_id", "serial", "size_bytes")
 
 
-def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(values: Mapping[str, Any]) -> dict[str, Any]:
     """The resolved target (`fde-target/1`). Raises ControllerError with every broken rule."""
-    given = {**given, "configurations": list(_on_each_disk(given["configurations"]))}
-    broken = list(_broken(given))
+    values = {**values, "configurations": list(_on_each_disk(values["configurations"]))}
+    broken = list(_broken(values))
     if broken:
         raise ControllerError("; ".join(broken))
-    kinds = {entry["kind"] for entry in given["configurations"]}
+    kinds = {entry["kind"] for entry in values["configurations"]}
     return {
-        **given,
+        **values,
         "format": TARGET_FORMAT,
         "packages": sorted(package for kind in kinds for package in registry.load(kind).packages),
-        "disks": {role: _disk(entry) for role, entry in given["disks"].items()},
-        "extent_bytes": int(given["extent_bytes"]),
-        "configurations": [_configuration(entry) for entry in given["configurations"]],
-        "assets": {name: _asset(entry) for name, entry in given["assets"].items()},
-        "assumptions": assumptions.resolved(given["assumptions"]),
+        "disks": {role: _disk(entry) for role, entry in values["disks"].items()},
+        "extent_bytes": int(values["extent_bytes"]),
+        "configurations": [_configuration(entry) for entry in values["configurations"]],
+        "assets": {name: _asset(entry) for name, entry in values["assets"].items()},
+        "assumptions": assumptions.resolved(values["assumptions"]),
     }
 
 
@@ -86,29 +86,34 @@ def _disk(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _configuration(entry: Mapping[str, Any]) -> dict[str, Any]:
-    found = registry.complete(entry)
-    return {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
+    configuration = registry.complete(entry)
+    return {
+        "name": configuration.name,
+        "kind": configuration.kind,
+        "disk": configuration.disk,
+        **configuration.settings,
+    }
 
 
 def _asset(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"path": entry["path"], "sha256": entry.get("sha256"), "sums": entry.get("sums")}
 
 
-def _broken(given: Mapping[str, Any]) -> Iterator[str]:
+def _broken(values: Mapping[str, Any]) -> Iterator[str]:
     """Every rule that does not hold, each a sentence with the way out."""
-    yield from _disks_broken(given)
-    yield from _configurations_broken(given)
-    yield from _meters_broken(given["meters"])
-    for name, entry in given["assets"].items():
+    yield from _disks_broken(values)
+    yield from _configurations_broken(values)
+    yield from _meters_broken(values["meters"])
+    for name, entry in values["assets"].items():
         yield from _asset_broken(name, entry)
-    yield from _quiet_broken(given.get("quiet", {}))
-    yield from assumptions.broken(given["assumptions"])
-    if Path(given["secrets_file"]).name != "secrets.json":
+    yield from _quiet_broken(values.get("quiet", {}))
+    yield from assumptions.broken(values["assumptions"])
+    if Path(values["secrets_file"]).name != "secrets.json":
         yield "fde_secrets_file must be named secrets.json"
 
 
-def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
-    disks, size = given["disks"], int(given["extent_bytes"])
+def _disks_broken(values: Mapping[str, Any]) -> Iterator[str]:
+    disks, size = values["disks"], int(values["extent_bytes"])
     if not disks:
         yield "fde_disks names no disk: name the one that may be erased as `plain` or as `sed`"
     aligned = size > 0 and size % layout.MIB == 0
@@ -131,7 +136,7 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"disk {role} is named {by_id}, a partition: name the whole disk"
         if not serial.strip():
             yield f"disk {role} has no serial: give it as lsblk --nodeps --output NAME,SERIAL does"
-        yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(given.get("lab")))
+        yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(values.get("lab")))
         disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield str(reason).rstrip(".")
@@ -148,12 +153,12 @@ def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[str]:
     for role, entry in disks.items():
         if not NAME.fullmatch(role):
             yield f"disk {role!r}: name it by letters, digits, dots, dashes, underscores"
-        given = entry if isinstance(entry, Mapping) else {}
-        if lacking := [key for key in DISK_KEYS if key not in given]:
+        keys = entry if isinstance(entry, Mapping) else {}
+        if lacking := [key for key in DISK_KEYS if key not in keys]:
             yield f"disk {role}: {', '.join(lacking)} must be named"
-        elif not str(given["size_bytes"]).isdecimal():
-            yield f"disk {role}: size_bytes is {given['size_bytes']!r}: give a number of bytes"
-        if stray := sorted(set(given) - {*DISK_KEYS, "erase"}):
+        elif not str(keys["size_bytes"]).isdecimal():
+            yield f"disk {role}: size_bytes is {keys['size_bytes']!r}: give a number of bytes"
+        if stray := sorted(set(keys) - {*DISK_KEYS, "erase"}):
             yield f"disk {role}: {', '.join(stray)} means nothing for a disk: take it out"
 
 
@@ -178,8 +183,8 @@ def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[
         )
 
 
-def _configurations_broken(given: Mapping[str, Any]) -> Iterator[str]:
-    entries = given["configurations"]
+def _configurations_broken(values: Mapping[str, Any]) -> Iterator[str]:
+    entries = values["configurations"]
     if not entries:
         yield "fde_configurations is empty: name at least one"
     lacking = [(entry, sorted(KEYS - set(entry))) for entry in entries]
@@ -189,7 +194,7 @@ def _configurations_broken(given: Mapping[str, Any]) -> Iterator[str]:
     if any(keys for _, keys in lacking):
         return
     yield from _twice("configurations", "name", entries)
-    for role in sorted({str(entry["disk"]) for entry in entries} - set(given["disks"])):
+    for role in sorted({str(entry["disk"]) for entry in entries} - set(values["disks"])):
         names = ", ".join(entry["name"] for entry in entries if entry["disk"] == role)
         yield (
             f"disk {role} is not named in fde_disks: name it, or take these configurations out: "
@@ -216,10 +221,10 @@ def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     )
 
 
-def _quiet_broken(given: Mapping[str, Any]) -> Iterator[str]:
-    for name in sorted(set(given.get("stop", ())) - set(quiet.GROUPS)):
+def _quiet_broken(settings: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(set(settings.get("stop", ())) - set(quiet.GROUPS)):
         yield f"fde_stop names {name!r}, which is no group: there are {', '.join(quiet.GROUPS)}"
-    governor = given.get("governor")
+    governor = settings.get("governor")
     if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", str(governor)):
         yield f"fde_governor is {governor!r}: name one that cpupower frequency-info lists"
 

@@ -43,23 +43,23 @@ def resolve(path: Path) -> Inventory:
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         play = _play(["--inventory", str(path), str(ANSIBLE / "resolve.yml")], output)
         output.seek(0)
-        said = output.read()
+        output_text = output.read()
     refused: dict[str, list[str]] = {}
     for failure in play.failures:
         host = failure["host"]
         words = "; ".join(failure["reasons"]).removeprefix(f"{host}: ")
         refused.setdefault(host, []).extend(words.split("; "))
-    hosts = [host for host, found in play.counts.items() if not found["failures"]]
+    hosts = [host for host, counts in play.counts.items() if not counts["failures"]]
     if not hosts and not refused:
-        raise ControllerError(f"Ansible cannot read {path}: {_last_words(said)}")
+        raise ControllerError(f"Ansible cannot read {path}: {_last_words(output_text)}")
     return Inventory([play.targets[host] for host in hosts], refused)
 
 
-def _last_words(said: str) -> str:
+def _last_words(text: str) -> str:
     """Of an Ansible that played nothing: its first complaint, for people; errors count most."""
-    lines = said.splitlines()
-    found = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
-    return next(found, "it names no host in the group `targets`.")
+    lines = text.splitlines()
+    matches = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
+    return next(matches, "it names no host in the group `targets`.")
 
 
 @contextmanager
@@ -134,7 +134,12 @@ def _play(
         (line["hosts"] for line in lines if line["event"] == "stats"), {}
     )
     failures = [line for line in lines if line["event"] == "failure"]
-    return Play(done.returncode, counts, failures, {found["host"]: found for found in targets})
+    return Play(
+        done.returncode,
+        counts,
+        failures,
+        {target_document["host"]: target_document for target_document in targets},
+    )
 
 
 def suite(
@@ -154,13 +159,13 @@ def suite(
         play = _play(arguments, output, target)
     log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
-        told = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
-        said = " ".join(told) or _last_words(
+        failures = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
+        reason = " ".join(failures) or _last_words(
             output_file.read_text(encoding="utf-8", errors="replace")
         )
         raise ControllerError(
-            f"Ansible could not {tag} the suite on {host} ({' '.join(said.split())}); all that it "
-            f"said is in {output_file}. Is the target up and provisioned (fde provision)?"
+            f"Ansible could not {tag} the suite on {host} ({' '.join(reason.split())}); its "
+            f"output is in {output_file}. Is the target up and provisioned (fde provision)?"
         )
 
 

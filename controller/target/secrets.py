@@ -52,15 +52,15 @@ def _content(path: Path) -> bytes:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - what was opened is judged
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise ControllerError(f"The secrets {path} are not a file: name another one.")
-            if found.st_uid != os.geteuid():
+            if status.st_uid != os.geteuid():
                 raise ControllerError(
-                    f"The secrets {path} belong to user {found.st_uid}, not to you: make a copy of "
-                    "your own, and chmod 600 it."
+                    f"The secrets {path} belong to user {status.st_uid}, not to you. Make a "
+                    "copy of your own, and chmod 600 it."
                 )
-            if found.st_mode & 0o077:
+            if status.st_mode & 0o077:
                 raise ControllerError(f"{path} is open to other users: chmod 600 {path}")
             return file.read(_MOST_BYTES)
     except OSError as error:
@@ -157,13 +157,13 @@ def described(path: Path) -> str:
 
 def place(target: Mapping[str, Any], *, with_psid: bool = False) -> bool:
     """Put them into the target's memory for root alone; whether that changed anything."""
-    found = load(Path(target["secrets_file"]))
-    if with_psid and PSID not in found:
+    secrets = load(Path(target["secrets_file"]))
+    if with_psid and PSID not in secrets:
         raise ControllerError(
             f"The drive is to be reverted by its PSID, but {target['secrets_file']} has no {PSID}: "
             "copy it from the drive's label."
         )
-    sent = {key: found[key] for key in (*NEEDED, *([PSID] if with_psid else []))}
+    sent = {key: secrets[key] for key in (*NEEDED, *([PSID] if with_psid else []))}
     return _changed(target, ["sh", "-c", PUT], json.dumps(sent).encode())
 
 

@@ -489,7 +489,7 @@ def test_preconditioning_takes_the_specifications_numbers_and_ends_discarding() 
     ("changes", "message"),
     [
         ({"precondition": True, "discard_first": True}, "take one of them out"),
-        ({"precondition": "yes"}, "precondition is 'yes': say true, false, or its passes"),
+        ({"precondition": "yes"}, "precondition is 'yes': it must be true, false, or its passes"),
         ({"precondition": {"pases": 2}}, "did you mean passes"),
         ({"precondition": {"passes": 0}}, "passes of precondition are 0: .* from 1 to 10"),
         ({"precondition": {"passes": True}}, "passes of precondition are True"),
