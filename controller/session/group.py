@@ -340,7 +340,10 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
         for session in sessions:
             for line in session.new_lines():
                 view.line(session.host, line)
-            view.status(session.host, _status(session))
+            status = read_object(session.folder / "status" / "status.json")
+            if (code := session.process.poll()) is not None:
+                status = {"state": "did-not-come-through" if code else "sealed"}
+            view.status(session.host, status)
         view.draw()
         if all(ended):
             return
@@ -352,13 +355,6 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
                     # Not SIGINT: what a shell started in the background does not hear it.
                     session.process.terminate()
         time.sleep(POLL_S)
-
-
-def _status(session: Session) -> Mapping[str, Any]:
-    code = session.process.poll()
-    if code is not None:
-        return {"state": "did-not-come-through" if code else "sealed"}
-    return read_object(session.folder / "status" / "status.json")
 
 
 def _outcome(session: Session, path: Path) -> str:

@@ -154,7 +154,7 @@ def run(
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
-        sources: Sequence[Source] = _named(folder) if folder else _local(suites)
+        sources: Sequence[Source] = _of_folder(folder) if folder else _local(suites)
         sources = sources or (_remote(inventory_path, scratch) if inventory_path else [])
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
@@ -177,7 +177,7 @@ def run(
     return all(well for well, _ in outcomes)
 
 
-def _named(folder: Path) -> list[LocalSuite]:
+def _of_folder(folder: Path) -> list[LocalSuite]:
     if (folder / group.FILE).exists():
         return [LocalSuite(path) for path in group.suites(folder)]
     return [LocalSuite(folder)]

@@ -38,7 +38,7 @@ def build(folder: Path, site: Path) -> GalleryResult:
     for path in (*bundles, *own_entries):
         try:
             with tempfile.TemporaryDirectory(dir=site, prefix=".making-") as staging:
-                make = _bundle_apart if path.is_file() else _own
+                make = _bundle_apart if path.is_file() else _write_own_page
                 name, entry = make(path, Path(staging))
                 if name in entries:
                     raise ControllerError(f"its suite {name} has another bundle here: remove one")
@@ -81,7 +81,7 @@ def _bundle(path: Path, site: Path) -> tuple[str, Entry]:
         return name, gallery.of_suite(made.results, *places)
 
 
-def _own(folder: Path, site: Path) -> tuple[str, Entry]:
+def _write_own_page(folder: Path, site: Path) -> tuple[str, Entry]:
     entry, page = gallery.own_entry(folder)
     (site / entry.name).mkdir(exist_ok=True)
     write(site / entry.name / "report.html", [render.html(page).encode()])

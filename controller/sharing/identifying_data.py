@@ -75,7 +75,7 @@ def identifying(folder: Path) -> list[Identifying]:
     """All that is found in the sealed files of a suite, by kind and text."""
     kinds: dict[str, str] = {}
     contents = {
-        path: _decoded(path.read_bytes())
+        path: path.read_bytes().decode("utf-8", "surrogateescape")
         for path in seal.files(folder)
         if path.suffix != ".parquet"
     }
@@ -151,7 +151,3 @@ def _documents(path: Path, text: str) -> Iterator[Any]:
             yield json.loads(piece)
         except (ValueError, RecursionError):  # a line that a power cut has torn
             continue
-
-
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")

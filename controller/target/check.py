@@ -135,7 +135,9 @@ def one_disk(target: Mapping[str, Any]) -> bool:
 def _inventory(target: Mapping[str, Any], say: Say) -> list[str]:
     """What the inventory says by itself, and whether the secrets are whole; the refusals."""
     say(f"\nINVENTORY  {target['host']}: its types and rules hold")
-    _lines("figures", f"{target['origin']}; sql on {_database(target['database'])}", say)
+    database = target["database"]
+    server = "the server that is installed" if database == "any" else database
+    _lines("figures", f"{target['origin']}; sql on {server}", say)
     for meter in target["meters"]:
         channels = ", ".join(f"{key} = {name}" for key, name in meter["channels"].items())
         _lines("meter", f"{meter['name']}: {meter['kind']} at {meter['port']}; {channels}", say)
@@ -226,10 +228,6 @@ def _save(target: Mapping[str, Any], seen: Look) -> Path:
         },
     )
     return Path(_short(str(place)))
-
-
-def _database(choice: str) -> str:
-    return "the server that is installed" if choice == "any" else choice
 
 
 def _bytes(count: int) -> str:

@@ -126,7 +126,11 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
     write_files(folder, options, roles, meters, extent_bytes, name=name)
     locking = [role for role, disk in roles.items() if role != "plain" and disk["opal"] is not None]
     waiting = list(_secrets(folder / "secrets.json", bool(locking), ask))
-    waiting += list(_refused(folder))
+    waiting += [
+        f"{host}: {reason}"
+        for host, reasons in inventories.resolve(folder).refused.items()
+        for reason in reasons
+    ]
     say(f"\nwritten: {folder}/hosts.yml, group_vars/targets.yml, secrets.json (mode 0600)")
     for sentence in waiting:
         say(f"  to do  {sentence}")
@@ -158,7 +162,13 @@ def _chosen(
                 "is written: take another."
             )
         if len(matches) != 1 or not matches[0]["by_id"]:
-            known = ", ".join(_called(disk) for disk in disks) or "none"
+            known = (
+                ", ".join(
+                    f"{disk['serial'] or 'one without'} ({disk['by_id'] or disk['name']})"
+                    for disk in disks
+                )
+                or "none"
+            )
             raise ControllerError(
                 f"{len(matches)} disks of the target have the serial {serial}; known: {known}. "
                 "Give a serial that one disk has, or its path below /dev/disk/by-id."
@@ -192,10 +202,6 @@ def _chosen(
             f"Not in use: {', '.join(d['serial'] for d in free) or 'none'}."
         )
     return roles
-
-
-def _called(disk: Mapping[str, Any]) -> str:
-    return f"{disk['serial'] or 'one without'} ({disk['by_id'] or disk['name']})"
 
 
 def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> dict[str, str]:
@@ -435,9 +441,3 @@ def _secrets(path: Path, drive: bool, ask: Ask | None) -> Iterator[str]:
             )
     write(path, [json.dumps(values, indent=1).encode()], 0o600)
     yield f"keep a copy of {path} elsewhere: without PIN and PSID a drive stays locked forever."
-
-
-def _refused(folder: Path) -> Iterator[str]:
-    """What the inventory's own rules say of it."""
-    for host, reasons in inventories.resolve(folder).refused.items():
-        yield from (f"{host}: {reason}" for reason in reasons)

@@ -26,11 +26,11 @@ def words(entry: Mapping[str, Any]) -> str:
     """What a configuration of a resolved target is, in one short line."""
     configuration = registry.complete(entry)
     fields = registry.load(configuration.kind).fields
-    settings = [_told(field, configuration.settings[field.name]) for field in fields]
+    settings = [_setting_text(field, configuration.settings[field.name]) for field in fields]
     return "; ".join([registry.label(configuration), *(word for word in settings if word)])
 
 
-def _told(field: Parameter, value: ParameterValue) -> str:
+def _setting_text(field: Parameter, value: ParameterValue) -> str:
     if isinstance(value, bool):
         return field.name if value else ""
     return f"{field.name} {value}{f' {field.unit}' if field.unit else ''}"
@@ -61,7 +61,10 @@ def resolve(values: Mapping[str, Any]) -> dict[str, Any]:
         "disks": {role: _disk(entry) for role, entry in values["disks"].items()},
         "extent_bytes": int(values["extent_bytes"]),
         "configurations": [_configuration(entry) for entry in values["configurations"]],
-        "assets": {name: _asset(entry) for name, entry in values["assets"].items()},
+        "assets": {
+            name: {"path": entry["path"], "sha256": entry.get("sha256"), "sums": entry.get("sums")}
+            for name, entry in values["assets"].items()
+        },
         "assumptions": assumptions.resolved(values["assumptions"]),
     }
 
@@ -93,10 +96,6 @@ def _configuration(entry: Mapping[str, Any]) -> dict[str, Any]:
         "disk": configuration.disk,
         **configuration.settings,
     }
-
-
-def _asset(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"path": entry["path"], "sha256": entry.get("sha256"), "sums": entry.get("sums")}
 
 
 def _broken(values: Mapping[str, Any]) -> Iterator[str]:
