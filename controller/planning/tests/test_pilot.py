@@ -47,5 +47,5 @@ def test_a_pilot_that_is_too_short_is_refused(tmp_path: Path, changes: dict[str,
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "fde-next/9"}'])
 def test_another_file_of_that_name_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "next.json").write_text(text, encoding="utf-8")
-    with pytest.raises(ControllerError, match="makes it again"):
+    with pytest.raises(ControllerError, match="fde report"):
         pilot.read_pilot(tmp_path)
