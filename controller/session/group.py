@@ -238,8 +238,10 @@ def hosts(path: Path) -> list[dict[str, Any]]:
     """Every resolved target of an inventory. Raises ControllerError if any host is refused."""
     inventory = playbook.resolve(path)
     if inventory.refused:
-        refused = "; ".join(
-            f"{host}: {reason}" for host, reasons in inventory.refused.items() for reason in reasons
+        refused = " ".join(
+            f"{host}: {problem}"
+            for host, problems in inventory.refused.items()
+            for problem in problems
         )
         raise ControllerError(f"The inventory {path} is refused. {refused}")
     return inventory.targets

@@ -195,10 +195,9 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
     """Suites whose agent is active on a target of the inventory."""
     suites = []
     resolved = playbook.resolve(path)
-    for host, reasons in resolved.refused.items():
-        raise ControllerError(
-            f"No suite runs here, and {host} of {path} cannot be asked: {'; '.join(reasons)}"
-        )
+    for host, problems in resolved.refused.items():
+        reasons = " ".join(str(problem) for problem in problems)
+        raise ControllerError(f"No suite runs here, and {host} of {path} is refused. {reasons}")
     for target in resolved.targets:
         command = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating"]
         listed = connection.told(target, connection.run(target, [*command, f"{UNIT}*"])).decode()

@@ -36,22 +36,24 @@ def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = N
     where the inventory cannot be read at all.
     """
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
-    found = inventories.resolve(path)
-    hosts = [HostCheck(host, tuple(reasons)) for host, reasons in found.refused.items()]
-    for host, reasons in found.refused.items():
+    inventory = inventories.resolve(path)
+    hosts = [
+        HostCheck(host, tuple(str(problem) for problem in problems))
+        for host, problems in inventory.refused.items()
+    ]
+    for host, problems in inventory.refused.items():
         say(f"\nINVENTORY  {host}: refused; the target was not asked")
-        for reason in reasons:
-            _lines("refused", reason, say)
-    for target in found.targets:
+        for problem in problems:
+            _lines("refused", str(problem), say)
+    for target in inventory.targets:
         hosts.append(_one(target, say, suite, scale))
     say("")
     refusals = sum(len(host.refused) for host in hosts)
     if refusals:
-        count = "One thing stands" if refusals == 1 else f"{refusals} things stand"
-        say(f"VERDICT  {count} in the way, marked `refused` above. Nothing was touched.")
+        say(f"VERDICT  {refusals} failed, marked `refused` above. Nothing was touched.")
     else:
         say(
-            "VERDICT  Nothing stands in the way, and nothing was touched: "
+            "VERDICT  0 failed. Nothing was touched. "
             f"{command_line('provision', inventory=path)} does what is said above."
         )
     return CheckResult(not refusals, str(path), tuple(hosts))

@@ -127,9 +127,9 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
     locking = [role for role, disk in roles.items() if role != "plain" and disk["opal"] is not None]
     waiting = list(_secrets(folder / "secrets.json", bool(locking), ask))
     waiting += [
-        f"{host}: {reason}"
-        for host, reasons in inventories.resolve(folder).refused.items()
-        for reason in reasons
+        f"{host}: {problem}"
+        for host, problems in inventories.resolve(folder).refused.items()
+        for problem in problems
     ]
     say(f"\nwritten: {folder}/hosts.yml, group_vars/targets.yml, secrets.json (mode 0600)")
     for sentence in waiting:

@@ -18,6 +18,7 @@ from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown
 from contract.places import ANSIBLE, build_folder, python_path
+from contract.problem import Problem
 from controller.target import connection
 
 log = logging.getLogger(__name__)
@@ -25,10 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Inventory:
-    """Resolved targets, and reasons by host where the inventory was refused."""
+    """Resolved targets, and problems by host where the inventory was refused."""
 
     targets: list[dict[str, Any]]
-    refused: dict[str, list[str]]
+    refused: dict[str, list[Problem]]
 
 
 def resolve(path: Path) -> Inventory:
@@ -44,11 +45,11 @@ def resolve(path: Path) -> Inventory:
         play = _play(["--inventory", str(path), str(ANSIBLE / "resolve.yml")], output)
         output.seek(0)
         output_text = output.read()
-    refused: dict[str, list[str]] = {}
-    for failure in play.failures:
-        host = failure["host"]
-        words = "; ".join(failure["reasons"]).removeprefix(f"{host}: ")
-        refused.setdefault(host, []).extend(words.split("; "))
+    refused = {
+        failure["host"]: play.problems.get(failure["host"])
+        or [Problem("type", {}, f"{reason.rstrip('.')}.") for reason in failure["reasons"]]
+        for failure in play.failures
+    }
     hosts = [host for host, counts in play.counts.items() if not counts["failures"]]
     if not hosts and not refused:
         raise ControllerError(f"Ansible cannot read {path}: {_last_words(output_text)}")
@@ -94,12 +95,13 @@ def environment() -> Iterator[dict[str, str]]:
 class Play:
     """What the callback plugin `fde_events` wrote of a play: each host's counts (`ok`, `changed`,
     `failures`, `unreachable`), and failures with `host`, `task` and `reasons`, oldest first.
-    `targets` are the resolved targets by host."""
+    `targets` are the resolved targets by host, `problems` those of the inventory."""
 
     code: int
     counts: Mapping[str, Mapping[str, int]]
     failures: Sequence[Mapping[str, Any]]
     targets: Mapping[str, dict[str, Any]]
+    problems: Mapping[str, list[Problem]]
 
 
 def _play(
@@ -130,6 +132,10 @@ def _play(
             ) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
         targets = [connection.read_target(path) for path in folder.glob("*.json")]
+        problems = {
+            path.stem: [Problem(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+            for path in folder.glob("*.problems")
+        }
     counts: dict[str, dict[str, int]] = next(
         (line["hosts"] for line in lines if line["event"] == "stats"), {}
     )
@@ -139,6 +145,7 @@ def _play(
         counts,
         failures,
         {target_document["host"]: target_document for target_document in targets},
+        problems,
     )
 
 

@@ -82,7 +82,7 @@ def test_hosts_must_have_the_same_stacks_to_do_the_same_work() -> None:
     fewer = {**other, "configurations": other["configurations"][:2]}
     with pytest.raises(ControllerError, match=r"alder has configurations that birch has not: dmc"):
         group.require_alike([planned(one), planned(fewer)])
-    with pytest.raises(ControllerError, match=r"that birch has not.*\(plain opal\) with --configur"):
+    with pytest.raises(ControllerError, match=r"that birch has not.*\(plain opal\) with --con"):
         group.require_alike([planned(fewer), planned(one)])
     unlike = copy.deepcopy(other)
     unlike["configurations"][2]["key_bits"] = 256

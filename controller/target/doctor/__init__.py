@@ -27,7 +27,6 @@ from controller.target.doctor.diagnosis import (
     failed,
     not_made,
     passed,
-    split,
 )
 from controller.target.doctor.table import TABLE
 from controller.target.survey import Look, look
@@ -129,8 +128,11 @@ def run(
     read at all."""
     inventory = inventories.resolve(path)
     hosts = []
-    for name, reasons in inventory.refused.items():
-        findings = [_coded("inventory", failed(*split(reason))) for reason in reasons]
+    for name, problems in inventory.refused.items():
+        findings = [
+            _coded("inventory", failed(one.sentence, one.remedy, {"cause": one.code, **one.facts}))
+            for one in problems
+        ]
         lines(name, findings, say)
         hosts.append(_result(name, findings))
     for target in inventory.targets:
@@ -155,8 +157,8 @@ def lines(who: str, results: Sequence[DiagnosisResult], say: Callable[[str], Non
             _wrapped(" " * 25, f"→ {one.way_out}", say)
     count = {state: sum(one.state == state for one in results) for state in MARKS}
     say(
-        f"\n{count['fail']} stand in the way, {count['warn']} make figures worse, "
-        f"{count['pass']} are in order, {count['not_made']} could not be told."
+        f"\n{count['fail']} failed, {count['warn']} warnings, {count['pass']} passed, "
+        f"{count['not_made']} not checked."
     )
 
 
