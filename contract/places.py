@@ -68,7 +68,7 @@ def with_extra(name: str) -> str:
 
 
 def _typed(value: object) -> str:
-    """As one word of a shell; a place that is filled in later, `{serial}`, stays as it is."""
+    """Quote a value as one word of a shell; a placeholder, `{serial}`, is unchanged."""
     text = str(value)
     if re.fullmatch(r"…|\{\w+\}|<\w+>", text):
         return text

@@ -76,7 +76,7 @@ def test_a_night_of_faults(
     folder = shutil.copytree(night.folder, tmp_path / "s")
     write(results(folder))
     text = " ".join(" ".join(summary(folder, capsys)).split())
-    for said in (
+    for part in (
         "1 of 2 blocks whole; 20 of 21 runs finished, 1 void to the end",
         "void tries 4, repeated 5: 2× The throttle counter rose by 12",
         "faults: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
@@ -84,7 +84,7 @@ def test_a_night_of_faults(
         "drift check moved: ",
         "fde resume ",
     ):
-        assert said in text
+        assert part in text
 
 
 def without_report(folder: Path) -> None:
