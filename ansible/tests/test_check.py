@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from controller.target import playbook
+
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ROOT / "ansible" / "inventory"
 SECRETS = {
@@ -118,6 +120,15 @@ def test_a_wrong_inventory_is_told_host_by_host_and_nobody_is_asked(tmp_path: Pa
         assert sentence in pages[name]
     assert "cannot be reached" not in printed
     assert "TARGET" not in printed
+
+
+def test_problems_of_an_inventory_come_through_ansible_by_their_codes(tmp_path: Path) -> None:
+    changes = {"fde_extent_bytes": 1000, "fde_disks": {"plain": {"erase": "x"}}}
+    refused = playbook.resolve(copied(tmp_path, target=changes)).refused
+    assert [(problem.code, dict(problem.facts)) for problem in refused["target"]][:2] == [
+        ("extent", {}),
+        ("disk-keys", {"disk": "plain"}),
+    ]
 
 
 def test_no_such_inventory_and_no_inventory_at_all_are_told(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_a_command_that_a_message_names_can_be_typed() -> None:
         words = places.command_line(name, folder, **options).split()
         assert words[:2] == ["fde", name]
         for word in words[2:]:
-            if word.startswith("--"):
+            if word.startswith("-"):
                 assert any(word in re.split("[`, ]+", left) for left in offered), (where, word)
         assert not folder or any("SUITE_DIR" in left for left in offered), where
 
