@@ -288,7 +288,7 @@ def test_two_meters_need_names_and_ports_of_their_own() -> None:
     meter = GIVEN["meters"][0]
     with pytest.raises(ProblemError) as raised:
         resolve({**GIVEN, "meters": [meter, meter]})
-    assert [(one.code, one.facts) for one in raised.value.problems] == [
+    assert [(problem.code, problem.facts) for problem in raised.value.problems] == [
         ("meters-twice", {"name": "m"}),
         ("meters-twice", {"port": "usb"}),
     ]
