@@ -1,4 +1,4 @@
-# The steps of the testbed. `make` alone lists them.
+# What is about the repository: its lab, tests, benchmarks, documentation. `make` alone lists it. ./fde is the testbed.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -20,11 +20,8 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 PY := $(VENV)/bin/python
 FDE := $(PY) -m controller
-# The newest suite, unless one is named: make report SUITE_DIR=data/suites/…
-SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
-# One word of the shell, whatever stands in it: a folder may have come from elsewhere with its name.
+# One word of the shell, whatever it holds.
 quoted = '$(subst ','\'',$(1))'
-THE_SUITE = $(call quoted,$(SUITE_DIR))
 PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(call quoted,$(PILOT))) \
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
   $(if $(CONFIGURATIONS),--configurations "$(CONFIGURATIONS)") $(if $(SKIP),--skip "$(SKIP)") \
@@ -37,21 +34,13 @@ LABS-two-labs = $(call quoted,$(FDE_LAB_DIR)/first) $(call quoted,$(FDE_LAB_DIR)
 DISKS-media = media
 NO_BLANKS = $(subst $() ,_,$(INVENTORY))
 LABS = $(LABS-$(notdir $(NO_BLANKS)))
-LAB_IS_DOWN = $(if $(LABS),$(shell for lab in $(LABS); do [ -e "$$lab/state.json" ] || echo down; done))
 THE_INVENTORY = --inventory $(call quoted,$(INVENTORY))
-define NEED_LAB
-	@[ -z "$(LAB_IS_DOWN)" ] || { echo "fde: the virtual lab is not running: start it with" \
-	  "make lab TARGET=$(notdir $(NO_BLANKS)), or name a target with INVENTORY=…" >&2; exit 1; }
-endef
 define NEED_PYTHON
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fde: $(PYTHON) is" \
 	  "$$($(PYTHON) --version 2>&1): Python 3.11 or newer is needed; set PYTHON=…" >&2; exit 1; }
 endef
-define NEED_SUITE
-	@[ -n $(THE_SUITE) ] || { echo "fde: there is no suite yet: make run makes one, or name its folder with SUITE_DIR=…" >&2; exit 1; }
-endef
 
-FIRST := testbed lab check provision prove run resume report verify teardown
+FIRST := testbed lab lab-down test lint docs
 
 .PHONY: help
 help: ## list the steps
@@ -59,16 +48,15 @@ help: ## list the steps
 	  for step in $(FIRST) '' $$rest; do \
 	    [ -n "$$step" ] || { echo; continue; }; \
 	    sed -nE "s/^($$step):.*## (.*)/\1\t\2/p" $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-15s %s\n", $$1, $$2}'; done
-	@echo "  the same as one command, with --help and --json: docs/commands.md"
-	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
-	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  SUITE_DIR=path"
-	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\"  PACKAGES=2  KEEP=1"
+	@echo "  the steps of the testbed: ./fde --help; docs/commands.md"
+	@echo "  variables: TARGET=lab|two-labs|media|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
+	@echo "             BLOCKS=n | HOURS=n  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  PACKAGES=2"
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
 	$(NEED_PYTHON)
 	@$(PYTHON) -m controller.testbed --target $(TARGET) --suite $(SUITE) $(THE_INVENTORY) \
-	  --labs $(LABS)
+	  --labs $(LABS) -- $(PLAN_OPTIONS)
 
 .PHONY: packages
 packages: ## install the system packages that are missing (the only step that may need root)
@@ -109,113 +97,14 @@ lab: venv ## start the virtual lab, or with TARGET=two-labs both, TARGET=media w
 lab-down: ## stop every virtual lab
 	@[ ! -x $(PY) ] || $(PY) -m lab down --dir $(LABS-lab)
 
-.PHONY: check
-check: venv ## say what would happen to the target, disk by disk (and with SUITE=…, its wear); touches nothing
-	$(NEED_LAB)
-	@$(FDE) check $(THE_INVENTORY) \
-	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE) $(if $(SCALE),--scale $(SCALE)))
-
-.PHONY: doctor
-doctor: venv ## what stands in the way of a trustworthy suite, with the way out: make doctor [NOISE=1]
-	$(NEED_LAB)
-	@$(FDE) doctor $(THE_INVENTORY) $(if $(NOISE),--noise) \
-	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE)) $(if $(SCALE),--scale $(SCALE))
-
-.PHONY: provision
-provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"
-	$(NEED_LAB)
-	@$(FDE) provision $(THE_INVENTORY) $(if $(CONFIRM),--confirm $(call quoted,$(CONFIRM))) $(if $(LABS),</dev/null)
-
-.PHONY: assets
-assets: venv ## make the kernel archives and the clip on the target: make assets [KERNEL=path] [CLIP=path]
-	$(NEED_LAB)
-	@$(FDE) assets $(THE_INVENTORY) $(if $(KERNEL),--kernel $(call quoted,$(KERNEL))) $(if $(CLIP),--clip $(call quoted,$(CLIP)))
-
-.PHONY: prove
-prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
-	$(NEED_LAB)
-	@$(FDE) prove $(THE_INVENTORY) $(CONFIGURATIONS)
-
-.PHONY: teardown
-teardown: venv ## put the target's disks back and take away what provisioning brought; KEEP=1 keeps it
-	$(NEED_LAB)
-	@$(FDE) teardown $(THE_INVENTORY) $(if $(KEEP),--keep) $(if $(PSID_REVERT),--psid-revert $(call quoted,$(PSID_REVERT)))
-
-.PHONY: plan
-plan: venv ## freeze a plan for SUITE, on every host of the inventory
-	$(NEED_LAB)
-	@$(FDE) plan --suite $(SUITE) $(THE_INVENTORY) --out data/suites $(PLAN_OPTIONS)
-
-.PHONY: run
-run: venv ## freeze a plan for SUITE and run it, on every host of the inventory at once
-	$(NEED_LAB)
-	@$(FDE) run --suite $(SUITE) $(THE_INVENTORY) --out data/suites $(PLAN_OPTIONS)
-
-.PHONY: resume
-resume: venv ## continue with an interrupted suite
-	$(NEED_LAB)
-	$(NEED_SUITE)
-	@$(FDE) resume $(THE_SUITE) $(THE_INVENTORY)
-
-.PHONY: watch
-watch: venv ## attach to what runs, here or on the target: make watch [SUITE_DIR=…] [SERVE=8080]
-	@$(FDE) watch $(if $(filter file,$(origin SUITE_DIR)),,$(THE_SUITE)) \
-	  $(if $(SERVE),--serve $(SERVE)) $(if $(LAB_IS_DOWN),,$(THE_INVENTORY))
-
-.PHONY: report
-report: venv ## joules, verdicts and payback of the newest suite
-	$(NEED_SUITE)
-	@$(FDE) report $(THE_SUITE)
-
-.PHONY: compare
-compare: venv ## suites beside the first: make compare A=data/suites/… B=data/suites/… [MORE="…"] [FAIL_ON=percent]
-	@[ -n $(call quoted,$(A)) ] && [ -n $(call quoted,$(B)) ] || { echo "fde: name two suite folders: make compare A=… B=…" >&2; exit 1; }
-	@$(FDE) compare $(call quoted,$(A)) $(call quoted,$(B)) $(MORE) --out "$$FDE_BUILD"/compare \
-	  $(if $(FAIL_ON),--fail-on $(FAIL_ON))
-
-.PHONY: publish
-publish: venv ## pack the newest suite as one file that can be cited: make publish OUT=file.tar.gz [ANONYMOUS=1]
-	$(NEED_SUITE)
-	@[ -n $(call quoted,$(OUT)) ] || { echo "fde: name the file: make publish OUT=suite.tar.gz" >&2; exit 1; }
-	@$(FDE) publish $(THE_SUITE) --out $(call quoted,$(OUT)) $(if $(ANONYMOUS),--anonymous)
-
 .PHONY: examples
 examples: venv ## make the bundles of data/examples again, with the tables of this version
 	@for old in data/examples/*.tar.gz; do rm -f "$$FDE_BUILD"/example.tar.gz; \
 	  $(FDE) publish $$old --out "$$FDE_BUILD"/example.tar.gz >/dev/null && mv "$$FDE_BUILD"/example.tar.gz $$old; done
 
-.PHONY: gallery
-gallery: venv ## a static site of bundles: make gallery [BUNDLES=data/examples], build/gallery/index.html
-	@$(FDE) gallery $(call quoted,$(or $(BUNDLES),data/examples)) --out "$$FDE_BUILD"/gallery
-
-.PHONY: trace
-trace: venv ## draw the power over the time of one run: make trace RUN=<run id> [SUITE_DIR=…]
-	$(NEED_SUITE)
-	@$(FDE) trace $(THE_SUITE) $(call quoted,$(RUN)) --out "$$FDE_BUILD"/traces
-
-.PHONY: notebook
-notebook: venv-dev ## the notebook of the newest suite in JupyterLab; without a suite, of a synthetic one
-	@folder=$(THE_SUITE); [ -n "$$folder" ] || folder=$$($(PY) -m validation.synthetic data/suites); \
-	  $(FDE) notebook "$$folder"
-
 .PHONY: synthetic
 synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled synthetic, and its report
 	@folder=$$($(PY) -m validation.synthetic data/suites) && $(FDE) report "$$folder"
-
-.PHONY: report-pdf
-report-pdf: venv-dev ## the report of the newest suite as report.pdf, for paper
-	$(NEED_SUITE)
-	@$(FDE) report --pdf $(THE_SUITE)
-
-.PHONY: verify
-verify: venv ## check the sums of a suite and make its figures again
-	$(NEED_SUITE)
-	@$(FDE) verify $(THE_SUITE)
-
-.PHONY: summary
-summary: venv ## the newest suite in some lines: what ran, what was void and why, and the report's answer
-	$(NEED_SUITE)
-	@$(FDE) summary $(THE_SUITE)
 
 .PHONY: lint
 lint: venv-dev docs ## style, wording, types, layers, playbooks, shell, the links of the documentation

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contract import system_text
 from contract.errors import AgentError
-from contract.places import step
+from contract.places import command_line
 from contract.plan import Plan, WorkloadSpec
 from workloads import registry
 from workloads.base import Needs
@@ -52,7 +52,7 @@ def _missing(plan: Plan) -> Iterator[str]:
         if reasons:
             yield (
                 f"{name} cannot run here: {' '.join(reasons)} If the suite is meant to go without "
-                f"it, say so: {step('run', skip=name)}."
+                f"it, say so: {command_line('run', skip=name)}."
             )
 
 

@@ -16,7 +16,6 @@ from agent.storage import registry
 from agent.storage.base import settings
 from contract.extensions import ExtensionError
 from contract.parameters import Parameter
-from contract.places import step
 from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, Target
 from workloads import registry as workloads
 from workloads.base import WorkloadError
@@ -38,8 +37,8 @@ def require_own(plan: Plan, target: Target) -> None:
     if foreign := list(_foreign(plan, target)):
         raise PlanError(
             f"The plan {plan.suite_id} is refused, for the target's inventory does not have: "
-            f"{'; '.join(foreign)}. Make a new plan ({step('run')}), or, if the inventory has "
-            f"changed, bring it to the target first ({step('provision')})."
+            f"{'; '.join(foreign)}. Make a new plan (fde run), or, if the inventory has "
+            f"changed, bring it to the target first (fde provision)."
         )
 
 

@@ -50,16 +50,15 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return ["env", f"PYTHONPATH={python_path()}", sys.executable, "-P", "-m", module, *arguments]
 
 
-def step(name: str, folder: object = "", **options: object) -> str:
-    """How a step is typed here, for people: `make run SUITE=micro` in a checkout, `fde run --suite
-    micro` elsewhere. `folder` is a suite's; an option without a value is left out. Values are
-    quoted for a shell, but for what stands for one: `…`, `<serial>`, `{serial}`.
+def command_line(name: str, folder: object = "", **options: object) -> str:
+    """Return a command of `fde` for a shell: `fde run --suite micro`.
+
+    `folder` is a suite's; an option without a value is left out. Values are quoted for a shell,
+    except for placeholders: `…`, `<serial>`, `{serial}`.
     """
-    options_typed = {key: _typed(value) for key, value in options.items() if value}
-    if CHECKOUT:
-        named = {"suite_dir": _typed(folder), **options_typed} if folder else options_typed
-        return " ".join(["make", name, *(f"{key.upper()}={value}" for key, value in named.items())])
-    words = [f"--{key.replace('_', '-')} {value}" for key, value in options_typed.items()]
+    words = [
+        f"--{key.replace('_', '-')} {_typed(value)}" for key, value in options.items() if value
+    ]
     return " ".join(["fde", name, *([_typed(folder)] if folder else []), *words])
 
 
@@ -69,7 +68,7 @@ def with_extra(name: str) -> str:
 
 
 def _typed(value: object) -> str:
-    """As one word of a shell; a place that is filled in later, `{serial}`, stays as it is."""
+    """Quote a value as one word of a shell; a placeholder, `{serial}`, is unchanged."""
     text = str(value)
     if re.fullmatch(r"…|\{\w+\}|<\w+>", text):
         return text

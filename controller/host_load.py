@@ -56,18 +56,18 @@ class Host:
 def cpu_ticks(cpus: Collection[int]) -> tuple[int, int] | None:
     """Ticks that these processors have spent at work (those that a hypervisor took away counted as
     work) and in all; None where /proc/stat does not have them."""
-    at_work = total = seen = 0
+    at_work = total = cpu_lines = 0
     try:
         for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
             name, *fields = line.split()
             if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in cpus:
                 user, nice, system, idle, waiting, *interrupts = map(int, fields[:8])
-                seen += 1
+                cpu_lines += 1
                 at_work += user + nice + system + sum(interrupts)
                 total += user + nice + system + idle + waiting + sum(interrupts)
     except (OSError, ValueError):
         return None
-    return (at_work, total) if seen == len(cpus) else None
+    return (at_work, total) if cpu_lines == len(cpus) else None
 
 
 def busy(before: tuple[int, int] | None, after: tuple[int, int] | None, cpus: int) -> float | None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from controller.host_load import Host
 from controller.planning.known_names import suite_names
 from controller.testbed_figures import GB, LabMemory, figures, machine, write
 
-# Every step of `make`, in order, and what it does; those of the lab fall away without one.
+# Every step in order, and what it does; those of the lab fall away without one.
 STEPS = {
     "packages": "install the system packages that are missing",
     "venv": "make the Python environment",
@@ -42,6 +42,7 @@ COLUMNS = 80
 # Suites of the four configurations that the smaller kernel has (lab/machines/kernel.py).
 FIRST_SUITES = ("micro", "one-disk", "smoke")
 OF_THE_LAB = frozenset({"image", "lab", "lab-down"})
+OF_MAKE = frozenset({"packages", "venv", *OF_THE_LAB})  # the others are commands of ./fde
 
 
 @dataclass
@@ -64,15 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--suite", default="smoke")
     parser.add_argument("--inventory", default="")
     parser.add_argument("--labs", nargs="*", default=(), help="directories of the virtual labs")
+    parser.add_argument("plan_options", nargs="*", help="for `fde run`, after --")
     options = parser.parse_args(arguments)
     wrong = _wrong_name(options.suite, options.inventory)
     if wrong:
         print(f"fde: {wrong}", file=sys.stderr)
         return 1
-    variables = [f"TARGET={options.target}", f"SUITE={options.suite}"]
-    if options.inventory:
-        variables.append(f"INVENTORY={options.inventory}")
-
+    inventory = ["--inventory", options.inventory] if options.inventory else []
+    further: dict[str, list[str]] = {
+        **{name: [f"TARGET={options.target}"] for name in OF_MAKE},
+        "provision": inventory,
+        "run": ["--suite", options.suite, *inventory, *options.plan_options],
+    }
     if options.suite in FIRST_SUITES:
         os.environ.setdefault("LAB_KERNEL", "first")
     in_lab = bool(options.labs)
@@ -87,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log, memory = Log(), LabMemory([Path(lab) / "state.json" for lab in options.labs])
     before = set(_suites())
     began_wall = time.time()
-    code = _all(steps, variables, log, memory)
+    code = _all(steps, further, log, memory)
     new = sorted(set(_suites()) - before)
     # Of several hosts each has a suite; their common report is in the folder of the group.
     suite_dir = next(
@@ -96,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(log))
     if code == 0 and suite_dir is not None:
         built = _built(began_wall) if in_lab else {}
-        found = figures(
+        rows = figures(
             steps_s=dict(log.seconds),
             image=built.get("image"),
             kernel=built.get("kernel") if memory.machine == "uml" else None,
@@ -105,15 +109,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             measuring_share=read_object(suite_dir / "timing.json").get("measuring_share"),
         )
         where = {**machine(memory.machine), "host_busy_cpus": host.busy_cpus}
-        path = write(build / "bench" / "testbed.json", found, where)
+        path = write(build / "bench" / "testbed.json", rows, where)
         print(f"figures of this run: {path}")
         (headline,) = [*suite_dir.glob("summary.csv"), *suite_dir.glob("hosts.csv")]
         print(f"headline table: {headline}")
         with suppress(StepError, KeyboardInterrupt):  # the last lines are the answer
-            run_step("summary", [f"SUITE_DIR={suite_dir}"], log)
+            run_step("summary", [str(suite_dir)], log)
         print(f"report: {suite_dir / 'report.html'}")
     elif code == 1:
-        print(f"fde: make {log.failed} failed; see its output above.", file=sys.stderr)
+        print(f"fde: step {log.failed} failed; see its output above.", file=sys.stderr)
     elif code == 130:
         print("fde: interrupted; what was sealed stays; run it again.", file=sys.stderr)
     return code
@@ -129,7 +133,9 @@ def _wrong_name(suite: str, inventory: str) -> str:
     return ""
 
 
-def _all(steps: Sequence[str], variables: Sequence[str], log: Log, memory: LabMemory) -> int:
+def _all(
+    steps: Sequence[str], further: Mapping[str, Sequence[str]], log: Log, memory: LabMemory
+) -> int:
     """Run the steps; the lab goes down in the end, also after a failure or an interruption."""
     last = "lab-down"
     code = 0
@@ -139,7 +145,7 @@ def _all(steps: Sequence[str], variables: Sequence[str], log: Log, memory: LabMe
                 if step != last:
                     announce(number, len(steps), step)
                     with beside_guests(memory.states) if step == "run" else nullcontext():
-                        run_step(step, variables, log)
+                        run_step(step, further.get(step, ()), log)
     except StepError:
         code = 1
     except KeyboardInterrupt:
@@ -147,7 +153,7 @@ def _all(steps: Sequence[str], variables: Sequence[str], log: Log, memory: LabMe
     if last in steps:
         announce(len(steps), len(steps), last)
         try:
-            run_step(last, variables, log)
+            run_step(last, further[last], log)
         except StepError:
             log.failed = log.failed or last
             code = code or 1
@@ -176,17 +182,18 @@ def announce(number: int, count: int, step: str) -> None:
     print(f"== step {number} of {count}, {step}: {STEPS[step]}", flush=True)
 
 
-def run_step(name: str, variables: Sequence[str], log: Log) -> None:
-    """`make NAME`, its output streamed, its time kept. Raises StepError, KeyboardInterrupt.
+def run_step(name: str, further: Sequence[str], log: Log) -> None:
+    """Run a step, its output streamed, its time kept. Raises StepError, KeyboardInterrupt.
 
     Ctrl-C reaches the step itself (it is of the same process group), which then ends in order: it
     is waited for. A SIGTERM comes here alone and is handed on.
     """
     start_ns = time.monotonic_ns()
     process = None
+    program = os.environ.get("MAKE", "make") if name in OF_MAKE else "./fde"
     try:
         with deferred_interrupts():
-            process = subprocess.Popen([os.environ.get("MAKE", "make"), name, *variables])
+            process = subprocess.Popen([program, name, *further])
         code = process.wait()
     except KeyboardInterrupt:
         if process:
@@ -229,14 +236,14 @@ def _built(began_wall: float) -> dict[str, dict[str, Any]]:
     asked = subprocess.run(
         [".venv/bin/python", "-m", "lab", "cached"], capture_output=True, text=True, check=False
     )
-    found = {}
+    builds = {}
     for line in asked.stdout.splitlines():
         name, _, folder = line.partition(" ")
         record = Path(folder) / "build.json"
         if record.is_file():
             noted = json.loads(record.read_text(encoding="utf-8"))
-            found[name] = {**noted, "new": record.stat().st_mtime > began_wall}
-    return found
+            builds[name] = {**noted, "new": record.stat().st_mtime > began_wall}
+    return builds
 
 
 if __name__ == "__main__":

@@ -92,33 +92,33 @@ def figures(
     """
     built = any(made and made["new"] for made in (image, kernel))
     name, limit = ("total", FRESH_MIN) if built else ("total, image and kernel cached", CACHED_MIN)
-    found = [_at_most(name, sum(steps_s.values()) / 60, "min", limit)]
+    rows = [_at_most(name, sum(steps_s.values()) / 60, "min", limit)]
     if image is not None:
-        found.append(_at_most("image build", image["build_s"] / 60, "min", IMAGE_MIN))
-        found.append(_at_most("image size", image["allocated_bytes"] / GB, "GB", IMAGE_GB))
+        rows.append(_at_most("image build", image["build_s"] / 60, "min", IMAGE_MIN))
+        rows.append(_at_most("image size", image["allocated_bytes"] / GB, "GB", IMAGE_GB))
     if kernel is not None:
-        found.append(_at_most("kernel build", kernel["build_s"] / 60, "min", KERNEL_MIN))
+        rows.append(_at_most("kernel build", kernel["build_s"] / 60, "min", KERNEL_MIN))
     if boot_s is not None:
-        found.append(_at_most("guest up to SSH", boot_s, "s", BOOT_S))
+        rows.append(_at_most("guest up to SSH", boot_s, "s", BOOT_S))
     if "provision" in steps_s:
-        found.append(_at_most("provision", steps_s["provision"], "s", PROVISION_S))
+        rows.append(_at_most("provision", steps_s["provision"], "s", PROVISION_S))
     if lab_memory_gb is not None:
-        found.append(_at_most("lab memory, peak", lab_memory_gb, "GB", LAB_GB))
+        rows.append(_at_most("lab memory, peak", lab_memory_gb, "GB", LAB_GB))
     if measuring_share is not None:
         share = round(100 * measuring_share, 1)
         row = _at_most("share of the suite that was measuring", share, "%", MEASURING_PERCENT)
-        found.append({**row, "meets": share >= MEASURING_PERCENT})
-    return found
+        rows.append({**row, "meets": share >= MEASURING_PERCENT})
+    return rows
 
 
-def write(path: Path, found: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> Path:
+def write(path: Path, rows: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> Path:
     """Print the table; write the list, and NAME.machine.json with commit and machine beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     print(f"\n{'figure':<40} {'value':>8} {'unit':<4} {'target':>8}  meets")
-    for row in found:
+    for row in rows:
         met = "yes" if row["meets"] else "no"
         print(f"{row['figure']:<40} {row['value']:8.2f} {row['unit']:<4} {row['target']:8g}  {met}")
-    path.write_text(json.dumps(list(found), indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(list(rows), indent=2) + "\n", encoding="utf-8")
     beside = path.with_suffix(".machine.json")
     beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
     return path

@@ -30,7 +30,7 @@ QUIET = """
 ## What is switched off while a suite runs
 
 Of these groups, those that the inventory allows by `fde_stop` (timers, updates and disks where it
-does not say). `make check` and `make run` name what is active, also of the others.
+does not say). `fde check` and `fde run` name what is active, also of the others.
 
 | group | what |
 |---|---|

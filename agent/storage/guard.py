@@ -15,7 +15,7 @@ from agent.storage import devices
 from agent.storage.facts import DiskFacts, Partition, Signature, gather
 from agent.system.command import CommandError
 from contract.files import yaml_text
-from contract.places import MOUNT_POINT, step
+from contract.places import MOUNT_POINT, command_line
 from contract.plan import Disk
 from contract.problem import Fact, Problem, ProblemError, Wording
 
@@ -33,7 +33,8 @@ class _Refusal(NamedTuple):
 
 
 _REVERT = (
-    f"revert it by its PSID if nothing on it is needed ({step('teardown', psid_revert='{typed}')})"
+    "revert it by its PSID if nothing on it is needed "
+    f"({command_line('teardown', psid_revert='{typed}')})"
 )
 _ALLOW = (
     "Choose another disk, or, if nothing on it is needed, allow it in the inventory "
@@ -85,7 +86,7 @@ _WORDINGS: Mapping[str, _Refusal] = {
     ),
     "dead": _Refusal(
         "was reverted by this testbed and cannot be read since ({error})",
-        f"Power-cycle it (power the target off and on), then run {step('teardown')}.",
+        "Power-cycle it (power the target off and on), then run fde teardown.",
     ),
     "owned": _Refusal(
         "is owned by someone (Opal locking is enabled) and does not carry the testbed's mark",
@@ -159,10 +160,10 @@ _WORDINGS: Mapping[str, _Refusal] = {
     ),
     "changed": _Refusal(
         "changed since it was looked at ({differing})",
-        f"Find out who else writes it, then run {step('check')} again.",
+        "Find out who else writes it, then run fde check again.",
     ),
     "changed-since-check": _Refusal(
-        "changed since it was checked", f"Run {step('check')} again, and see what is on it now."
+        "changed since it was checked", "Run fde check again, and see what is on it now."
     ),
     "extent-begin": _Refusal(
         "The data would begin {found} bytes into the partition", "Let it begin at {wanted}.", ""
@@ -234,7 +235,7 @@ def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
 def given_up(disk: Disk, facts: DiskFacts) -> bool:
     """Whether the inventory's `erase` allows that what lies there now is lost.
 
-    It is the serial number and what `make check` printed of the contents, and ends with these; the
+    It is the serial number and what `fde check` printed of the contents, and ends with these; the
     serial number alone, which is allowed in a lab only, gives up whatever lies there.
     """
     return disk.erase is not None and disk.erase_digits in ("", facts.print)

@@ -28,7 +28,6 @@ from agent.storage.plaintext_probe import locked_read
 from agent.system.command import run
 from contract import system_text
 from contract.errors import AgentError
-from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
 from contract.problem import Fact, Problem, WordedError, Wording
 
@@ -101,7 +100,7 @@ class LayoutError(WordedError):
         ),
         "dead": Wording(
             "Disk {role} ({by_id}, {path}) was reverted and cannot be read since ({error}).",
-            f"Power-cycle it (power the target off and on), then run {step('teardown')} again.",
+            "Power-cycle it (power the target off and on), then run fde teardown again.",
         ),
         "no-partition": Wording(
             "The kernel does not show the new partition of {path}.",

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from agent.storage import secrets
 from agent.storage.secrets import ADMIN1, PSID, SID
-from contract.places import step
+from contract.places import command_line
 from contract.problem import WordedError, Wording
 
 _WRITE, _READ = 1, 2
@@ -98,13 +98,14 @@ class OpalError(WordedError):
         "no-opal": Wording("{by_id} offers no Opal.", "Choose a self-encrypting disk."),
         "shadowed": Wording(
             "{by_id} hides its start behind an MBR shadow.",
-            f"Revert the drive ({step('teardown', psid_revert='{serial}')}), then provision again.",
+            f"Revert the drive ({command_line('teardown', psid_revert='{serial}')}), "
+            "then provision again.",
         ),
         "not-taken": Wording(
             "{by_id} did not accept ownership or our PIN ({error}) Each try counts against the "
             "drive's limit.",
             "Put the PIN it was owned with into the secrets, or erase the drive by its PSID: "
-            f"{step('teardown', psid_revert='{serial}')}.",
+            f"{command_line('teardown', psid_revert='{serial}')}.",
         ),
         "not-formatted": Wording(
             "The locking range of {by_id} and its header could not be made: {error}"
@@ -112,7 +113,7 @@ class OpalError(WordedError):
         "given-back": Wording("{first} The drive was given back ({actions})."),
         "not-given-back": Wording(
             "{first} Giving the drive back failed too: {second}",
-            f"Run {step('teardown')} to try it again.",
+            "Run fde teardown to try it again.",
         ),
         "no-psid": Wording(
             "{device} cannot be reverted by its PSID, which the secrets lack; nothing was tried.",

@@ -12,7 +12,7 @@ from agent.storage import devices
 from agent.system.lock import RUN
 from contract import private, system_text
 from contract.files import write_json
-from contract.places import step
+from contract.places import command_line
 from contract.problem import WordedError, Wording
 from contract.strict_json import read_object
 
@@ -77,7 +77,7 @@ class Login:
             return f"Compare sed_psid with the drive's label, {off}, then try again."
         return (
             f"Put the PIN it was owned with into the secrets and {off}, or erase the drive by its "
-            f"PSID: {step('teardown', psid_revert=self.serial or '<serial>')}."
+            f"PSID: {command_line('teardown', psid_revert=self.serial or '<serial>')}."
         )
 
 
@@ -105,7 +105,7 @@ class SecretsError(WordedError):
         "unreadable": Wording(
             "The secrets {path} cannot be read ({error}): they are kept in memory, and a reboot "
             "removes them.",
-            f"A session of the controller places them; without one, run {step('resume')}.",
+            "A session of the controller places them; without one, run fde resume.",
         ),
         "not-json": Wording("The secrets {path} are not JSON.", "Push them again."),
         "not-object": Wording("The secrets {path} are not a JSON object.", "Push them again."),

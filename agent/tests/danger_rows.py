@@ -673,7 +673,7 @@ MEMBERS += [
 RACES = [
     Row(
         "checked-block",
-        "one block was written since `make check`",
+        "one block was written since `fde check`",
         ("changed since it was checked",),
         make=f"{MKFS} $D; ",
         checked=True,
@@ -709,8 +709,8 @@ RACES = [
     ),
     Row(
         "checked",
-        "changed since `make check`",
-        ("changed since it was checked", "make check"),
+        "changed since `fde check`",
+        ("changed since it was checked", "fde check"),
         make=f"{MKFS} $D; ",
         checked=True,
         late=poke(2048, b"one more byte"),
@@ -826,7 +826,7 @@ SED = [
     Row(
         "locked",
         "locked by its owner",
-        ("cannot be read (ENODATA)", "PSID_REVERT=FDELABSED0001"),
+        ("cannot be read (ENODATA)", "--psid-revert FDELABSED0001"),
         make=opal(*TAKEN, *LOCKED),
         role="sed",
         disk=ERASE,
@@ -835,7 +835,7 @@ SED = [
     Row(
         "owned",
         "owned by someone, nothing locked",
-        ("Opal locking is enabled", "PSID_REVERT=FDELABSED0001"),
+        ("Opal locking is enabled", "--psid-revert FDELABSED0001"),
         make=opal(*TAKEN),
         role="sed",
         disk=ERASE,
@@ -844,7 +844,7 @@ SED = [
     Row(
         "shadow",
         "its start hidden by an MBR shadow",
-        ("MBR shadow", "PSID_REVERT=FDELABSED0001"),
+        ("MBR shadow", "--psid-revert FDELABSED0001"),
         make=opal(*TAKEN),
         faults=({"name": "shadow-on"},),
         role="sed",
@@ -854,7 +854,7 @@ SED = [
     Row(
         "other-pin",
         "ours, but the PIN of the secrets is another one",
-        ("not authorised", "PSID_REVERT=FDELABSED0001"),
+        ("not authorised", "--psid-revert FDELABSED0001"),
         make=our_header(PASSPHRASE),
         role="sed",
         kinds=("opal",),
@@ -863,7 +863,7 @@ SED = [
     Row(
         "other-secrets",
         "ours, but all secrets are others",
-        ("PSID_REVERT=FDELABSED0001",),
+        ("--psid-revert FDELABSED0001",),
         make=our_header("echo another passphrase"),
         role="sed",
         kinds=("opal",),
@@ -872,7 +872,7 @@ SED = [
     Row(
         "pin-tries",
         "ours, and a PIN that is not the drive's is tried for a third time",
-        ("drive locks out after a few (often 5, its TryLimit)", "PSID_REVERT=FDELABSED0001"),
+        ("drive locks out after a few (often 5, its TryLimit)", "--psid-revert FDELABSED0001"),
         make=our_header(PASSPHRASE),
         role="sed",
         kinds=("opal",),
@@ -881,7 +881,7 @@ SED = [
     Row(
         "sid-taken",
         "half-taken by someone: it has an owner's PIN, and locks nothing",
-        ("not authorised", "PSID_REVERT=FDELABSED0001"),
+        ("not authorised", "--psid-revert FDELABSED0001"),
         make=opal(TAKEN[0]),
         role="sed",
         kinds=("opal",),
@@ -890,7 +890,7 @@ SED = [
     Row(
         "sid-blocked",
         "its firmware's Block SID lets nobody take it",
-        ("PSID_REVERT=FDELABSED0001",),
+        ("--psid-revert FDELABSED0001",),
         faults=({"name": "block-sid"},),
         role="sed",
         kinds=("opal",),
@@ -1058,7 +1058,7 @@ ALLOWED = [
     ),
     Row(
         "erase-seen",
-        "ext4 and `erase` as `make check` printed it, for contrast",
+        "ext4 and `erase` as `fde check` printed it, for contrast",
         ("erased and partitioned",),
         make=f"{MKFS} $D; ",
         disk={"erase": "{serial} {print}"},

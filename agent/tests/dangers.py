@@ -115,7 +115,7 @@ class Guest:
         self.lab = lab
         self.drives: dict[str, dict[str, Any]] = lab.state["drives"]
         self.secrets: dict[str, str] = json.loads(Path(lab.state["secrets"]).read_text())
-        for part in (*PACKAGES, "pyproject.toml"):  # a checkout's messages name make
+        for part in PACKAGES:
             lab.send(REPOSITORY / part, CODE)
         self.sh(f"umask 077; mkdir -p {FOLDER}; modprobe -a loop raid0 raid1 bcache dm-multipath")
         lab.send(SCRIPTS, FOLDER)

@@ -37,7 +37,7 @@ class Target:
             for role, drive in lab.state["drives"].items()
         }
         self.secrets = json.loads(Path(lab.state["secrets"]).read_text())
-        for part in (*PACKAGES, "pyproject.toml"):  # a checkout's messages name make
+        for part in PACKAGES:
             lab.send(REPOSITORY / part, CODE)
         spec = find_spec("pyRAPL")
         assert spec is not None

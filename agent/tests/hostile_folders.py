@@ -479,7 +479,7 @@ def piece(first: int, count: int, bytecode: str = "") -> dict[str, Any]:
 
 def _compile(bytecode: str) -> None:
     """Keep what the pieces import as byte code: they write none, and compiling takes longest."""
-    modules = "analysis.report.build, analysis.report.compare_page, controller.publish"
+    modules = "analysis.report.build, analysis.report.compare_page, controller.sharing.publish"
     here = ["env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPYCACHEPREFIX={bytecode}"]
     subprocess.run([*here, sys.executable, "-c", f"import {modules}, {__spec__.name}"], check=True)
 

@@ -45,7 +45,7 @@ def test_files_on_a_disk_without_a_counter_are_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", changes.SCENARIOS)
 def test_changes_to_a_real_disk_are_noticed(lab: Any, name: str) -> None:
     """By contents alone, but for blocks that belong to nothing, which the drive's count tells."""
-    for part in (*PACKAGES, "pyproject.toml"):
+    for part in PACKAGES:
         lab.send(ROOT / part, "/opt/fde-changes")
     drive = lab.state["drives"]["plain"]
     device = f"$(readlink -f /dev/disk/by-id/nvme-{drive['model']}_{drive['serial']})"

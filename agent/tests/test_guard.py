@@ -125,22 +125,22 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
     "locked": (
         replace(BLANK, read_error="ENODATA", opal=OWNED),
         "locked",
-        "ENODATA.*PSID_REVERT=S1",
+        "ENODATA.*--psid-revert S1",
     ),
     "owned by someone": (
         replace(BLANK, opal=OWNED),
         "owned",
-        "Opal locking is enabled.*PSID_REVERT=S1",
+        "Opal locking is enabled.*--psid-revert S1",
     ),
     "shadowed": (
         replace(BLANK, opal=replace(OWNED, mbr_enabled=True)),
         "shadowed",
-        "MBR shadow.*PSID_REVERT=S1",
+        "MBR shadow.*--psid-revert S1",
     ),
     "shadowed, though ours": (
         replace(READY, opal=replace(OWNED, mbr_enabled=True)),
         "shadowed",
-        "MBR shadow.*PSID_REVERT=S1",
+        "MBR shadow.*--psid-revert S1",
     ),
     "unknown data": (
         replace(BLANK, unknown="unrecognised data (here)"),
@@ -285,9 +285,9 @@ def test_what_check_prints_of_a_serial_can_be_pasted(serial: str) -> None:
     assert replace(disk, erase=f"{serial} x").erase_digits is None
     assert guard.refusals(replace(DISK, erase=pasted), BLANK)[0].code == "other-erase"
     (owned,) = guard.refusals(disk, replace(disk_facts, opal=OWNED, signatures=()))
-    way = re.search(r"\((make .*)\)", owned.remedy)
+    way = re.search(r"\((fde .*)\)", owned.remedy)
     assert way is not None
-    assert shlex.split(way[1]) == ["make", "teardown", f"PSID_REVERT={serial}"]
+    assert shlex.split(way[1]) == ["fde", "teardown", "--psid-revert", serial]
 
 
 def test_a_serial_number_of_any_bytes_is_one_that_can_be_typed(

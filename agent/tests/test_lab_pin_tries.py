@@ -132,7 +132,11 @@ def test_the_third_try_is_not_made(target: Target) -> None:
     for command in ("storage leave", "prepare", "storage enter opal"):
         tries, printed = cost(target, command)
         assert tries == 0
-        for word in ("nothing was tried", "power", f"PSID_REVERT={target.disks['sed']['serial']}"):
+        for word in (
+            "nothing was tried",
+            "power",
+            f"--psid-revert {target.disks['sed']['serial']}",
+        ):
             assert word in printed
     # The owner of the whole drive is another authority, with a count of its own.
     assert [cost(target, "teardown")[0] for _ in range(3)] == [1, 1, 0]

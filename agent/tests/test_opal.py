@@ -97,7 +97,7 @@ def test_a_wrong_pin_is_counted_and_tried_neither_again_nor_too_often(
     for refused in range(1, secrets.MOST + 1):
         error = _raised(lambda: opal_ioctl.range_status(DEVICE, 1, b"pin"))
         assert (error.code, error.facts["refused"]) == ("wrong-pin", refused)
-        assert "make teardown PSID_REVERT=" in str(error)
+        assert "fde teardown --psid-revert " in str(error)
         assert _raised(lambda: opal_ioctl.range_status(DEVICE, 1, b"pin")) is error
         monkeypatch.setattr(opal_ioctl, "_refused", {})  # as in the next process
     with pytest.raises(PinTriesError) as stopped:
@@ -169,7 +169,7 @@ def test_a_drive_that_cannot_be_owned_says_why(
     monkeypatch.setattr(opal, "run", failing)
     error = _raised(lambda: opal.own(PLACE, KEYS))
     assert error.code == cause
-    assert (cause in ("shadowed", "not-taken")) == ("PSID_REVERT=S1" in str(error))
+    assert (cause in ("shadowed", "not-taken")) == ("--psid-revert S1" in str(error))
     assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).code == "no-psid"
 
 

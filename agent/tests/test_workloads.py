@@ -141,7 +141,7 @@ def test_a_suite_goes_without_a_workload_only_where_that_is_meant(
     ended = entries(lab)[-1].detail
     if not may_skip:
         assert ended.startswith("file_io cannot run here: file_io needs dd: install it.")
-        assert "make run SKIP=file_io" in ended
+        assert "fde run --skip file_io" in ended
         assert not (lab.folder / "runs").exists()
 
 

@@ -1,4 +1,4 @@
-"""What `make report` makes of a suite: tables, the page, and the terminal's text."""
+"""What `fde report` makes of a suite: tables, the page, and the terminal's text."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
 
 
 def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
-    """What `make report` says: the table, the first page's lines, what the suite cannot say."""
+    """What `fde report` says: the table, the first page's lines, what the suite cannot say."""
     notes = [*results.suite.problems, *results.reservations]
     notes += [note.sentence for note in results.flags if not reserves(note.code)]
     left = missing_section.sentence(results.suite)

@@ -28,7 +28,7 @@ from analysis.suite.incidents import IncidentLog
 from analysis.suite.records import SYSTEM, Suite
 from contract.command_results import AnswerLine
 from contract.names import safe
-from contract.places import step
+from contract.places import command_line
 from contract.plan import scale_of
 
 LINES = 4  # so many configurations have a line each, more of them one together
@@ -406,7 +406,7 @@ def _unsound(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine |
 
 
 def _command(name: str, folder: Path) -> dict[str, str]:
-    return {"command": step(name, folder)}
+    return {"command": command_line(name, folder)}
 
 
 def _again(results: Results, blocks: int = 0) -> str:
@@ -418,4 +418,4 @@ def _again(results: Results, blocks: int = 0) -> str:
     scale = scale_of(plan.scale)
     if not safe(scale) and scale:
         return ""
-    return step("run", suite=plan.suite, scale=scale, blocks=blocks)
+    return command_line("run", suite=plan.suite, scale=scale, blocks=blocks)

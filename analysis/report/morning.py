@@ -1,4 +1,4 @@
-"""What `make summary` says of a suite, whatever state it is in: how it went, and the answer."""
+"""What `fde summary` says of a suite, whatever state it is in: how it went, and the answer."""
 
 from __future__ import annotations
 

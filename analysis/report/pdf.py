@@ -8,7 +8,7 @@ from pathlib import Path
 from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import suite_id
 from contract import files
-from contract.places import step, with_extra
+from contract.places import with_extra
 
 PACKAGES = "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"  # as in lab/packages.sh
 
@@ -18,7 +18,7 @@ def write(folder: Path) -> Path:
     suite_id(folder)  # that it is a suite's folder, with files and folders alone
     page = folder / "report.html"
     if not page.is_file():
-        raise SuiteError(f"{folder} has no report.html: make it first, by `{step('report')}`.")
+        raise SuiteError(f"{folder} has no report.html: make it first, by `fde report`.")
     try:
         import weasyprint
     except ModuleNotFoundError:

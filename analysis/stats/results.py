@@ -318,7 +318,7 @@ def load(*folders: str | Path) -> pl.DataFrame:
     Each is a suite's folder or a bundle. A text with `*`, `?` or `[` is a pattern; what matches it
     and is neither is passed over. A suite's energy.parquet is taken where it was derived here, by
     this code, from its seal as it stands; else the joules are derived again, and nothing is
-    written. The sums of the sealed files are not compared: that is what `make verify` is for.
+    written. The sums of the sealed files are not compared: that is what `fde verify` is for.
     Raises SuiteError for a folder that is no suite, a pattern that matches none, and a suite that
     is named twice.
     """

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
-from contract.places import step
 from contract.plan import ConfigurationEntry, WorkloadEntry
 
 FILE, FORMAT = "group.json", "fde-group/1"
@@ -89,7 +88,7 @@ def _require_other_machine(one: Suite, other: Suite) -> None:
     if one.host == other.host:
         raise SuiteError(
             f"{one.suite_id} and {other.suite_id} are of one host, {one.host}: nights of one host "
-            f"are no hosts; {step('compare')} lays two of them side by side."
+            f"are no hosts; fde compare lays two of them side by side."
         )
     boots = [_identity(suite, "boot_id") for suite in (one, other)]
     if boots[0] is not None and boots[0] == boots[1]:

@@ -19,7 +19,6 @@ from contract import plan as plans
 from contract.assumptions import Assumptions, parse_assumptions
 from contract.documents import AfterDocument, WatermarkLine
 from contract.journal import SKIPPED, Entry
-from contract.places import step
 from contract.plan import SuitePlan
 from instrumentation.clock import ClockReading
 from instrumentation.sources.counter import Reading
@@ -203,9 +202,7 @@ def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame
 def _plan(folder: Path) -> tuple[SuitePlan, bool]:
     """Return the plan, and whether its own sum holds."""
     if not folder.is_dir():
-        raise SuiteError(
-            f"There is no suite folder {folder}: name one that `{step('run')}` has made."
-        )
+        raise SuiteError(f"There is no suite folder {folder}: name one that `fde run` has made.")
     if strange := names.stranger(folder):
         raise SuiteError(
             f"In {folder}, {strange}, and a suite has files and folders alone: take it out."

@@ -272,7 +272,7 @@ def test_the_command_keeps_the_scale(tmp_path: Path) -> None:
     *_, after = answered(results(tmp_path / "s"))
     assert after.facts == {
         "blocks": planning.PILOT,
-        "command": f"make run SUITE=one-disk SCALE=lab BLOCKS={planning.PILOT}",
+        "command": f"fde run --suite one-disk --scale lab --blocks {planning.PILOT}",
     }
 
 

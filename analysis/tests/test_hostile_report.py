@@ -1,11 +1,10 @@
-"""`make report` of a folder whose name and contents want more than to be read."""
+"""`fde report` of a folder whose name and contents want more than to be read."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,28 +112,6 @@ def test_a_name_that_none_has_is_refused(
     refusal = capsys.readouterr().err
     assert "is no valid plan" in refusal and "\x1b" not in refusal
     assert len(refusal.splitlines()) == 1
-
-
-@pytest.mark.parametrize("step", ["report", "verify", "summary", "report-pdf"])
-@pytest.mark.parametrize("named", [True, False], ids=["named", "newest"])
-def test_make_passes_on_a_folder_as_one_word_whatever_it_is_called(
-    step: str, named: bool, tmp_path: Path
-) -> None:
-    """An interpreter that only prints its arguments stands in for the virtual environment's."""
-    interpreter = tmp_path / ".venv" / "bin" / "python"
-    interpreter.parent.mkdir(parents=True)
-    interpreter.write_text('#!/bin/sh\nprintf "<%s>\\n" "$@"\n', encoding="utf-8")
-    interpreter.chmod(0o755)
-    folder = Path("data", "suites", NAME)
-    (tmp_path / folder).mkdir(parents=True)
-    argv = ["make", "-f", str(ROOT / "Makefile"), "-o", ".venv/.locked", step]
-    argv[3:3] = ["-o", ".venv/.locked-dev"]
-    escaped = str(folder).replace("$", "$$")  # what make itself would read of it
-    argv += [f"SUITE_DIR={escaped}"] * named
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == f"<{folder}{'' if named else '/'}>"
-    assert not list(tmp_path.rglob("pwned"))
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])

@@ -317,7 +317,7 @@ def test_the_drift_check_is_not_told_to_be_left_out(pair: list[Path]) -> None:
     [
         ({"origin": "measured"}, "differ in what their figures are .alder modelled, birch measur"),
         ({"analysis": {"margin": 0.05}}, "margin of equivalence .alder 0.02, birch 0.05"),
-        ({"host": "alder"}, "of one host, alder: nights of one host are no hosts; make compare"),
+        ({"host": "alder"}, "of one host, alder: nights of one host are no hosts; fde compare"),
         (
             {
                 "configurations": [

@@ -1,4 +1,4 @@
-"""`make summary`: some lines at 80 columns, whatever there is of a suite."""
+"""`fde summary`: some lines at 80 columns, whatever there is of a suite."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     printed = capsys.readouterr()
     assert printed.err == ""
     lines = printed.out.splitlines()
-    assert all(len(line) <= 80 or line.strip().startswith("make ") for line in lines)
+    assert all(len(line) <= 80 or line.strip().startswith("fde ") for line in lines)
     happened = [line for line in lines[:ANSWERS] if line[:1].strip() and not LABEL.match(line)]
     assert 4 <= len(happened) <= ANSWERS
     assert "  ".join(lines[len(happened) :]).startswith(("Cost: ", "Next: "))
@@ -67,7 +67,7 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[6].startswith("measuring 60% of 2 min; other 40%")
     assert lines[7].startswith("Cost: ")
     assert lines[-2].startswith("Next: ")
-    assert lines[-1].strip() == "make run SUITE=synthetic BLOCKS=10"
+    assert lines[-1].strip() == "fde run --suite synthetic --blocks 10"
 
 
 def test_a_night_of_faults(
@@ -76,15 +76,15 @@ def test_a_night_of_faults(
     folder = shutil.copytree(night.folder, tmp_path / "s")
     write(results(folder))
     text = " ".join(" ".join(summary(folder, capsys)).split())
-    for said in (
+    for part in (
         "1 of 2 blocks whole; 20 of 21 runs finished, 1 void to the end",
         "void tries 4, repeated 5: 2× The throttle counter rose by 12",
         "faults: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
         "waited for: secrets 0.1 s (once), held 0.1 s (once)",
         "drift check moved: ",
-        "make resume SUITE_DIR=",
+        "fde resume ",
     ):
-        assert said in text
+        assert part in text
 
 
 def without_report(folder: Path) -> None:
@@ -134,15 +134,15 @@ def empty(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (without_report, ["make report"]),
-        (older_report, ["make report"]),
-        (without_seal, ["; not sealed", "make resume"]),
-        (changed, ["1 file is not as it was", "make verify"]),
+        (without_report, ["fde report"]),
+        (older_report, ["fde report"]),
+        (without_seal, ["; not sealed", "fde resume"]),
+        (changed, ["1 file is not as it was", "fde verify"]),
         (
             running,
-            ["never made", "make resume", "timing.json"],
+            ["never made", "fde resume", "timing.json"],
         ),
-        (empty, ["no run finished; not sealed", "21 never made", "make resume"]),
+        (empty, ["no run finished; not sealed", "21 never made", "fde resume"]),
     ],
 )
 def test_what_it_cannot_say_it_says(
@@ -169,7 +169,7 @@ def test_the_command_in_the_last_line_is_never_cut(copy: Path) -> None:
     without_report(copy)
     deep = copy.parent / ("a" * 40) / ("b" * 40)
     shutil.copytree(copy, deep)
-    assert morning.summary(deep).lines[-1].endswith(f"SUITE_DIR={deep}")
+    assert morning.summary(deep).lines[-1].endswith(f"{deep}")
 
 
 def test_lines_are_cut_at_a_word() -> None:

@@ -1,4 +1,4 @@
-"""`make check` as far as it goes without a target: the page, and a sentence where none answers."""
+"""`fde check` as far as it goes without a target: the page, and a sentence where none answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from controller.target import playbook
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ROOT / "ansible" / "inventory"
@@ -66,7 +68,7 @@ def test_the_example_is_shown_disk_by_disk_before_its_host_is_missed(tmp_path: P
     assert "secrets.json cannot be read" in printed
     unreached = printed.index("testbench.example.org cannot be reached")
     assert printed.index("S0EXAMPLE00002") < unreached < printed.index("VERDICT")
-    assert "2 things stand in the way" in printed
+    assert "2 failed" in printed
     assert not (tmp_path / "checks").exists()
     assert not (tmp_path / "targets").exists()  # it was this command's alone
 
@@ -89,17 +91,17 @@ def test_an_erase_is_shouted_and_a_port_where_nobody_listens_told(tmp_path: Path
     assert done.returncode == 1
     assert "127.0.0.1 cannot be reached: nothing listens there" in printed
     assert "mode 0600, with luks_passphrase, opal_admin_pin, sed_psid" in printed
-    assert "One thing stands in the way" in printed
+    assert "1 failed" in printed
     assert printed.count("WILL BE ERASED as long as it is as") == 1
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "extent": (
         {"fde_extent_bytes": 1000},
-        "fde_extent_bytes is 1000: make it a multiple of 1 MiB",
+        "fde_extent_bytes is 1000. It must be a multiple of 1 MiB",
     ),
     "database": ({"fde_database": "oracle"}, "value of fde_database must be one of"),
-    "disks": ({"fde_disks": {"plain": {"erase": "x"}}}, "by_id, serial, size_bytes must be named"),
+    "disks": ({"fde_disks": {"plain": {"erase": "x"}}}, "lacks by_id, serial, size_bytes"),
     "secrets": ({"fde_secrets_file": "{{ not_there }}"}, "not_there"),
 }
 
@@ -118,6 +120,15 @@ def test_a_wrong_inventory_is_told_host_by_host_and_nobody_is_asked(tmp_path: Pa
         assert sentence in pages[name]
     assert "cannot be reached" not in printed
     assert "TARGET" not in printed
+
+
+def test_problems_of_an_inventory_come_through_ansible_by_their_codes(tmp_path: Path) -> None:
+    changes = {"fde_extent_bytes": 1000, "fde_disks": {"plain": {"erase": "x"}}}
+    refused = playbook.resolve(copied(tmp_path, target=changes)).refused
+    assert [(problem.code, dict(problem.facts)) for problem in refused["target"]][:2] == [
+        ("extent", {}),
+        ("disk-keys", {"disk": "plain"}),
+    ]
 
 
 def test_no_such_inventory_and_no_inventory_at_all_are_told(tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
     for drive in controller.lab.state["drives"].values():
         assert f"serial {drive['serial']}, 2,147,483,648 bytes" in printed
     assert "Debian GNU/Linux 13 (trixie)" in printed and "with Opal" in printed
-    assert "Nothing stands in the way" in printed
-    assert "make run SUITE=one-disk answers first" in printed
+    assert "VERDICT  0 failed" in printed
+    assert "fde run --suite one-disk answers first" in printed
     (place,) = (controller.build / "checks").iterdir()
     kept = json.loads(place.read_text(encoding="utf-8"))
     assert set(kept["fingerprints"]) == {"plain", "sed"}
@@ -131,7 +131,7 @@ def test_a_disk_that_changed_since_its_check_is_refused(controller: Any) -> None
         disks["plain"]["erase"] = disks["plain"]["serial"]
         done = controller.play("site.yml", fde_disks=disks)
         assert done.returncode != 0
-        assert "make check again" in words(done)
+        assert "fde check again" in words(done)
         assert controller.media() == before
     finally:
         controller.lab.ssh(f"blkdiscard -f {by_id}; udevadm settle")

@@ -312,7 +312,7 @@ def test_an_ownership_taken_by_half(bench: Bench) -> None:
             assert json.loads(done.stdout)["changed"]
         else:
             assert done.returncode == 1
-            assert "PSID_REVERT=" in done.stderr
+            assert "--psid-revert" in done.stderr
             psid = bench.secrets["sed_psid"]
             bench.opal(sed, ["PSID_REVERT_TPR", {"lr": 0, "key": psid}])
             # Reverted behind our back: what a restart does to our count of refused PINs.

@@ -143,7 +143,7 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
         done = provisioned.play("site.yml", **real, fde_confirm=["OTHER"])
         printed = " ".join((done.stdout + done.stderr).split())
         assert done.returncode != 0
-        assert f"make provision CONFIRM={serial}" in printed and "holds: blank" in printed
+        assert f"fde provision --confirm {serial}" in printed and "holds: blank" in printed
         assert provisioned.media() == before
         assert provisioned.play("site.yml", **real, fde_confirm=[serial]).returncode == 0
         done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))

@@ -46,9 +46,9 @@ def _ask_for_dashes(ctx: Any, args: Sequence[str], message: str) -> None:
     at = next((n for n, word in words if " " in word.strip() or shutil.which(word)), None)
     if at is None or DASHES in args:
         return
-    whole = [PROGRAM, RUN, *args[:at], DASHES, *args[at:]]
+    argv = [PROGRAM, RUN, *args[:at], DASHES, *args[at:]]
     stop = "" if message.endswith(".") else "."
-    ctx.fail(f"{message}{stop} To measure a command, put -- before it: {shlex.join(whole)}")
+    ctx.fail(f"{message}{stop} To measure a command, put -- before it: {shlex.join(argv)}")
 
 
 class SuiteRun(Plain):

@@ -42,13 +42,13 @@ class PlainHelp:
     """Part of a command or group whose help names values, not Python's types."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of what it is part of
-        for parameter in found:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of what it is part of
+        for parameter in parameters:
             if isinstance(parameter, TyperArgument) or parameter.is_flag:
                 parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - as it is called
             else:
                 parameter.metavar = parameter.metavar or parameter.name.upper()
-        return found
+        return parameters
 
 
 class Command(PlainHelp, TyperCommand):
@@ -70,19 +70,19 @@ def newest() -> Path:
     return max(folders, key=lambda path: path.stat().st_mtime)
 
 
-def words(given: Sequence[str] | None) -> list[str]:
+def words(texts: Sequence[str] | None) -> list[str]:
     """Names from an option that is repeated, or has several with commas or spaces between them; one
     in quotes may have both in it. Raises BadParameter for a quote that is not closed."""
-    found: list[str] = []
-    for text in given or ():
+    parts: list[str] = []
+    for text in texts or ():
         reader = shlex.shlex(text, posix=True, punctuation_chars=False)
         reader.whitespace += ","
         reader.whitespace_split, reader.commenters = True, ""
         try:
-            found += reader
+            parts += reader
         except ValueError:
             raise typer.BadParameter(f"A quote in {text!r} is not closed.") from None
-    return found
+    return parts
 
 
 def suites() -> list[str]:

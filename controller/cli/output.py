@@ -38,8 +38,8 @@ def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
     last = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False)
 
     @functools.wraps(work)
-    def command(*, as_json: bool, **given: Any) -> bool | int:
-        return finished(as_json, lambda: work(**given))
+    def command(*, as_json: bool, **options: Any) -> bool | int:
+        return finished(as_json, lambda: work(**options))
 
     parameters = [*signature.parameters.values(), last.replace(annotation=Json)]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -75,8 +75,8 @@ def report(
     )
 
 
-def _contrasts(found: Results) -> Iterator[ContrastResult]:
-    for each in found.contrasts:
+def _contrasts(results: Results) -> Iterator[ContrastResult]:
+    for each in results.contrasts:
         of = each.comparison
         figures = (of.ratio, of.low, of.high, of.verdict) if of else (None,) * 4
         yield ContrastResult(
@@ -90,17 +90,17 @@ def verify(suites: SuiteDirs = None) -> VerifyResult:
     """Check the SHA-256 sums of suites or bundles, and make their figures again from raw bytes."""
     from controller.sharing import publish as publishing
 
-    found = []
-    given = _each(suites or [newest()])
-    for path in given:
+    verified = []
+    folders = _each(suites or [newest()])
+    for path in folders:
         outcome = publishing.verify(path)
         say("\n".join([f"{path.resolve().name}:", *outcome.confirmed]))
         if path.is_file():
             say(f"SHA-256 of the bundle: {sha256_of(path)}")
         for problem in outcome.problems:
             complain(problem)
-        found.append(SuiteVerified(str(path), outcome.confirmed, outcome.problems))
-    return VerifyResult(not any(each.problems for each in found), tuple(found))
+        verified.append(SuiteVerified(str(path), outcome.confirmed, outcome.problems))
+    return VerifyResult(not any(each.problems for each in verified), tuple(verified))
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -140,11 +140,11 @@ def publish(
 
     aside = redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext()
     with aside, opened([suite or newest()]) as (folder,):
-        found = publishing.identified(folder, anonymous)
-        say("\n".join(publishing.listing(found, anonymous)))
+        identifying = publishing.identified(folder, anonymous)
+        say("\n".join(publishing.listing(identifying, anonymous)))
         place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
         made = publishing.publish(
-            folder, place, found, anonymous, authors=author or (), agree=agree
+            folder, place, identifying, anonymous, authors=author or (), agree=agree
         )
         size = f"{made.size_bytes / 1e6:.2f} MB"
         say(f"bundle: {made.bundle} ({size})\nSHA-256: {made.sha256}")
@@ -157,12 +157,12 @@ def summary(suites: SuiteDirs = None) -> SummaryResult:
     """What ran, what was void and why, whether the drift check held; then the report's answer."""
     from analysis.report import morning
 
-    found = []
-    for given in suites or [newest()]:
-        for folder in _each(_kept([given])):  # nobody makes a report in a bundle
-            found.append(morning.summary(folder, derive=given.is_file()))
-            say("\n".join(found[-1].lines))
-    return SummaryResult(True, tuple(found))
+    summaries = []
+    for suite in suites or [newest()]:
+        for folder in _each(_kept([suite])):  # nobody makes a report in a bundle
+            summaries.append(morning.summary(folder, derive=suite.is_file()))
+            say("\n".join(summaries[-1].lines))
+    return SummaryResult(True, tuple(summaries))
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -189,14 +189,14 @@ def compare(
     from analysis.suite.bundle import opened
 
     with opened(suites) as folders:
-        found = comparing.compare_all(folders)
-        say(compare_page.text(found))
-        page = compare_page.write(found, out or build_folder() / "compare")
+        comparison = comparing.compare_all(folders)
+        say(compare_page.text(comparison))
+        page = compare_page.write(comparison, out or build_folder() / "compare")
     say(f"\npage: {page}")
-    tested = compare_page.tested(found)
-    failed = compare_page.failures(found, fail_on) if fail_on is not None else ""
+    tested = compare_page.tested(comparison)
+    failed = compare_page.failures(comparison, fail_on) if fail_on is not None else ""
     if fail_on is not None:
-        say(f"tested: {tested} ratios of joules in {len(found)} pairs of suites")
+        say(f"tested: {tested} ratios of joules in {len(comparison)} pairs of suites")
     if failed:
         complain(failed)
     elif fail_on is not None and not tested:
@@ -216,10 +216,10 @@ def compare(
             pair.costs,
             tuple(pair.increases),
         )
-        for pair in found
+        for pair in comparison
     ]
     ok = fail_on is None or (tested > 0 and not failed)
-    return CompareResult(ok, found[0].a.suite_id, tuple(pairs), fail_on, str(page), tested)
+    return CompareResult(ok, comparison[0].a.suite_id, tuple(pairs), fail_on, str(page), tested)
 
 
 @commands.command(rich_help_panel=RESULTS)

@@ -10,7 +10,7 @@ import typer
 
 from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
-from contract.places import step, suites_folder
+from contract.places import command_line, suites_folder
 from controller.cli.measured_command import SuiteRun
 from controller.cli.options import (
     AnyInventory,
@@ -110,7 +110,7 @@ def run(
     To measure a command, put `--` before it: `fde run -- COMMAND`, whose help is that of
     `fde measure`.
     """
-    given = dict(locals())
+    arguments = dict(locals())
 
     from controller.target import (
         doctor,  # Ansible's, SSH's and the drivers' modules: not for --help
@@ -118,7 +118,7 @@ def run(
 
     if (suite_dir is None) == (suite is None):
         raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
-    options = _options(**given)
+    options = _options(**arguments)
     several = _several(options)
     if options.suite_dir is None:
         doctor.require_ready(options.targets, options.out)
@@ -184,15 +184,15 @@ def seal(suite_dir: SuiteDir = None) -> SuiteResult:
     return SuiteResult(True, str(folder))
 
 
-def _options(**given: Any) -> Options:
+def _options(**arguments: Any) -> Options:
     """The options of a command as planning takes them; without a word of what was not given."""
     from controller.planning.plan_folders import Options
 
-    if sum(given.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
+    if sum(arguments.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
         raise typer.BadParameter("--blocks, --hours and --pilot: give one of them.")
     for name in ("configurations", "skip", "confirm"):
-        given[name] = words(given.get(name))
-    return Options(**{name: value for name, value in given.items() if value is not None})
+        arguments[name] = words(arguments.get(name))
+    return Options(**{name: value for name, value in arguments.items() if value is not None})
 
 
 def _several(options: Options) -> bool:
@@ -231,7 +231,7 @@ def _measured(options: Options, several: bool) -> SuiteResult:
     except ClockError as error:
         raise ControllerError(str(error)) from error
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(step("resume", folder)) from None
+        raise KeyboardInterrupt(command_line("resume", folder)) from None
     return SuiteResult(True, str(folder))
 
 

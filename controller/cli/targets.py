@@ -180,8 +180,8 @@ def provision(
     from controller.target import first_writes as confirming
 
     ask = confirming.at_terminal if sys.stdin.isatty() else None
-    given = words(confirm)
-    serials = confirming.run(inventory, given, ask) if ask else given
+    confirmed = words(confirm)
+    serials = confirming.run(inventory, confirmed, ask) if ask else confirmed
     return _play("site.yml", inventory, {"fde_confirm": serials}, as_json)
 
 
@@ -196,8 +196,8 @@ def assets(
     as_json: Json = False,
 ) -> bool | int:
     """Make on the target the archives and the clip that the workloads read."""
-    given = {"assets_kernel": kernel, "assets_clip": clip}
-    variables = {name: str(path.absolute()) for name, path in given.items() if path}
+    paths = {"assets_kernel": kernel, "assets_clip": clip}
+    variables = {name: str(path.absolute()) for name, path in paths.items() if path}
     return _play("assets.yml", inventory, variables, as_json)
 
 

@@ -59,13 +59,13 @@ class Design:
 
         blocks = sorted(set(base) & set(other))
         sides = [base[b] for b in blocks], [other[b] for b in blocks]
-        found = compare(*sides, self.margin)
-        if self.pilot is None or found is None:
-            return found
+        comparison = compare(*sides, self.margin)
+        if self.pilot is None or comparison is None:
+            return comparison
         logs = np.log(np.asarray(sides[1]) / np.asarray(sides[0]))
         first = logs[: sum(block < self.pilot for block in blocks)]
         if len(first) < 2:
-            return found
+            return comparison
         pilot = LogRatio.of(first)
         error = pilot.error * math.sqrt(len(first) / len(logs))
         mean = LogRatio(np.mean(logs), error, pilot.df)
@@ -74,12 +74,12 @@ class Design:
 
 def stretches(done: Sequence[RawTrial], metered: Spans) -> dict[str, list[Stretch]]:
     """By component, all rests and runs with the joules that it showed."""
-    found: dict[str, list[Stretch]] = {}
+    by_component: dict[str, list[Stretch]] = {}
     for raw in done:
         for used in (_rests(raw, metered), _used(raw, metered)):
             for name, one in used.items():
-                found.setdefault(name, []).append(Stretch(one.seconds, one.energy_j))
-    return found
+                by_component.setdefault(name, []).append(Stretch(one.seconds, one.energy_j))
+    return by_component
 
 
 def _used(raw: RawTrial, metered: Spans) -> Mapping[str, Used]:
@@ -179,29 +179,31 @@ def comparisons(
 
     known = []
     for other in others:
-        found = design.compare(*(_by_block(r, component) for r in (base, other)))
-        if found is not None:
+        comparison = design.compare(*(_by_block(r, component) for r in (base, other)))
+        if comparison is not None:
             means = _mean(base, component), _mean(other, component)
-            known.append((other, replace(found, systematic=instrument_error(terms, [means]))))
-    family = judged([found for _, found in known])
+            known.append((other, replace(comparison, systematic=instrument_error(terms, [means]))))
+    family = judged([comparison for _, comparison in known])
     return [
         (
             CommandComparison(
                 base=base.command,
                 other=other.command,
-                n=found.n,
-                ratio=found.ratio,
-                low=found.low,
-                high=found.high,
-                margin=found.margin,
-                p_adjusted=found.p_adjusted,
-                p_equivalence_adjusted=found.p_equivalence_adjusted,
-                verdict=found.verdict,
-                verdict_words=str(words.verdict(found.verdict, found.ratio, found.both)),
+                n=comparison.n,
+                ratio=comparison.ratio,
+                low=comparison.low,
+                high=comparison.high,
+                margin=comparison.margin,
+                p_adjusted=comparison.p_adjusted,
+                p_equivalence_adjusted=comparison.p_equivalence_adjusted,
+                verdict=comparison.verdict,
+                verdict_words=str(
+                    words.verdict(comparison.verdict, comparison.ratio, comparison.both)
+                ),
             ),
-            found,
+            comparison,
         )
-        for (other, _), found in zip(known, family, strict=True)
+        for (other, _), comparison in zip(known, family, strict=True)
     ]
 
 
@@ -236,7 +238,7 @@ def blocks_needed(
         if len(values) < 2 or mean <= 0:
             return None
         needed.append(blocks_for(float(np.std(values, ddof=1)) / mean, len(values), precision))
-    for _, found in comparisons(results, component, design):
-        if found.sd_log is not None:
-            needed.append(blocks_for(found.sd_log, found.n, precision))
+    for _, comparison in comparisons(results, component, design):
+        if comparison.sd_log is not None:
+            needed.append(blocks_for(comparison.sd_log, comparison.n, precision))
     return max(needed)

@@ -102,13 +102,13 @@ def opened(where: str) -> Iterator[Output]:
         output.close()
 
 
-def execute(command: Command, output: Output, given: Path | None = None) -> Execution:
+def execute(command: Command, output: Output, input_file: Path | None = None) -> Execution:
     """Run it to its end.
 
     Raises ControllerError where it cannot be started; on Ctrl-C it is ended before that goes on.
     """
     descriptor = output.descriptor
-    with (given or Path(os.devnull)).open("rb") as stdin:
+    with (input_file or Path(os.devnull)).open("rb") as stdin:
         t_start_ns = monotonic_ns()
         try:
             process = subprocess.Popen(
@@ -146,13 +146,13 @@ def _end_all() -> None:
     """End what runs of our commands and of what they have started: at once at another signal."""
     with noted_signals(*ENDING) as came:
         for number in (signal.SIGTERM, signal.SIGKILL):
-            told: set[int] = set()
+            signalled: set[int] = set()
             limit_s = time.monotonic() + END_LIMIT_S
             while (family := _family()) and time.monotonic() < limit_s:
-                for pid in family - told:
+                for pid in family - signalled:
                     with suppress(ProcessLookupError):
                         os.kill(pid, number)
-                told |= family
+                signalled |= family
                 time.sleep(POLL_S)
                 if came and number != signal.SIGKILL:
                     break
@@ -162,7 +162,7 @@ def _family() -> set[int]:
     """Return what runs below this process, but for what has a session of its own: recorders, and
     what a command meant to stay. Children that have ended are waited for."""
     parents: dict[int, int] = {}
-    own: set[int] = set()
+    group_pids: set[int] = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # proc_pid_stat(5); the name in parentheses may hold blanks
             fields = path.read_bytes().rpartition(b")")[2].split()
@@ -170,12 +170,12 @@ def _family() -> set[int]:
             if parent == os.getpid() and session == os.getsid(0):
                 if os.waitpid(pid, os.WNOHANG) != (0, 0):
                     continue
-                own.add(pid)
+                group_pids.add(pid)
             parents[pid] = parent
-    found = set(own)
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+    pids = set(group_pids)
+    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return pids
 
 
 def auxiliary(command: Command, what: str) -> None:

@@ -172,15 +172,15 @@ class _Measurement:
     def _require_component(self) -> None:
         """Raise ControllerError where one block tells that no component has joules: what stands
         still shows it soon, and the other blocks may take hours."""
-        found = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
-        main_component(self._components, self._options.component, found, _said(found))
+        objections = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
+        main_component(self._components, self._options.component, objections, _said(objections))
 
     def _judged(self, metered: evaluate.Spans) -> Mapping[str, Objection]:
         """By component what speaks against its joules, by all that was measured."""
         done = self._trials.done
         stretches = evaluate.stretches(done, metered)
         busy_s = sum(raw.execution.user_s + raw.execution.system_s for raw in done)
-        found = self._sources.objections(stretches, busy_s)
+        objections = self._sources.objections(stretches, busy_s)
         for name in self._meters.components:
             objection = sensor_objection(
                 self._components[name].label,
@@ -190,8 +190,8 @@ class _Measurement:
                 OTHERS_PATIENCE_S,
             )
             if objection is not None:
-                found[name] = objection
-        return found | below_parts(self._components, stretches, found)
+                objections[name] = objection
+        return objections | below_parts(self._components, stretches, objections)
 
     def _results(self) -> list[CommandResult]:
         """All runs, without the joules of components that something speaks against; chooses the
@@ -200,7 +200,7 @@ class _Measurement:
         rests = [raw.rest for raw in done if raw.rest]
         metered = self._meters.energies([raw.span for raw in done], rests)
         self._objections = self._judged(metered)
-        found = [
+        results = [
             evaluate.result(
                 command,
                 [
@@ -212,7 +212,7 @@ class _Measurement:
             )
             for number, command in enumerate(self._commands)
         ]
-        silent = self._silent(found)
+        silent = self._silent(results)
         self._objections = {n: o for n, o in self._objections.items() if n not in silent}
         self._component = main_component(
             self._components,
@@ -221,19 +221,19 @@ class _Measurement:
             [*dict.fromkeys(silent.values()), *_said(self._objections)],
             [n for n, one in self._objections.items() if one.code == DID_NOT_MOVE],
         )
-        return found
+        return results
 
     def _silent(self, results: Sequence[CommandResult]) -> dict[str, str]:
         """A sentence for each component whose joules no run has, for reasons of their own."""
         every = [trial for one in results for trial in one.trials]
-        found = {}
+        silent = {}
         for name, component in self._components.items():
             if all(trial.energy_j.get(name) is None for trial in every):
                 flags = {f: None for t in every for f in t.flags.get(name, ()) if f not in STANDING}
                 errors = dict.fromkeys(e for t in every for e in t.errors.get(name, ()))
                 if why := ", ".join([*flags, *errors]):
-                    found[name] = f"{component.label} has no joules in any run ({why})."
-        return found
+                    silent[name] = f"{component.label} has no joules in any run ({why})."
+        return silent
 
     def _document(self, message: str) -> CommandDocument:
         modelled = any(one.origin == "modelled" for one in self._components.values())
@@ -269,24 +269,26 @@ class _Measurement:
         yield from self._unused(results)
         yield from self._steady()
         shortest = min(one.seconds.mean for one in results)
-        if said := too_short(source, shortest):
-            yield Note("short-runs", {"source": source, "seconds": shortest}, said)
+        if sentence := too_short(source, shortest):
+            yield Note("short-runs", {"source": source, "seconds": shortest}, sentence)
         if source == "battery":
-            for said in self._sources.limits():
-                yield Note("source-limits", {"source": source}, said)
+            for sentence in self._sources.limits():
+                yield Note("source-limits", {"source": source}, sentence)
         for one in results:
             if failed := sum(bool(trial.exit_code) for trial in one.trials):
                 facts = {"command": one.command, "runs": failed, "of": len(one.trials)}
-                said = f"{one.command} failed in {failed} of {len(one.trials)} runs."
-                yield Note("failed-runs", facts, said)
+                sentence = f"{one.command} failed in {failed} of {len(one.trials)} runs."
+                yield Note("failed-runs", facts, sentence)
             yield from caveats.lost_note(one, self._component)
             yield from caveats.flag_notes(one, self._components)
             yield from caveats.repetition_notes(one, self._component)
         null = any(raw.output.is_null for raw in self._trials.done)
         yield from caveats.output_notes(results, null)
         if self._meters.components:
-            said = "The meter was recorded on this machine, and its recorder is part of the joules."
-            yield Note("recorded-here", {}, said)
+            sentence = (
+                "The meter was recorded on this machine, and its recorder is part of the joules."
+            )
+            yield Note("recorded-here", {}, sentence)
 
     def _coverage(self) -> Iterator[Note]:
         """What the main component leaves out."""
@@ -312,10 +314,10 @@ class _Measurement:
                 yield Note("no-joules", {"component": name}, sentence)
         for sentence in self._sources.omitted:
             yield Note("omitted", {}, sentence)
-        for name, said in self._sources.refused.items():
+        for name, reason in self._sources.refused.items():
             rapl = name in RAPL_READERS and any(r in self._sources.opened for r in RAPL_READERS)
             if registry.there(name) and not rapl:
-                yield Note("not-read", {"source": name}, f"Not read: {said}")
+                yield Note("not-read", {"source": name}, f"Not read: {reason}")
 
     def _steady(self) -> Iterator[Note]:
         """A note where the main component showed one power, which no work has moved."""
@@ -329,13 +331,13 @@ class _Measurement:
             facts = {"component": self._component, "power_w": power_w}
             yield Note("one-power", facts, sentence)
 
-    def _tell(self, found: CommandDocument) -> list[str]:
+    def _tell(self, result: CommandDocument) -> list[str]:
         """Show the result, then write it to files; return what failed, in sentences."""
         options = self._options
-        document = f"{printable_json(strict_json.dumps(asdict(found)))}\n"
+        document = f"{printable_json(strict_json.dumps(asdict(result)))}\n"
         # Names of commands may hold what a terminal would obey.
-        text = document if options.json else f"{printable(show.text(found))}\n"
-        files = [(options.export_json, document), (options.export_markdown, show.markdown(found))]
+        text = document if options.json else f"{printable(show.text(result))}\n"
+        files = [(options.export_json, document), (options.export_markdown, show.markdown(result))]
         streams = [sys.stdout, sys.stderr]
         if any(exports.is_stdout(path) for path, _ in files):
             streams = [sys.stderr]  # the export's alone, for the program that reads it

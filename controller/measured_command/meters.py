@@ -60,13 +60,13 @@ class Meters:
     @property
     def components(self) -> dict[str, Component]:
         """Channels by name; of two meters with the same, the second's is led by its meter's."""
-        found: dict[str, Component] = {}
+        components: dict[str, Component] = {}
         for entry in self._entries:
             for channel in entry["channels"].values():
                 label = f"{channel} (meter {entry['name']})"
-                name = f"{entry['name']}/{channel}" if channel in found else channel
-                found[name] = Component(f"meter {entry['name']}", label, entry["origin"])
-        return found
+                name = f"{entry['name']}/{channel}" if channel in components else channel
+                components[name] = Component(f"meter {entry['name']}", label, entry["origin"])
+        return components
 
     def terms(self, component: str) -> tuple[ErrorTerm, ...]:
         """What is stated of the error of the meter that a component is of; none of a counter."""
@@ -98,7 +98,7 @@ class Meters:
             edges.add(Edge(start, "before" if rest_ns else None, rest_ns))
             behind_ns = _rest_behind_ns(end, rests)
             edges.add(Edge(end, "after" if behind_ns else None, behind_ns))
-        found: dict[Span, dict[str, Used]] = {span: {} for span in (*spans, *rests)}
+        energies: dict[Span, dict[str, Used]] = {span: {} for span in (*spans, *rests)}
         for meter in meters:
             quiet = {rest: _quiet(rest, meter.arrival_delay_limit_s) for rest in rests}
             every = edges | {Edge(start) for start, _ in quiet.values()}
@@ -106,20 +106,20 @@ class Meters:
                 meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every
             )
             remarks = Remarks.of(meter.samples)
-            for own, channel in zip(meter.own_names, meter.channels, strict=True):
+            for meter_channel, channel in zip(meter.own_names, meter.channels, strict=True):
                 name = f"{meter.name}/{channel}"
                 name = name if name in self.components else channel
                 if (power_w := metered.only_w.get(channel)) is not None:
                     self.only_w[name] = power_w
-                for span, used in found.items():
+                for span, used in energies.items():
                     start, end = quiet.get(span, span)
                     energy = metered.energy(channel, [(start, end)], refuse_short=True)
-                    said = remarks.during(start, end, own, meter.own_names)
+                    remark_flags = remarks.during(start, end, meter_channel, meter.own_names)
                     unsure = [UNSURE_FLAG] if energy.unsure and span not in resting_spans else []
-                    flags = tuple(dict.fromkeys((*energy.flags, *said, *unsure)))
+                    flags = tuple(dict.fromkeys((*energy.flags, *remark_flags, *unsure)))
                     seconds = (end - start) * 1e-9
                     used[name] = Used(energy.energy_j, seconds, flags, energy.coverage)
-        return found
+        return energies
 
     @property
     def _settle_s(self) -> float:

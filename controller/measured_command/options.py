@@ -98,8 +98,8 @@ class MeasureOptions:
             yield "--margin takes a share between 0 and 1: 0.02 is ±2 %."
         if not 0 <= self.rest_s <= MOST_REST_S:
             yield f"--rest takes seconds, 0 for no rest, at most {MOST_REST_S} (a day)."
-        for name, given in (("--prepare", self.prepare), ("--cleanup", self.cleanup)):
-            if len(given) not in (0, 1, len(commands)):
+        for name, auxiliary in (("--prepare", self.prepare), ("--cleanup", self.cleanup)):
+            if len(auxiliary) not in (0, 1, len(commands)):
                 yield f"{name} is given once for all commands, or once for each of them."
         if self.input is not None and not os.access(self.input, os.R_OK):
             yield f"The input {self.input} cannot be read."

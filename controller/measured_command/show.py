@@ -26,35 +26,35 @@ def progress(line: str) -> None:
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
-def text(found: CommandDocument) -> str:
+def text(result: CommandDocument) -> str:
     """All figures of the main component, one line for each other, comparisons and notes."""
-    lines = [line for one in found.commands for line in _command(found, one)]
-    if found.comparisons:
-        lines += [f"Joules ({_label(found)}) within {found.blocks} blocks:"]
-        lines += [f"  {_comparison(one)}" for one in found.comparisons]
+    lines = [line for one in result.commands for line in _command(result, one)]
+    if result.comparisons:
+        lines += [f"Joules ({_label(result)}) within {result.blocks} blocks:"]
+        lines += [f"  {_comparison(one)}" for one in result.comparisons]
         lines += [""]
-    if found.blocks > 1:
-        lines.append(MEANING.format(runs=found.blocks))
-    if any(one.origin == "modelled" for one in found.components.values()):
+    if result.blocks > 1:
+        lines.append(MEANING.format(runs=result.blocks))
+    if any(one.origin == "modelled" for one in result.components.values()):
         lines.append(MODELLED_WORDS)
-    lines += [note.sentence for note in found.notes]
-    lines.append(f"Seed of the order: {found.seed}.")
-    if not found.ok:
-        lines.append(f"Not complete: {found.message}")
+    lines += [note.sentence for note in result.notes]
+    lines.append(f"Seed of the order: {result.seed}.")
+    if not result.ok:
+        lines.append(f"Not complete: {result.message}")
     return "\n".join(lines)
 
 
-def _label(found: CommandDocument, component: str | None = None) -> str:
+def _label(result: CommandDocument, component: str | None = None) -> str:
     """With the origin, where that is no instrument."""
-    one = found.components[component or found.component]
+    one = result.components[component or result.component]
     return one.label if one.origin == "measured" else f"{one.label}, {one.origin}"
 
 
-def _command(found: CommandDocument, one: CommandResult) -> Iterator[str]:
-    main = one.components[found.component]
+def _command(result: CommandDocument, one: CommandResult) -> Iterator[str]:
+    main = one.components[result.component]
     yield one.command
-    yield f"  energy      {_figure(main.energy_j, 'J')}   {_label(found)}{_flagged(one, found)}"
-    if found.rest_s:
+    yield f"  energy      {_figure(main.energy_j, 'J')}   {_label(result)}{_flagged(one, result)}"
+    if result.rest_s:
         rest = _figure(main.rest_power_w, "W")
         yield f"  above rest  {_figure(main.above_rest_j, 'J')}   rest {rest}"
     yield f"  power       {_figure(main.power_w, 'W')}"
@@ -62,18 +62,18 @@ def _command(found: CommandDocument, one: CommandResult) -> Iterator[str]:
         f"  time        {_figure(one.seconds, 's')}   user {number(one.user_s.mean)} s, "
         f"system {number(one.system_s.mean)} s"
     )
-    energies = [t.energy_j[found.component] for t in one.trials]
+    energies = [t.energy_j[result.component] for t in one.trials]
     known = [energy for energy in energies if energy is not None]
     if known:
         yield (
             f"  range       {number(min(known))} … {number(max(known))} J   "
             f"{len(known)} run{'s' * (len(known) != 1)}"
         )
-    shown = {_label(found)}  # a sum of one part is that part
+    shown = {_label(result)}  # a sum of one part is that part
     for name, other in one.components.items():
-        if (label := _label(found, name)) not in shown:
+        if (label := _label(result, name)) not in shown:
             shown.add(label)
-            yield f"  {label}: {_other(other, found.rest_s > 0)}"
+            yield f"  {label}: {_other(other, result.rest_s > 0)}"
     yield ""
 
 
@@ -87,31 +87,31 @@ def _comparison(one: CommandComparison) -> str:
     return f"{one.other} against {one.base}: {change}, {one.verdict_words}"
 
 
-def _flagged(one: CommandResult, found: CommandDocument) -> str:
+def _flagged(one: CommandResult, result: CommandDocument) -> str:
     """The flags of the component that is compared, to stand beside its joules."""
-    flags = (flag for t in one.trials for flag in t.flags.get(found.component, ()))
+    flags = (flag for t in one.trials for flag in t.flags.get(result.component, ()))
     codes = dict.fromkeys(flags)
     return f"   flagged: {', '.join(codes)}" if codes else ""
 
 
-def _figure(found: Interval | None, unit: str) -> str:
-    return NOTHING if found is None else plus_minus(found, unit)
+def _figure(interval: Interval | None, unit: str) -> str:
+    return NOTHING if interval is None else plus_minus(interval, unit)
 
 
-def markdown(found: CommandDocument) -> str:
+def markdown(result: CommandDocument) -> str:
     """A table of commands; its caption says what was measured, how often and with which origin."""
     rows = [
         ["Command", "Energy", "Above rest", "Power", "Time", "Change of energy", "Verdict"],
         ["---", *["---:"] * 5, "---"],
     ]
-    against = {one.other: one for one in found.comparisons}
-    for one in found.commands:
-        energy = one.components[found.component]
+    against = {one.other: one for one in result.comparisons}
+    for one in result.commands:
+        energy = one.components[result.component]
         compared = against.get(one.command)
         rows.append(
             [
                 _code(one.command),
-                _figure(energy.energy_j, "J") + " (flagged)" * bool(_flagged(one, found)),
+                _figure(energy.energy_j, "J") + " (flagged)" * bool(_flagged(one, result)),
                 _figure(energy.above_rest_j, "J"),
                 _figure(energy.power_w, "W"),
                 _figure(one.seconds, "s"),
@@ -120,11 +120,11 @@ def markdown(found: CommandDocument) -> str:
             ]
         )
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    seen = found.components[found.component]
-    notes = "\n".join(f"- {note.sentence}" for note in found.notes)
+    main = result.components[result.component]
+    notes = "\n".join(f"- {note.sentence}" for note in result.notes)
     return (
-        f"{table}\n\n{seen.label}; {seen.origin}; mean ± half of the 95 % interval, "
-        f"{found.blocks} runs of each in random blocks, seed {found.seed}.\n\n{notes}\n"
+        f"{table}\n\n{main.label}; {main.origin}; mean ± half of the 95 % interval, "
+        f"{result.blocks} runs of each in random blocks, seed {result.seed}.\n\n{notes}\n"
     )
 
 

@@ -60,12 +60,12 @@ def registered(on_battery: bool = False) -> dict[str, Callable[[], Source]]:
     """How each source is opened, in the order in which that is tried. `on_battery`: no supply
     feeds the machine, whatever it shows."""
     others = (n for n in registry.names() if n not in (*RAPL_READERS, _SAME_COUNTERS))
-    found: dict[str, Callable[[], Source]] = {
+    openers: dict[str, Callable[[], Source]] = {
         name: partial(_open, name) for name in (*RAPL_READERS, *others)
     }
-    if on_battery and "battery" in found:
-        found["battery"] = partial(_open, "battery", believe_online=False)
-    return found
+    if on_battery and "battery" in openers:
+        openers["battery"] = partial(_open, "battery", believe_online=False)
+    return openers
 
 
 def _open(name: str, **settings: bool) -> Source:
@@ -95,17 +95,17 @@ class LocalSources:
                 opened[name] = opener()
             except (SourceError, ExtensionError) as error:
                 refused[name] = str(error)
-        found = cls(opened, refused)
+        sources = cls(opened, refused)
         for source in opened.values():
-            found._zones |= {zone.name: zone for zone in getattr(source, "zones", ())}
-        parts = summands(n for n, zone in found._zones.items() if zone.mirror_of is None)
+            sources._zones |= {zone.name: zone for zone in getattr(source, "zones", ())}
+        parts = summands(n for n, zone in sources._zones.items() if zone.mirror_of is None)
         if parts["package"] and parts["dram"]:
-            found._sums[CPU_AND_MEMORY] = [*parts["package"], *parts["dram"]]
+            sources._sums[CPU_AND_MEMORY] = [*parts["package"], *parts["dram"]]
         if parts["package"]:
-            found._sums[CPU] = parts["package"]
+            sources._sums[CPU] = parts["package"]
         names = [name for source in opened.values() for name in source.names]
-        found._sums |= coverage.table().sums(names)
-        return found
+        sources._sums |= coverage.table().sums(names)
+        return sources
 
     @property
     def components(self) -> dict[str, Component]:
@@ -130,10 +130,10 @@ class LocalSources:
 
     def between(self, series: Sequence[Readings]) -> dict[str, Used]:
         """By component, the joules from the first to the last of some readings."""
-        found = {name: self._used(name, series) for name in series[-1]}
+        used = {name: self._used(name, series) for name in series[-1]}
         for name, parts in self._sums.items():
-            found[name] = added([found[part] for part in parts])
-        return found
+            used[name] = added([used[part] for part in parts])
+        return used
 
     def _used(self, name: str, series: Sequence[Readings]) -> Used:
         zone = self._zones.get(name)
@@ -141,20 +141,20 @@ class LocalSources:
             (zone.max_range_uj, zone.max_power_w) if zone else (_ENDLESS_UJ, PLATFORM_MAX_POWER_W)
         )
         readings = [one[name] for one in series]
-        found = total(readings, range_uj, bound_w)
+        used = total(readings, range_uj, bound_w)
         first, last = readings[0], readings[-1]
         if (
-            found.energy_uj is None
-            or _NO_FIGURE & set(found.flags)
+            used.energy_uj is None
+            or _NO_FIGURE & set(used.flags)
             or not isinstance(first, Reading)
             or not isinstance(last, Reading)
         ):
             reasons = [one.error for one in readings if isinstance(one, ReadFailure)]
-            return Used(None, 0.0, found.flags, errors=tuple(dict.fromkeys(reasons)))
-        if found.energy_uj < self._least_uj.get(name, 0):
-            return Used(None, 0.0, (*found.flags, COARSE))
+            return Used(None, 0.0, used.flags, errors=tuple(dict.fromkeys(reasons)))
+        if used.energy_uj < self._least_uj.get(name, 0):
+            return Used(None, 0.0, (*used.flags, COARSE))
         middles = [(r.t_before_ns + r.t_after_ns) / 2 for r in (first, last)]
-        return Used(found.energy_uj / 1e6, (middles[1] - middles[0]) * 1e-9, found.flags)
+        return Used(used.energy_uj / 1e6, (middles[1] - middles[0]) * 1e-9, used.flags)
 
     @property
     def _least_uj(self) -> Mapping[str, int]:
@@ -171,23 +171,23 @@ class LocalSources:
         A sum with a part that stands still is none; what is said of it is said of the part. A part
         that did not move in too short a time adds nothing to the others.
         """
-        found: dict[str, standing.Objection] = {}
+        objections: dict[str, standing.Objection] = {}
         for name, component in self.components.items():
             if name in stretches and name not in self._sums:
                 objection = self._objection(name, component, stretches[name], busy_s)
                 if objection is not None:
-                    found[name] = objection
+                    objections[name] = objection
         source = self.opened.get("battery")
         if isinstance(source, BatterySource) and (totals_j := source.totals_j):
             pair = POWER, GAUGE
             if objection := standing.of_gauge(pair, *totals_j):
-                found |= {name: replace(objection, label=name) for name in pair}
+                objections |= {name: replace(objection, label=name) for name in pair}
         for name, parts in self._sums.items():
-            still = [found[part] for part in parts if part in found]
+            still = [objections[part] for part in parts if part in objections]
             short = all(one.code == standing.DID_NOT_MOVE for one in still)
             if still and (not short or len(still) == len(parts)):
-                found[name] = standing.Objection(still[0].code, "", "")
-        return found
+                objections[name] = standing.Objection(still[0].code, "", "")
+        return objections
 
     def _objection(
         self,
@@ -225,8 +225,8 @@ class LocalSources:
     @property
     def omitted(self) -> list[str]:
         """What the opened sources could not read, in sentences."""
-        said = (getattr(source, "omitted", "") for source in self.opened.values())
-        return [sentence for sentence in said if sentence]
+        sentences = (getattr(source, "omitted", "") for source in self.opened.values())
+        return [sentence for sentence in sentences if sentence]
 
     def limits(self) -> list[str]:
         """How coarse they are, as far as they tell."""
@@ -316,8 +316,8 @@ def category(name: str, components: Mapping[str, Component]) -> coverage.Categor
     if not source.startswith("meter "):
         undeclared = table.categories["undeclared"] if registry.is_installed(source) else None
         return table.category(name, components) or undeclared
-    whole = name.rpartition("/")[2] == "system"  # a channel that sees the whole machine
-    return table.categories["machine"] if whole else None
+    is_machine = name.rpartition("/")[2] == "system"  # a channel that sees the whole machine
+    return table.categories["machine"] if is_machine else None
 
 
 def below_parts(
@@ -405,15 +405,15 @@ def nothing_found(refused: Mapping[str, str]) -> str:
         "(hwmon) and NVIDIA's library (NVML)"
     )
     ways = "name a meter with --meter, or try it in the virtual lab (`make lab` in a checkout)"
-    there = [
-        said
-        for name, said in refused.items()
-        if "by root only" in said or (name != "perf" and registry.there(name))
+    hints = [
+        reason
+        for name, reason in refused.items()
+        if "by root only" in reason or (name != "perf" and registry.there(name))
     ]
-    if there:
+    if hints:
         return (
             f"No source of energy can be read on this machine; looked for {wanted}. "
-            f"{' '.join(there)} Or {ways}."
+            f"{' '.join(hints)} Or {ways}."
         )
     driver = "load RAPL's driver with `sudo modprobe intel_rapl_msr`, " if on_x86() else ""
     return f"No source of energy was found on this machine: looked for {wanted}; {driver}{ways}."

@@ -113,21 +113,21 @@ class Trials:
         return RawTrial(index, self.blocks, place, execution, output, rest, used, rest_used)
 
     def _prepare(self, index: int) -> None:
-        if given := self._options.prepare:
-            auxiliary(given[index if len(given) > 1 else 0], "The prepare command")
+        if commands := self._options.prepare:
+            auxiliary(commands[index if len(commands) > 1 else 0], "The prepare command")
 
     def _execute(self, index: int, output: Output) -> Execution:
         command = self._commands[index]
-        found = execute(command, output, self._options.input)
-        if why := NOT_RUN.get(found.exit_code):
+        execution = execute(command, output, self._options.input)
+        if why := NOT_RUN.get(execution.exit_code):
             raise ControllerError(
                 f"The command {printable(command.name)} did not run: {why} (exit code "
-                f"{found.exit_code}). Check its name and path; --output inherit shows what it "
+                f"{execution.exit_code}). Check its name and path; --output inherit shows what it "
                 "writes."
             )
-        if found.exit_code and not self._options.ignore_failure:
+        if execution.exit_code and not self._options.ignore_failure:
             raise ControllerError(
-                f"The command {printable(command.name)} {ended(found.exit_code)}: see its output "
-                "with --output inherit, or let it fail with --ignore-failure."
+                f"The command {printable(command.name)} {ended(execution.exit_code)}: see its "
+                "output with --output inherit, or let it fail with --ignore-failure."
             )
-        return found
+        return execution

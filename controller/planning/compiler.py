@@ -58,6 +58,7 @@ def compile_plan(
     Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
     """
     now = now or datetime.now(UTC)
+    rapl_source = target.get("rapl_source", "powercap")
     known = {stack["name"]: stack["disk"] for stack in target["configurations"]}
     suite = on_disks(on_one_disk(suite, list(known), configurations), known)
     if configurations:
@@ -94,8 +95,8 @@ def compile_plan(
     drift_check = _drift_check(suite, stacks)
     if drift_check is not None:
         workloads.append({"name": DRIFT_CHECK, "parameters": drift_check["parameters"]})
-        there = drift_check["plan"]
-        runs = with_drift_checks(runs, there["configuration"], there["every"])
+        check = drift_check["plan"]
+        runs = with_drift_checks(runs, check["configuration"], check["every"])
     return freeze(
         {
             "format": FORMAT,
@@ -126,9 +127,16 @@ def compile_plan(
             "run_limit_s": suite.get("run_limit_s", RUN_LIMIT_S),
             "assets": target["assets"],
             **({"quiet": target["quiet"]} if "quiet" in target else {}),
-            **_rapl_source(target),
-            "reference_meters": _reference_meters(target["meters"]),
-            "pad_s": _pad_s(slowest_s),
+            # Nothing for our own reader, so that plans of before stay as they are.
+            **({} if rapl_source == "powercap" else {"rapl_source": rapl_source}),
+            # By channel, whose joules are compared: the first meter of the inventory that has it.
+            "reference_meters": {
+                channel: meter["name"]
+                for meter in reversed(target["meters"])
+                for channel in meter["channels"].values()
+            },
+            # Rest beside each phase: two whole windows of a slow meter, even if one record is lost.
+            "pad_s": round(PAD_PERIODS * slowest_s, 6) if slowest_s >= SLOW_METER_S else 0.0,
             "watermark": _watermark(suite, slowest_s),
             "analysis": {
                 "contrasts": pairs,
@@ -158,21 +166,6 @@ def redate(plan: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     return freeze({**plan, **names, "created_wall": now.isoformat(timespec="seconds")})
 
 
-def _reference_meters(meters: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """By channel, whose joules are compared: the first meter of the inventory that has it."""
-    return {
-        channel: meter["name"]
-        for meter in reversed(meters)
-        for channel in meter["channels"].values()
-    }
-
-
-def _rapl_source(target: Mapping[str, Any]) -> dict[str, Any]:
-    """Nothing for our own reader, so that plans of before stay as they are."""
-    chosen = target.get("rapl_source", "powercap")
-    return {} if chosen == "powercap" else {"rapl_source": chosen}
-
-
 def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] | None:
     """Chips and rest for the slowest meter; None where nobody would see them or wants them."""
     if not (_flag(suite, "watermark") and slowest_s):
@@ -189,11 +182,6 @@ def _flag(suite: Mapping[str, Any], key: str, *, otherwise: bool = True) -> bool
     if not isinstance(wanted, bool):
         raise ControllerError(f"The suite's key {key} is {wanted!r}: say true or false.")
     return wanted
-
-
-def _pad_s(slowest_s: float) -> float:
-    """Rest beside each phase: two whole windows of a slow meter, even if one record is lost."""
-    return round(PAD_PERIODS * slowest_s, 6) if slowest_s >= SLOW_METER_S else 0.0
 
 
 def _slowest_s(meters: Sequence[Mapping[str, Any]]) -> float:
@@ -250,19 +238,19 @@ def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> lis
             raise ControllerError(
                 unknown("configuration", str(name), by_name)
                 + " The suite asks for it, the inventory's fde_configurations do not name it: name "
-                "it there, or choose others with CONFIGURATIONS=…"
+                "it there, or choose others with --configurations …"
             )
     return [_described(by_name[name]) for name in wanted]
 
 
 def _described(stack: Mapping[str, Any]) -> dict[str, Any]:
     """The entry with all settings, and what the analysis needs to know of its kind."""
-    whole = registry_of_storage.complete(stack)
+    configuration = registry_of_storage.complete(stack)
     return {
-        "name": whole.name,
-        "kind": whole.kind,
-        "disk": whole.disk,
-        "label": registry_of_storage.label(whole),
-        "encrypted_by": registry_of_storage.load(whole.kind).encrypted_by,
-        **whole.settings,
+        "name": configuration.name,
+        "kind": configuration.kind,
+        "disk": configuration.disk,
+        "label": registry_of_storage.label(configuration),
+        "encrypted_by": registry_of_storage.load(configuration.kind).encrypted_by,
+        **configuration.settings,
     }

@@ -25,7 +25,7 @@ Pair = list[str]
 
 
 def multiplied(
-    given: Any,
+    declared: Any,
     stacks: Sequence[Mapping[str, Any]],
     filesystem: Mapping[str, Any],
     pairs: Sequence[Sequence[str]],
@@ -34,20 +34,20 @@ def multiplied(
     """The plan's configurations, and contrasts: `pairs` at each combination of levels, then each
     level against its factor's first one, all else alike. Raises ControllerError.
     """
-    factors = _checked(given)
-    found: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
+    factors = _checked(declared)
+    made: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
     for stack in stacks:
         for levels in itertools.product(*factors.values()):
             changes = [factors[f][level] for f, level in zip(factors, levels, strict=True)]
-            found[stack["name"], levels] = _one(
+            made[stack["name"], levels] = _one(
                 *(stack, filesystem, _further(factors, levels), changes), described
             )
-    if len(found) > MOST_CONFIGURATIONS:
+    if len(made) > MOST_CONFIGURATIONS:
         raise ControllerError(
-            f"The suite's factors make {len(found)} configurations, and {MOST_CONFIGURATIONS} are "
+            f"The suite's factors make {len(made)} configurations, and {MOST_CONFIGURATIONS} are "
             "the most: give it fewer levels or configurations."
         )
-    names = {key: one["name"] for key, one in found.items()}
+    names = {key: one["name"] for key, one in made.items()}
     contrasts = [
         [names[a, levels], names[b, levels]]
         for levels in itertools.product(*factors.values())
@@ -59,7 +59,7 @@ def multiplied(
             if levels[place] != first:
                 base = (*levels[:place], first, *levels[place + 1 :])
                 contrasts.append([names[stack_name, base], name])
-    return list(found.values()), contrasts
+    return list(made.values()), contrasts
 
 
 def _further(factors: Mapping[str, Mapping[str, Any]], levels: Sequence[str]) -> list[str]:
@@ -75,21 +75,21 @@ def _one(
     changes: Sequence[Mapping[str, Any]],
     described: Described,
 ) -> dict[str, Any]:
-    own, own_settings = dict(filesystem), dict[str, Any]()
+    volume, settings = dict(filesystem), dict[str, Any]()
     for change in changes:
         if "type" in change:
-            own |= {"type": change["type"], "options": list(change.get("options", ()))}
+            volume |= {"type": change["type"], "options": list(change.get("options", ()))}
         elif "options" in change:
-            own["options"] = [*own["options"], *change["options"]]
-        own["mount_options"] = _joined(own["mount_options"], change.get("mount_options", ""))
-        own_settings |= {k: v for k, v in change.items() if k not in _FILESYSTEM_KEYS}
+            volume["options"] = [*volume["options"], *change["options"]]
+        volume["mount_options"] = _joined(volume["mount_options"], change.get("mount_options", ""))
+        settings |= {k: v for k, v in change.items() if k not in _FILESYSTEM_KEYS}
     name = ".".join([stack["name"], *further])
     try:
-        whole = described({**stack, **own_settings, "name": name})
+        configuration = described({**stack, **settings, "name": name})
     except AgentError as error:
         raise ControllerError(f"The factors make {name}, which cannot be: {error}") from error
-    label = ", ".join([whole["label"], *(level.replace("_", " ") for level in further)])
-    return {**whole, "label": label, "filesystem": own}
+    label = ", ".join([configuration["label"], *(level.replace("_", " ") for level in further)])
+    return {**configuration, "label": label, "filesystem": volume}
 
 
 def _joined(options: str, further: str) -> str:
@@ -99,15 +99,17 @@ def _joined(options: str, further: str) -> str:
     return ",".join([*words, *added])
 
 
-def _checked(given: Any) -> dict[str, dict[str, Mapping[str, Any]]]:
-    if not isinstance(given, Mapping) or not given:
-        raise ControllerError(f"The suite's key factors is {given!r}: give factors by their names.")
-    seen: list[str] = []
-    for name, levels in given.items():
+def _checked(declared: Any) -> dict[str, dict[str, Mapping[str, Any]]]:
+    if not isinstance(declared, Mapping) or not declared:
+        raise ControllerError(
+            f"The suite's key factors is {declared!r}: give factors by their names."
+        )
+    levels_so_far: list[str] = []
+    for name, levels in declared.items():
         if not isinstance(levels, Mapping) or len(levels) < 2:
             raise ControllerError(f"The factor {name} needs two levels or more, by their names.")
         for level, change in levels.items():
-            if not _LEVEL.fullmatch(str(level)) or level in seen:
+            if not _LEVEL.fullmatch(str(level)) or level in levels_so_far:
                 raise ControllerError(
                     f"A level of the factor {name} is called {level!r}: use small letters and "
                     "digits, words joined by - or _, in quotes if YAML reads them as true or "
@@ -123,5 +125,5 @@ def _checked(given: Any) -> dict[str, dict[str, Mapping[str, Any]]]:
                         f"The {key} of level {level} of {name} is {change[key]!r}: give "
                         f"{'a list of words' if kind is list else 'a word'}."
                     )
-        seen += levels
-    return {str(name): dict(levels) for name, levels in given.items()}
+        levels_so_far += levels
+    return {str(name): dict(levels) for name, levels in declared.items()}

@@ -18,8 +18,8 @@ def suite_names(folder: Path = SUITES) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yml"))
 
 
-def require_known(what: str, given: Iterable[Any], known: Collection[str]) -> None:
+def require_known(what: str, names: Iterable[Any], known: Collection[str]) -> None:
     """ControllerError on the first of the given names that is none of the known ones."""
-    for name in given:
+    for name in names:
         if name not in known:
             raise ControllerError(unknown(what, str(name), known))

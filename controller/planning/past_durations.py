@@ -67,7 +67,7 @@ class Seen:
 
 def seen(folder: Path, host: str, origin: str) -> Seen:
     """All that the suites of this host in `folder` tell; those that cannot be read tell nothing."""
-    found = Seen()
+    durations = Seen()
     suites = []
     for path in folder.glob("*/plan.json"):
         plan = {} if names.stranger(path.parent) else read_object(path)
@@ -76,32 +76,32 @@ def seen(folder: Path, host: str, origin: str) -> Seen:
     for _, suite_dir, plan in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
         try:
             entries = read(suite_dir / "journal.jsonl")
-            _learn(found, plan, entries)
+            _learn(durations, plan, entries)
         except (AgentError, OSError, KeyError, TypeError, ValueError):
             continue
         if "finished" in last_states(entries).values():
-            found.suites.append(str(plan["suite_id"]))
+            durations.suites.append(str(plan["suite_id"]))
             with suppress(OSError, KeyError, TypeError, ValueError):
-                found.ends_s.extend(_ends_s(suite_dir, entries))
-    return found
+                durations.ends_s.extend(_ends_s(suite_dir, entries))
+    return durations
 
 
-def _learn(found: Seen, plan: Mapping[str, Any], entries: Sequence[Entry]) -> None:
+def _learn(durations: Seen, plan: Mapping[str, Any], entries: Sequence[Entry]) -> None:
     runs = {run["run_id"]: run for run in plan["runs"]}
     for run_id, state, seconds in _stretches(entries):
         if run_id not in runs:
             continue
         if state == "finished":
             key = key_of(plan, runs[run_id])
-            found.runs_s.setdefault(key, []).append(max(0.0, seconds - rests_s(plan)))
+            durations.runs_s.setdefault(key, []).append(max(0.0, seconds - rests_s(plan)))
         else:
             stack = runs[run_id]["configuration"]
-            found.switches_s.setdefault(stack, []).append(seconds)
+            durations.switches_s.setdefault(stack, []).append(seconds)
     skipped = {entry.run_id for entry in entries if entry.cause == SKIPPED}
-    found.skipped.update(key_of(plan, runs[run_id])[0] for run_id in skipped & set(runs))
+    durations.skipped.update(key_of(plan, runs[run_id])[0] for run_id in skipped & set(runs))
     runs = {run_id: run for run_id, run in runs.items() if run_id not in skipped}
     entries = [entry for entry in entries if entry.run_id not in skipped]
-    found.blocks.extend(_blocks(plan, runs, entries))
+    durations.blocks.extend(_blocks(plan, runs, entries))
 
 
 def _stretches(entries: Sequence[Entry]) -> Iterator[tuple[str, str, float]]:
@@ -159,9 +159,9 @@ def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
     not preconditioned."""
     known = session_times.sessions_of(session_times.lines(suite_dir / session_times.SESSIONS), ())
     of_runs = [entry for entry in entries if entry.run_id]
-    whole = entries[-1].state == "suite-finished" and len({e.boot_id for e in entries}) == 1
+    complete = entries[-1].state == "suite-finished" and len({e.boot_id for e in entries}) == 1
     longer = any(entry.state == PRECONDITIONED for entry in entries)
-    if len(known) != 1 or known[0].killed or not whole or longer:
+    if len(known) != 1 or known[0].killed or not complete or longer:
         return
     yield max(0.0, known[0].seconds["wall_s"] - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
 

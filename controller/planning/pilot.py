@@ -7,7 +7,7 @@ from pathlib import Path
 
 from analysis.suite import manifest
 from contract.errors import ControllerError
-from contract.places import step
+from contract.places import command_line
 from contract.strict_json import read_object
 from controller.session.suite_folder import require_plain
 
@@ -29,17 +29,23 @@ def read_pilot(folder: Path) -> Pilot:
     require_plain(folder)
     path = folder / "next.json"
     if not path.exists():
-        raise ControllerError(f"{folder} has no next.json: {step('report', folder)} writes it.")
-    found = read_object(path)
-    if found.get("format") != PILOT_FORMAT or not manifest.current(path):
         raise ControllerError(
-            f"{path} was not made here by this version of a sealed suite: {step('report', folder)} "
-            "makes it again."
+            f"{folder} has no next.json: {command_line('report', folder)} writes it."
         )
-    blocks, seen = found.get("blocks"), found.get("from_blocks")
-    if not isinstance(blocks, int) or not isinstance(seen, int) or seen < PILOT_BLOCKS:
+    document = read_object(path)
+    if document.get("format") != PILOT_FORMAT or not manifest.current(path):
         raise ControllerError(
-            f"{folder} has {seen or 'too few'} blocks to plan by: run {PILOT_BLOCKS} of them "
-            f"first (BLOCKS={PILOT_BLOCKS}), or say how many you want with BLOCKS=n."
+            f"{path} was not made here by this version of a sealed suite. Run "
+            f"{command_line('report', folder)}."
         )
-    return Pilot(str(found.get("suite_id", folder.name)), blocks)
+    blocks, from_blocks = document.get("blocks"), document.get("from_blocks")
+    if (
+        not isinstance(blocks, int)
+        or not isinstance(from_blocks, int)
+        or from_blocks < PILOT_BLOCKS
+    ):
+        raise ControllerError(
+            f"{folder} has {from_blocks or 'too few'} blocks to plan by. Run {PILOT_BLOCKS} first "
+            f"(--blocks {PILOT_BLOCKS}), or pass --blocks N."
+        )
+    return Pilot(str(document.get("suite_id", folder.name)), blocks)

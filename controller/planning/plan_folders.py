@@ -88,17 +88,17 @@ def _with_wear(plan: dict[str, Any], options: Options, say: Say) -> dict[str, An
     if "precondition" not in plan:
         return plan
     target = target_of(options)
-    seen = survey.look(target)
-    if seen.error:
-        raise ControllerError(f"What preconditioning would cost is unknown: {seen.error}.")
-    found = wear.costs(plan, seen.disks)
-    for cost in found:
+    look = survey.look(target)
+    if look.error:
+        raise ControllerError(f"What preconditioning would cost is unknown: {look.error}.")
+    costs = wear.costs(plan, look.disks)
+    for cost in costs:
         say(cost.sentences)
     if options.hours is not None:
         say("How long the preconditioning takes is not known before, and HOURS does not count it.")
     ask = first_writes.at_terminal if sys.stdin.isatty() else None
     if not target.get("lab"):  # a virtual disk does not wear
-        wear.require_allowed(found, options.confirm, ask)
+        wear.require_allowed(costs, options.confirm, ask)
     return plan
 
 

@@ -1,4 +1,4 @@
-"""What an inventory assumes of prices and habits: the rules that its numbers must keep.
+"""The questions of a suite: contrasts, comparisons, extra blocks and preconditioning.
 
 Each is declared before a suite's first run and frozen in its plan (data/README.md).
 """
@@ -76,20 +76,22 @@ def extra(
     suite: Mapping[str, Any], names: Sequence[str], loads: Sequence[Entry], *, chosen: bool
 ) -> Extra | None:
     """The suite's further blocks; None where it has none, or nothing of them is left."""
-    given = suite.get("extra")
-    if given is None:
+    declared = suite.get("extra")
+    if declared is None:
         return None
-    if not isinstance(given, Mapping):
-        raise ControllerError(f"The suite's key extra is {given!r}: give it blocks at least.")
-    require_known("key of extra", given, EXTRA_KEYS)
-    blocks = given.get("blocks")
+    if not isinstance(declared, Mapping):
+        raise ControllerError(f"The suite's key extra is {declared!r}: give it blocks at least.")
+    require_known("key of extra", declared, EXTRA_KEYS)
+    blocks = declared.get("blocks")
     if type(blocks) is not int or not 0 <= blocks <= MOST_EXTRA_BLOCKS:
         raise ControllerError(
             f"The blocks of extra are {blocks!r}: give a whole number up to {MOST_EXTRA_BLOCKS}."
         )
-    there = configurations_of("extra", given.get("configurations"), names, chosen=chosen)
-    turns = _turns(given.get("workloads"), suite, loads)
-    reached = tuple(n for n in there if any(n in turn.configurations for turn in turns))
+    configurations = configurations_of(
+        "extra", declared.get("configurations"), names, chosen=chosen
+    )
+    turns = _turns(declared.get("workloads"), suite, loads)
+    reached = tuple(n for n in configurations if any(n in turn.configurations for turn in turns))
     if not reached and not chosen:
         raise ControllerError("No workload of extra runs on its configurations: name others.")
     return Extra(blocks, reached, turns) if blocks and reached else None
@@ -110,74 +112,75 @@ def comparisons(
 
     Where configurations were `chosen`, those that nothing is left of are no part of the plan.
     """
-    given = suite.get("comparisons")
-    if given is None:
+    declared = suite.get("comparisons")
+    if declared is None:
         return []
-    if not isinstance(given, list):
-        raise ControllerError(f"The suite's key comparisons is {given!r}: give a list of them.")
-    found: list[dict[str, Any]] = []
-    for one in given:
-        found.extend(_comparison(one, suite, names, loads, chosen=chosen))
-    twice = [one["name"] for one in found]
+    if not isinstance(declared, list):
+        raise ControllerError(f"The suite's key comparisons is {declared!r}: give a list of them.")
+    compared: list[dict[str, Any]] = []
+    for one in declared:
+        compared.extend(_comparison(one, suite, names, loads, chosen=chosen))
+    twice = [one["name"] for one in compared]
     if len(set(twice)) != len(twice):
         raise ControllerError(f"Two comparisons have the same name among {', '.join(twice)}.")
-    return found
+    return compared
 
 
 def _comparison(
-    given: Any,
+    declared: Any,
     suite: Mapping[str, Any],
     names: Sequence[str],
     loads: Sequence[Entry],
     *,
     chosen: bool,
 ) -> Iterator[dict[str, Any]]:
-    if not isinstance(given, Mapping) or not _NAME.fullmatch(str(given.get("name", ""))):
+    if not isinstance(declared, Mapping) or not _NAME.fullmatch(str(declared.get("name", ""))):
         raise ControllerError(
-            f"A comparison is {given!r}: give it a name of small letters and digits, joined by -."
+            f"Invalid comparison {declared!r}: its name must be lower-case letters, digits and "
+            "hyphens."
         )
-    what = f"the comparison {given['name']}"
-    require_known(f"key of {what}", given, COMPARISON_KEYS)
-    if not isinstance(given.get("question"), str) or not given["question"].strip():
+    what = f"the comparison {declared['name']}"
+    require_known(f"key of {what}", declared, COMPARISON_KEYS)
+    if not isinstance(declared.get("question"), str) or not declared["question"].strip():
         raise ControllerError(f"There is no question in {what}: say what it is to answer.")
-    per = given.get("per")
+    per = declared.get("per")
     if per is not None:
         require_known(f"unit of work in {what}", [per], UNITS)
     sides = {
-        key: _side(given.get(key), f"the {key} of {what}", suite) for key in ("first", "second")
+        key: _side(declared.get(key), f"the {key} of {what}", suite) for key in ("first", "second")
     }
     if sides["first"] == sides["second"]:
         raise ControllerError(f"Both sides of {what} are the same: compare two.")
-    named = configurations_of(what, given.get("configurations"), names, chosen=chosen)
+    named = configurations_of(what, declared.get("configurations"), names, chosen=chosen)
     turns = {load.name: load.turn for load in loads}
     both = [turns.get(side["workload"]) for side in sides.values()]
-    there = [name for name in named if all(t and name in t.configurations for t in both)]
-    if not chosen and (not there or (given.get("configurations") and len(there) < len(named))):
-        without = ", ".join(name for name in named if name not in there)
+    common = [name for name in named if all(t and name in t.configurations for t in both)]
+    if not chosen and (not common or (declared.get("configurations") and len(common) < len(named))):
+        without = ", ".join(name for name in named if name not in common)
         raise ControllerError(
             f"On {without} {what} lacks one of its workloads: name configurations that have both."
         )
-    if not there:
+    if not common:
         return
     yield {
-        "name": given["name"],
-        "question": given["question"],
+        "name": declared["name"],
+        "question": declared["question"],
         **sides,
         "per": per,
-        "configurations": there,
+        "configurations": common,
     }
 
 
-def _side(given: Any, what: str, suite: Mapping[str, Any]) -> dict[str, str]:
-    if not isinstance(given, Mapping) or "workload" not in given:
-        raise ControllerError(f"{what.capitalize()} is {given!r}: give its workload and phase.")
-    require_known(f"key of {what}", given, SIDE_KEYS)
+def _side(declared: Any, what: str, suite: Mapping[str, Any]) -> dict[str, str]:
+    if not isinstance(declared, Mapping) or "workload" not in declared:
+        raise ControllerError(f"{what.capitalize()} is {declared!r}: give its workload and phase.")
+    require_known(f"key of {what}", declared, SIDE_KEYS)
     known = [entry["name"] for entry in suite["workloads"]]
-    require_known(f"workload in {what}", [given["workload"]], known)
-    phase = given.get("phase", ALL_PHASES)
+    require_known(f"workload in {what}", [declared["workload"]], known)
+    phase = declared.get("phase", ALL_PHASES)
     if not isinstance(phase, str) or not _PHASE.fullmatch(phase):
         raise ControllerError(f"The phase in {what} is {phase!r}: name one, as write-large or all.")
-    return {"workload": given["workload"], "phase": phase}
+    return {"workload": declared["workload"], "phase": phase}
 
 
 def share(suite: Mapping[str, Any], key: str, otherwise: float) -> float:
@@ -203,34 +206,34 @@ def looks(suite: Mapping[str, Any]) -> str:
 
 def precondition(suite: Mapping[str, Any]) -> dict[str, Any] | None:
     """How the disks are brought to a steady state, all keys filled in; None where they are not."""
-    given = suite.get("precondition", False)
-    if given is False:
+    declared = suite.get("precondition", False)
+    if declared is False:
         return None
-    if given is not True and not isinstance(given, Mapping):
+    if declared is not True and not isinstance(declared, Mapping):
         raise ControllerError(
-            f"The suite's key precondition is {given!r}: say true, false, or its passes, rounds, "
-            "round_s and access."
+            f"The suite's key precondition is {declared!r}: it must be true, false, or its passes, "
+            "rounds, round_s and access."
         )
     if suite.get("discard_first"):
         raise ControllerError(
             "The suite says precondition and discard_first: to discard the extent before each "
             "configuration undoes the preconditioning, so take one of them out."
         )
-    found = {**PRECONDITION, **({} if given is True else given)}
-    require_known("key of precondition", found, PRECONDITION)
+    settings = {**PRECONDITION, **({} if declared is True else declared)}
+    require_known("key of precondition", settings, PRECONDITION)
     for key, least, most in (
         ("passes", 1, MOST_PASSES),
         ("rounds", steady_state.WINDOW, steady_state.MOST_ROUNDS),
     ):
-        if type(found[key]) is not int or not least <= found[key] <= most:
+        if type(settings[key]) is not int or not least <= settings[key] <= most:
             raise ControllerError(
-                f"The {key} of precondition are {found[key]!r}: give a whole number from {least} "
-                f"to {most}."
+                f"The {key} of precondition are {settings[key]!r}: it must be an integer from "
+                f"{least} to {most}."
             )
-    seconds = found["round_s"]
+    seconds = settings["round_s"]
     if type(seconds) not in (int, float) or not 0 < seconds <= MOST_ROUND_S:
         raise ControllerError(
             f"The round_s of precondition is {seconds!r}: give seconds up to {MOST_ROUND_S}."
         )
-    require_known("access of precondition", [found["access"]], ACCESSES)
-    return found
+    require_known("access of precondition", [settings["access"]], ACCESSES)
+    return settings

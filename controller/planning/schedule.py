@@ -44,8 +44,8 @@ def order(
         if runs and (last := runs[-1]["configuration"]) in entered:
             entered.sort(key=lambda name: name != last)
         for configuration in entered:
-            there = [one for turn in turns for one in _repeats(turn, configuration)]
-            for one in shuffle.sample(there, len(there)):
+            repeats = [one for turn in turns for one in _repeats(turn, configuration)]
+            for one in shuffle.sample(repeats, len(repeats)):
                 run = {"block": block, "configuration": configuration, **one}
                 runs.append(_numbered(len(runs), run))
     return runs
@@ -56,13 +56,13 @@ def with_drift_checks(
 ) -> list[dict[str, Any]]:
     """The drift check before all runs, after each `every` blocks, and after all runs."""
     check = {"configuration": configuration, "workload": DRIFT_CHECK}
-    whole: list[Mapping[str, Any]] = []
+    sequence: list[Mapping[str, Any]] = []
     for block, of_block in groupby(runs, key=lambda run: int(run["block"])):
         if block % every == 0:
-            whole.append({**check, "block": block})
-        whole.extend(of_block)
-    whole.append({**check, "block": runs[-1]["block"]})
-    return [_numbered(index, run) for index, run in enumerate(whole)]
+            sequence.append({**check, "block": block})
+        sequence.extend(of_block)
+    sequence.append({**check, "block": runs[-1]["block"]})
+    return [_numbered(index, run) for index, run in enumerate(sequence)]
 
 
 def _repeats(turn: Turn, configuration: str) -> list[dict[str, Any]]:

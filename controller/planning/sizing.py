@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from contract.errors import ControllerError
-from contract.places import step
+from contract.places import command_line
 from contract.plan import scale_of
 from controller.planning.past_durations import Seen, key_of, rests_s
 from controller.session.progress_text import minutes
@@ -40,7 +40,7 @@ def fit(plan: Mapping[str, Any], known: Seen, hours: float) -> Fit:
     ControllerError where a workload was never seen here, or not even one block fits.
     """
     if not 0 < hours < math.inf:
-        raise ControllerError(f"HOURS is {hours:g}: say how long the suite may take, as HOURS=9.")
+        raise ControllerError(f"HOURS is {hours:g}: say how long the suite may take, as --hours 9.")
     drift_checks = plan["drift_check"]["workload"] if plan["drift_check"] else ""
     first = [run for run in plan["runs"] if run["block"] == 0 and run["workload"] != drift_checks]
     costs = {run["run_id"]: _cost_s(plan, known, run) for run in plan["runs"]}
@@ -74,7 +74,7 @@ def fit(plan: Mapping[str, Any], known: Seen, hours: float) -> Fit:
         raise ControllerError(
             f"Not one block fits into {minutes(hours * 3600)}: one takes {minutes(bound_s)}, with "
             f"start, drift check and end {minutes(needed_s)}. Say "
-            f"HOURS={math.ceil(needed_s / 36) / 100} or more, or choose fewer CONFIGURATIONS."
+            f"--hours {math.ceil(needed_s / 36) / 100} or more, or choose fewer CONFIGURATIONS."
         )
     expected_s = blocks * block_s + ends_s
     basis = {
@@ -132,9 +132,10 @@ def _cost_s(plan: Mapping[str, Any], known: Seen, run: Mapping[str, Any]) -> flo
     if not same and name in known.skipped:
         return 0.0
     if not same:
+        block = command_line("run", suite=plan["suite"], blocks=1, scale=scale_of(plan["scale"]))
         raise ControllerError(
             f"How long {name} takes at these sizes was never seen on {plan['host']}: run one block "
-            f"first ({step('run', suite=plan['suite'], blocks=1, scale=scale_of(plan['scale']))})."
+            f"first ({block})."
         )
     means = {key[2]: fmean(costs) for key, costs in same.items()}
     return rests_s(plan) + means.get(stack, max(means.values()))

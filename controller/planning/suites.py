@@ -42,9 +42,9 @@ class Entry:
 
     def document(self) -> dict[str, Any]:
         """Its line in the plan."""
-        own = {} if self.workload == self.name else {"workload": self.workload}
+        workload = {} if self.workload == self.name else {"workload": self.workload}
         aside = {} if self.overall else {"overall": False}
-        return {"name": self.name, **own, "parameters": dict(self.parameters), **aside}
+        return {"name": self.name, **workload, "parameters": dict(self.parameters), **aside}
 
 
 def entries(
@@ -55,19 +55,19 @@ def entries(
     `chosen`: these stand in for the suite's own, so what an entry names besides is passed over,
     and an entry that has none of them left is no part of the plan. Raises ControllerError.
     """
-    found: list[Entry] = []
-    for given in suite["workloads"]:
-        entry = _entry(given, names, database, chosen=chosen)
-        if any(entry.name == other.name for other in found):
+    declared: list[Entry] = []
+    for item in suite["workloads"]:
+        entry = _entry(item, names, database, chosen=chosen)
+        if any(entry.name == other.name for other in declared):
             raise ControllerError(
                 f"A suite names the same workload twice: keep one {entry.name}, or give one a "
                 f"name of its own and workload: {entry.workload}."
             )
-        found.append(entry)
-    there = [entry for entry in found if entry.turn.configurations]
-    if not there:
+        declared.append(entry)
+    reachable = [entry for entry in declared if entry.turn.configurations]
+    if not reachable:
         raise ControllerError("A suite needs at least one workload: name one in workloads.")
-    return there
+    return reachable
 
 
 def configurations_of(
@@ -83,32 +83,32 @@ def configurations_of(
     return tuple(name for name in names if name in wanted)
 
 
-def complete(workload: str, given: Mapping[str, Any]) -> dict[str, ParameterValue]:
+def complete(workload: str, parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
     """All parameters of a workload. Raises ControllerError."""
     try:
-        return dict(registry.complete(workload, given))
+        return dict(registry.complete(workload, parameters))
     except WorkloadError as error:
         raise ControllerError(str(error)) from error
 
 
-def _entry(given: Any, names: Sequence[str], database: str, *, chosen: bool) -> Entry:
-    if not isinstance(given, Mapping) or "name" not in given:
-        raise ControllerError(f"An entry of workloads is {given!r}: give it a name at least.")
-    name, workload = given["name"], given.get("workload", given["name"])
+def _entry(item: Any, names: Sequence[str], database: str, *, chosen: bool) -> Entry:
+    if not isinstance(item, Mapping) or "name" not in item:
+        raise ControllerError(f"An entry of workloads is {item!r}: give it a name at least.")
+    name, workload = item["name"], item.get("workload", item["name"])
     what = f"the workload {name}"
-    require_known(f"key of {what}", given, VARIANT_KEYS)
+    require_known(f"key of {what}", item, VARIANT_KEYS)
     _check_name(name, workload)
     return Entry(
         turn=Turn(
             name=name,
             configurations=configurations_of(
-                what, given.get("configurations"), names, chosen=chosen
+                what, item.get("configurations"), names, chosen=chosen
             ),
-            repeat=_repeat(what, given.get("repeat", 1)),
+            repeat=_repeat(what, item.get("repeat", 1)),
         ),
         workload=workload,
-        parameters=complete(workload, _parameters(what, workload, given, database)),
-        overall=_overall(what, given.get("overall", True)),
+        parameters=complete(workload, _parameters(what, workload, item, database)),
+        overall=_overall(what, item.get("overall", True)),
     )
 
 
@@ -147,11 +147,9 @@ def _overall(what: str, value: Any) -> bool:
     return value
 
 
-def _parameters(
-    what: str, workload: str, given: Mapping[str, Any], database: str
-) -> dict[str, Any]:
+def _parameters(what: str, workload: str, item: Mapping[str, Any], database: str) -> dict[str, Any]:
     """The suite's parameters; which database server there is, the target says, not the suite."""
-    parameters = given.get("parameters") or {}
+    parameters = item.get("parameters") or {}
     if not isinstance(parameters, Mapping):
         raise ControllerError(
             f"The parameters of {what} are {parameters!r}: give names and values."
@@ -206,7 +204,7 @@ def scaled(suite: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
         return rest
     scales = _mapping(suite.get("scales"), "The suite's key scales")
     if not scales:
-        raise ControllerError(f"This suite has one scale: leave SCALE={scale} out.")
+        raise ControllerError(f"This suite has one scale: leave --scale {scale} out.")
     require_known("scale of this suite", [scale], scales)
     changes = _mapping(scales[scale], f"Scale {scale}")
     require_known(f"key of scale {scale}", changes, SCALED_KEYS)
@@ -215,9 +213,9 @@ def scaled(suite: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
     places = _named(changes, "entries", entries, scale, ENTRY_KEYS)
     compared = suite.get("comparisons") or []
     questions = _named(changes, "comparisons", compared, scale, COMPARISON_KEYS)
-    found = {**rest, **{key: value for key, value in changes.items() if key not in _ONE}}
-    found["summary"] = f"{scale}: {found['summary']}"
-    found["workloads"] = [
+    changed = {**rest, **{key: value for key, value in changes.items() if key not in _ONE}}
+    changed["summary"] = f"{scale}: {changed['summary']}"
+    changed["workloads"] = [
         {
             **entry,
             **places.get(entry["name"], {}),
@@ -226,11 +224,11 @@ def scaled(suite: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
         for entry in entries
     ]
     if compared:
-        found["comparisons"] = [{**one, **questions.get(one["name"], {})} for one in compared]
+        changed["comparisons"] = [{**one, **questions.get(one["name"], {})} for one in compared]
     if "extra" in changes:
         further = _mapping(changes["extra"], f"The key extra of scale {scale}")
-        found["extra"] = {**_mapping(suite.get("extra"), "The suite's key extra"), **further}
-    return found
+        changed["extra"] = {**_mapping(suite.get("extra"), "The suite's key extra"), **further}
+    return changed
 
 
 def on_one_disk(
@@ -244,17 +242,21 @@ def on_one_disk(
     """
     names = _mapping(suite.get("one_disk"), "The suite's key one_disk")
     rest = {key: value for key, value in suite.items() if key != "one_disk"}
-    own = suite.get("configurations") or []
-    if not isinstance(own, list) or not all(isinstance(each, str) for each in own):
-        raise ControllerError(f"The suite's configurations are a list of names, not {own!r}.")
+    configurations = suite.get("configurations") or []
+    if not isinstance(configurations, list) or not all(
+        isinstance(each, str) for each in configurations
+    ):
+        raise ControllerError(
+            f"The suite's configurations are a list of names, not {configurations!r}."
+        )
     if not all(isinstance(each, str) for pair in names.items() for each in pair):
         raise ControllerError("The suite's key one_disk has a name for each name: correct it.")
-    require_known("configuration in one_disk", names, own)
-    renamed = [names.get(name, name) for name in own]
+    require_known("configuration in one_disk", names, configurations)
+    renamed = [names.get(name, name) for name in configurations]
     if chosen:
-        wanted = any(name in names.values() and name not in own for name in chosen)
+        wanted = any(name in names.values() and name not in configurations for name in chosen)
     else:
-        wanted = not set(own) <= set(known) and set(renamed) <= set(known)
+        wanted = not set(configurations) <= set(known) and set(renamed) <= set(known)
     return _renamed(rest, names) if wanted and names else rest
 
 
@@ -271,25 +273,27 @@ def on_disks(suite: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, An
     if not isinstance(disks, list) or not all(isinstance(d, str) for d in disks):
         raise ControllerError(f"The suite's disks are a list of names, not {disks!r}.")
     require_known("disk with configurations", disks, sorted(set(known.values())))
-    own = suite.get("configurations") or []
-    there = {name: [on for d in disks if (on := on_disk(name, d)) in known] for name in own}
-    for name, found in there.items():
-        if not found:
+    configurations = suite.get("configurations") or []
+    by_name = {
+        name: [on for d in disks if (on := on_disk(name, d)) in known] for name in configurations
+    }
+    for name, variants in by_name.items():
+        if not variants:
             raise ControllerError(
                 f"The inventory has no configuration {on_disk(name, disks[0])}, nor on another of "
                 "the suite's disks: name it in fde_configurations with disk: a list of them."
             )
     # By disk, so that what belongs together stands together.
-    names = [on_disk(name, disk) for disk in disks for name in own]
+    names = [on_disk(name, disk) for disk in disks for name in configurations]
     rest["configurations"] = [name for name in names if name in known]
     if declared := suite.get("contrasts"):
         pairs = [[on_disk(end, disk) for end in pair] for disk in disks for pair in declared]
         rest["contrasts"] = [pair for pair in pairs if set(pair) <= set(rest["configurations"])]
     for key in ("workloads", "comparisons"):
         if key in suite:
-            rest[key] = [_spread(entry, there) for entry in suite[key]]
+            rest[key] = [_spread(entry, by_name) for entry in suite[key]]
     if "extra" in suite:
-        rest["extra"] = _spread(suite["extra"], there)
+        rest["extra"] = _spread(suite["extra"], by_name)
     return rest
 
 
@@ -298,11 +302,11 @@ def on_disk(name: str, disk: str) -> str:
     return f"{name}-on-{disk}"
 
 
-def _spread(entry: Any, there: Mapping[str, Sequence[str]]) -> Any:
+def _spread(entry: Any, by_name: Mapping[str, Sequence[str]]) -> Any:
     """An entry of a suite whose configurations are those on all disks."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("configurations"), list):
         return entry
-    spread = (there.get(str(name), [name]) for name in entry["configurations"])
+    spread = (by_name.get(str(name), [name]) for name in entry["configurations"])
     return {**entry, "configurations": [name for names in spread for name in names]}
 
 
@@ -325,15 +329,15 @@ def _named(
     allowed: Sequence[str] = (),
 ) -> dict[str, Mapping[str, Any]]:
     """What a scale changes of the suite's entries (or comparisons), by their names."""
-    given = _mapping(changes.get(key), f"The {key} of scale {scale}")
+    by_name = _mapping(changes.get(key), f"The {key} of scale {scale}")
     names = [one["name"] for one in known]
-    found = {}
-    for name, change in given.items():
+    changed = {}
+    for name, change in by_name.items():
         require_known(f"{_ONE[key]} of scale {scale}", [name], names)
-        found[name] = _mapping(change, f"{_ONE[key].capitalize()} {name} of the scale")
+        changed[name] = _mapping(change, f"{_ONE[key].capitalize()} {name} of the scale")
         if allowed:
-            require_known(f"key of {_ONE[key]} {name} in scale {scale}", found[name], allowed)
-    return found
+            require_known(f"key of {_ONE[key]} {name} in scale {scale}", changed[name], allowed)
+    return changed
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:

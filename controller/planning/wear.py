@@ -9,7 +9,7 @@ from typing import Any
 
 from contract import plan as plans
 from contract.errors import ControllerError
-from contract.places import step
+from contract.places import command_line
 from controller.target.first_writes import Ask
 
 # More than this share of its life asks first; where that is not known, this many times its size.
@@ -54,20 +54,20 @@ class Cost:
     @property
     def sentences(self) -> str:
         """The cost, in words."""
-        said = (
+        text = (
             f"Preconditioning writes at most {_size(self.most_bytes)} to disk {self.role} (serial "
             f"{self.serial}): {_size(self.extent_bytes)} {self.passes} times, and as much in each "
             f"of at most {self.rounds} rounds. "
         )
         if not self.written_bytes:
-            return f"{said}The disk does not say what it has written so far."
+            return f"{text}The disk does not say what it has written so far."
         share = _percent(self.most_bytes / self.written_bytes)
-        said += f"That is {share} of the {_size(self.written_bytes)} that it has written so far"
+        text += f"That is {share} of the {_size(self.written_bytes)} that it has written so far"
         if self.life_bytes is None:
-            return f"{said}; of its life it does not say yet how much is used."
+            return f"{text}; of its life it does not say yet how much is used."
         share = _percent(self.most_bytes / self.life_bytes)
         return (
-            f"{said}, and {share} of its life, of which SMART says {self.used_percent} % is used."
+            f"{text}, and {share} of its life, of which SMART says {self.used_percent} % is used."
         )
 
 
@@ -77,7 +77,7 @@ def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> li
     wanted = plan.precondition
     if wanted is None:
         return []
-    found = {disk["role"]: disk.get("lifetime") or {} for disk in disks}
+    lifetimes = {disk["role"]: disk.get("lifetime") or {} for disk in disks}
     return [
         Cost(
             disk.role,
@@ -86,7 +86,7 @@ def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> li
             plan.storage.extent.size_bytes,
             wanted.passes,
             wanted.rounds,
-            **found.get(disk.role, {}),
+            **lifetimes.get(disk.role, {}),
         )
         for disk in plan.disks_used
     ]
@@ -100,9 +100,9 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
             continue
         if ask is None:
             raise ControllerError(
-                f"{cost.sentences} As {cost.reason}, it is not done unasked: say "
-                f"{step('run', confirm=shlex.quote(cost.serial))}, or give precondition fewer "
-                "rounds or the inventory a smaller fde_extent_bytes."
+                f"{cost.sentences} As {cost.reason}, it is not done unasked. Run "
+                f"{command_line('run', confirm=shlex.quote(cost.serial))}, or give precondition "
+                "fewer rounds or the inventory a smaller fde_extent_bytes."
             )
         typed = ask(
             f"{cost.sentences}\nAs {cost.reason}, type the disk's serial number to continue: "
@@ -115,9 +115,9 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
 
 def lifetime(written_bytes: int | None = None, used_percent: int | None = None) -> str:
     """`by SMART 1.2 TB written in its life, 3 % of its life used`; empty where it is not known."""
-    said = [f"{_size(written_bytes)} written in its life"] if written_bytes is not None else []
-    said += [f"{used_percent} % of its life used"] if used_percent is not None else []
-    return f"by SMART {', '.join(said)}" if said else ""
+    parts = [f"{_size(written_bytes)} written in its life"] if written_bytes is not None else []
+    parts += [f"{used_percent} % of its life used"] if used_percent is not None else []
+    return f"by SMART {', '.join(parts)}" if parts else ""
 
 
 def _size(count: int) -> str:

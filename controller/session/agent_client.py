@@ -58,27 +58,27 @@ class AgentClient:
 
     def identity(self) -> dict[str, Any]:
         """Which machine it is (`contract.identity`). Raises ControllerError."""
-        said = self._told(self.agent("identity", "--suites", connection.SUITES)).decode(
+        answer = self._told(self.agent("identity", "--suites", connection.SUITES)).decode(
             errors="replace"
         )
         try:
-            found = strict_json.loads(said)
+            document = strict_json.loads(answer)
         except ValueError:
-            found = None
-        if not isinstance(found, dict) or "machine_id" not in found:
+            document = None
+        if not isinstance(document, dict) or "machine_id" not in document:
             raise ControllerError(
                 "The target does not say which machine it is: provision it again."
             )
-        return found
+        return document
 
     def disturbers(self) -> dict[str, list[str]]:
         """What may start work by itself there, by group; empty where that is not
         known."""
         try:
-            found = strict_json.loads(self.agent("quiet", "list").stdout)
+            active = strict_json.loads(self.agent("quiet", "list").stdout)
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return active if isinstance(active, dict) else {}
 
     def journal(self) -> list[Entry]:
         """What its journal holds; empty for a suite that was never started there."""
@@ -118,10 +118,10 @@ class AgentClient:
         if done.returncode == connection.SSH_FAILED:
             return None
         lines = done.stdout.decode(errors="replace").splitlines()
-        found = dict(line.split("=", 1) for line in lines[:3] if "=" in line)
-        state = found.get("ActiveState", "")
-        booting = found.get("System") in ("initializing", "starting")
-        queued = found.get("Job", "0") not in ("", "0")
+        properties = dict(line.split("=", 1) for line in lines[:3] if "=" in line)
+        state = properties.get("ActiveState", "")
+        booting = properties.get("System") in ("initializing", "starting")
+        queued = properties.get("Job", "0") not in ("", "0")
         return Unit(
             active=state in ("active", "reloading"),
             starting=state in ("activating", "deactivating") or queued or booting,
@@ -155,9 +155,9 @@ def _run(argv: Sequence[str], limit_s: float) -> Done:
             start_new_session=True,  # Ctrl-C is for the session, which tidies up with these
         )
     except subprocess.TimeoutExpired:
-        said = f"no answer in {limit_s:g} s: timed out".encode()
-        done = subprocess.CompletedProcess(argv, connection.SSH_FAILED, b"", said)
+        words = f"no answer in {limit_s:g} s: timed out".encode()
+        done = subprocess.CompletedProcess(argv, connection.SSH_FAILED, b"", words)
     if done.returncode:
-        said = done.stderr.strip()
-        log.debug("a command ended with %d: %s", done.returncode, said.decode(errors="replace"))
+        words = done.stderr.strip()
+        log.debug("a command ended with %d: %s", done.returncode, words.decode(errors="replace"))
     return done

@@ -12,7 +12,6 @@ from typing import Any
 
 from contract.errors import ControllerError
 from contract.journal import Entry
-from contract.places import step
 from contract.plan import Plan
 from controller.session.agent_client import AgentClient
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow, follow_command
@@ -79,19 +78,19 @@ class FollowLoop:
                 self._secrets.look(entries[-1] if entries else None)
         return entries[-1]
 
-    def _abandoned(self, said: str) -> None:
+    def _abandoned(self, reason: str) -> None:
         """Nobody works on the suite: wait for systemd, start the service, or give up."""
         unit = self._agent.unit()
         if unit is None or unit.active or unit.starting:
             return
         if not unit.failed and self._starts < MOST_STARTS:
             self._starts += 1
-            self._board.warn(f"{said} Its service is started again")
+            self._board.warn(f"{reason} Its service is started again")
             self._agent.start()
             return
         raise ControllerError(
             f"The agent on {self._plan.host} ended without closing its journal "
-            f"({unit.last_words or 'it said nothing'}): continue with {step('resume')}."
+            f"({unit.last_words or 'it said nothing'}): continue with fde resume."
         )
 
     @contextmanager

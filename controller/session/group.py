@@ -20,7 +20,7 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
-from contract.places import module_command, step
+from contract.places import command_line, module_command
 from contract.strict_json import read_object
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
@@ -87,7 +87,7 @@ def _port(meter: Mapping[str, Any]) -> set[str]:
 
     if is_network(str(meter["port"])):
         settings = json.dumps(meter.get("settings"), sort_keys=True)
-        return {f"{meter['port']} {own} {settings}" for own in meter["channels"]}
+        return {f"{meter['port']} {channel} {settings}" for channel in meter["channels"]}
     names = {str(meter["port"])}
     try:
         ids = registry.load(meter["kind"]).usb_ids
@@ -102,7 +102,7 @@ def require_alike(plans: Sequence[Plan]) -> None:
     first, *rest = plans
     for plan in rest:
         both = f"{first['host']} and {plan['host']}"
-        _require_same_entries("configurations", first, plan, "CONFIGURATIONS=…")
+        _require_same_entries("configurations", first, plan, "--configurations …")
         _require_same_entries("workloads", first, plan, "fde_database, if it is sql")
         if first["extent"]["size_bytes"] != plan["extent"]["size_bytes"]:
             raise ControllerError(
@@ -163,15 +163,15 @@ def suites(folder: Path) -> list[Path]:
     """The folders of a group's suites, beside its own. Raises ControllerError."""
     require_plain(folder)
     try:
-        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
-        ids = list(found["suites"])
+        document = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
+        ids = list(document["suites"])
     except OSError as error:
         raise ControllerError(
             f"{folder / FILE} cannot be read ({error.strerror}): name a group's folder."
         ) from None
     except (ValueError, KeyError, TypeError):
         raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.") from None
-    if found.get("format") != FORMAT:
+    if document.get("format") != FORMAT:
         raise ControllerError(f"{folder / FILE} is not of the format {FORMAT}.")
     if not all(names.safe(suite_id) for suite_id in ids):
         raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.")
@@ -199,9 +199,9 @@ class Session:
         """Whole lines of its log since the last call."""
         with (self.folder / LOG).open("rb") as file:
             file.seek(self.told_bytes)
-            whole, newline, _ = file.read().rpartition(b"\n")
-        self.told_bytes += len(whole + newline)
-        for line in whole.decode(errors="replace").splitlines():
+            complete, newline, _ = file.read().rpartition(b"\n")
+        self.told_bytes += len(complete + newline)
+        for line in complete.decode(errors="replace").splitlines():
             self.last = line or self.last
             yield line
 
@@ -236,13 +236,15 @@ def targets_of(options: Options) -> list[dict[str, Any]]:
 
 def hosts(path: Path) -> list[dict[str, Any]]:
     """Every resolved target of an inventory. Raises ControllerError if any host is refused."""
-    found = playbook.resolve(path)
-    if found.refused:
-        told = "; ".join(
-            f"{host}: {reason}" for host, reasons in found.refused.items() for reason in reasons
+    inventory = playbook.resolve(path)
+    if inventory.refused:
+        refused = " ".join(
+            f"{host}: {problem}"
+            for host, problems in inventory.refused.items()
+            for problem in problems
         )
-        raise ControllerError(f"The inventory {path} is refused. {told}")
-    return found.targets
+        raise ControllerError(f"The inventory {path} is refused. {refused}")
+    return inventory.targets
 
 
 def plan(options: Options, freeze: Freeze) -> Path:
@@ -259,9 +261,9 @@ def plan(options: Options, freeze: Freeze) -> Path:
     def frozen(**changes: Any) -> list[dict[str, Any]]:
         found = []
         for target in options.targets:
-            own = {"seed": seed, "targets": [target], **changes}
+            changed = {"seed": seed, "targets": [target], **changes}
             try:
-                found.append(freeze(replace(options, **own), group=name, now=now))
+                found.append(freeze(replace(options, **changed), group=name, now=now))
             except ControllerError as error:
                 raise ControllerError(f"{target['host']}: {error}") from error
         return found
@@ -290,7 +292,7 @@ def run(options: Options) -> bool:
     require_apart(options.targets)
     waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
     if not waiting:
-        raise ControllerError(f"{folder} is sealed on every host: {step('report')} shows it.")
+        raise ControllerError(f"{folder} is sealed on every host: fde report shows it.")
     named = {_planned_host(path): path for path in waiting}
     targets = [_of_host(options.targets, host, options.inventory) for host in named]
     with deferred_interrupts() as interrupts:
@@ -301,12 +303,12 @@ def run(options: Options) -> bool:
         print(names.printable(f"group {folder.name}: {', '.join(named)}"), flush=True)
         with closing(Hosts(list(named))) as view:
             _follow(sessions, view, interrupts)
-        os.utime(folder)  # the newest, for `make report`
+        os.utime(folder)  # the newest, for `fde report`
         for session in sessions:
             print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
-        print(names.printable(f"all hosts came through: {step('report', folder)}"))
+        print(names.printable(f"all hosts came through: {command_line('report', folder)}"))
     return not failed
 
 
@@ -340,7 +342,10 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
         for session in sessions:
             for line in session.new_lines():
                 view.line(session.host, line)
-            view.status(session.host, _status(session))
+            status = read_object(session.folder / "status" / "status.json")
+            if (code := session.process.poll()) is not None:
+                status = {"state": "did-not-come-through" if code else "sealed"}
+            view.status(session.host, status)
         view.draw()
         if all(ended):
             return
@@ -354,19 +359,12 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
         time.sleep(POLL_S)
 
 
-def _status(session: Session) -> Mapping[str, Any]:
-    code = session.process.poll()
-    if code is not None:
-        return {"state": "did-not-come-through" if code else "sealed"}
-    return read_object(session.folder / "status" / "status.json")
-
-
 def _outcome(session: Session, path: Path) -> str:
     if session.process.returncode == 0:
         return f"sealed, {session.folder}"
-    said = session.last.removeprefix("fde: ") or "it said nothing"
-    way = step("resume", session.folder, inventory=path)
-    return f"did not come through: {said}\n  continue with: {way}"
+    words = session.last.removeprefix("fde: ") or "it said nothing"
+    way = command_line("resume", session.folder, inventory=path)
+    return f"did not come through: {words}\n  continue with: {way}"
 
 
 def _planned_host(folder: Path) -> str:

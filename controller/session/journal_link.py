@@ -115,18 +115,18 @@ def follow(
     seen: that it comes again shows that the link is up. Raises ControllerError where the follower
     complains again and again.
     """
-    seen = start
+    next_seq = start
     complaints = 0
     while not stop.is_set():
         terminal = False
-        with _Link(command(seen if seen == start else seen - 1)) as link:
+        with _Link(command(next_seq if next_seq == start else next_seq - 1)) as link:
             for entry in link.entries(tick_s, events):
                 if entry is not None:
                     complaints = 0
                     terminal = entry.state in TERMINAL
-                    if entry.seq < seen:
+                    if entry.seq < next_seq:
                         continue
-                    seen = entry.seq + 1
+                    next_seq = entry.seq + 1
                 yield entry
         if link.code == 0 and terminal:
             return

@@ -10,7 +10,6 @@ from agent import attempts
 from contract import journal
 from contract.errors import ControllerError
 from contract.journal import Entry
-from contract.places import step
 from contract.plan import Plan
 from controller.session.agent_client import AgentClient
 
@@ -43,15 +42,15 @@ class Review:
 
     def sentences(self) -> list[str]:
         """For people."""
-        told = []
+        sentences = []
         if self.repeat:
-            told.append(f"{_runs(self.repeat)} asked for again: {_named(self.repeat)}")
+            sentences.append(f"{_runs(self.repeat)} asked for again: {_named(self.repeat)}")
         if self.uncovered:
-            told.append(
+            sentences.append(
                 f"{_runs(self.uncovered)} without a whole recording after all tries, flagged in "
                 f"the report: {_named(self.uncovered)}"
             )
-        return told
+        return sentences
 
 
 def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
@@ -62,18 +61,18 @@ def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
     repeat: list[Uncovered] = []
     uncovered: list[Uncovered] = []
     finished = {run_id: entry for run_id, entry in last.items() if entry.state == "finished"}
-    for found in _uncovered(suite_dir, finished, meters):
-        left = accounts.of(found.finished.run_id).failed + 1 < plan.attempts
-        (repeat if left else uncovered).append(found)
+    for loss in _uncovered(suite_dir, finished, meters):
+        left = accounts.of(loss.finished.run_id).failed + 1 < plan.attempts
+        (repeat if left else uncovered).append(loss)
     void = [run.run_id for run in plan.runs if run.run_id not in finished]
     return Review(tuple(repeat), tuple(uncovered), tuple(void))
 
 
-def ask(agent: AgentClient, found: Review, note: Callable[[str], None]) -> None:
+def ask(agent: AgentClient, losses: Review, note: Callable[[str], None]) -> None:
     """Request the repetitions, and say what is asked for. Raises ControllerError."""
-    for sentence in found.sentences():
+    for sentence in losses.sentences():
         note(sentence)
-    for run in found.repeat:
+    for run in losses.repeat:
         agent.repeat(run.finished, run.reason)
 
 
@@ -93,7 +92,7 @@ def _uncovered(
         if run.run_id in finished:
             raise ControllerError(
                 f"Run {run.run_id} finished, but cannot be used ({run.reason}): fetch the results "
-                f"again with {step('resume')}."
+                f"again with fde resume."
             )
     readable = {meter.name for meter in suite.meters if meter.samples.columns}
     for name in meters:
@@ -112,11 +111,11 @@ def _uncovered(
     ]
 
 
-def _runs(found: Sequence[Uncovered]) -> str:
-    return f"{len(found)} run{'s' if len(found) > 1 else ''}"
+def _runs(runs: Sequence[Uncovered]) -> str:
+    return f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
 
 
-def _named(found: Sequence[Uncovered]) -> str:
-    told = [f"{run.finished.run_id} ({run.reason})" for run in found[:NAMED]]
-    more = len(found) - NAMED
-    return "; ".join([*told, f"and {more} more"] if more > 0 else told)
+def _named(runs: Sequence[Uncovered]) -> str:
+    names = [f"{run.finished.run_id} ({run.reason})" for run in runs[:NAMED]]
+    more = len(runs) - NAMED
+    return "; ".join([*names, f"and {more} more"] if more > 0 else names)

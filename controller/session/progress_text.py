@@ -17,10 +17,10 @@ from contract.journal import (
 from contract.plan import Plan
 
 
-def counted(found: Mapping[str, Any]) -> str:
+def counted(status: Mapping[str, Any]) -> str:
     """`1 voided, 0 repeated` of these counts, and what was skipped, if anything was."""
-    told = f"{found['void']} voided, {found['repeated']} repeated"
-    return told + (f", {found['skipped']} skipped" if found.get("skipped") else "")
+    text = f"{status['void']} voided, {status['repeated']} repeated"
+    return text + (f", {status['skipped']} skipped" if status.get("skipped") else "")
 
 
 def event(plan: Plan, entry: Entry) -> str | None:
@@ -33,8 +33,8 @@ def event(plan: Plan, entry: Entry) -> str | None:
     if entry.state == "void":
         return f"{name_of(plan, entry.run_id)} {_voided(entry)}"
     if entry.state in (*TERMINAL, PRECONDITIONING, PRECONDITIONED):
-        told = f"{entry.facts.get('disk', '')} {detail}".strip()
-        return entry.state.replace("-", " ") + (f": {told}" if told else "")
+        text = f"{entry.facts.get('disk', '')} {detail}".strip()
+        return entry.state.replace("-", " ") + (f": {text}" if text else "")
     return None
 
 
@@ -56,10 +56,14 @@ def name_of(plan: Plan, run_id: str) -> str:
 
 def minutes(seconds: float) -> str:
     """`1 h 02 min`, `3 min 20 s` or `45 s`."""
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+    seconds_left = round(seconds)
+    if seconds_left >= 3600:
+        return f"{seconds_left // 3600} h {seconds_left % 3600 // 60:02d} min"
+    return (
+        f"{seconds_left // 60} min {seconds_left % 60:02d} s"
+        if seconds_left >= 60
+        else f"{seconds_left} s"
+    )
 
 
 def about(seconds: float) -> str:
@@ -97,30 +101,30 @@ def doing(status: Mapping[str, Any]) -> str:
     return words.format_map(status) if words else state.replace("-", " ")
 
 
-def compact(found: Mapping[str, Any]) -> str:
+def compact(status: Mapping[str, Any]) -> str:
     """A status (`fde-status/1`) in one line; what a status does not say is left out."""
-    where = position(found)
-    parts = [f"{where}: {doing(found)}" if where else doing(found)]
-    left_s = found.get("left_s")
-    if left_s is not None and found.get("state") not in TERMINAL:
+    where = position(status)
+    parts = [f"{where}: {doing(status)}" if where else doing(status)]
+    left_s = status.get("left_s")
+    if left_s is not None and status.get("state") not in TERMINAL:
         parts.append(f"{about(left_s)} left")
-    parts += [f"{found[key]} {key}" for key in ("void", "skipped", "repeated") if found.get(key)]
-    parts += [f"{name} {watts:.1f} W" for name, watts in (found.get("watts") or {}).items()]
+    parts += [f"{status[key]} {key}" for key in ("void", "skipped", "repeated") if status.get(key)]
+    parts += [f"{name} {watts:.1f} W" for name, watts in (status.get("watts") or {}).items()]
     return ", ".join(parts)
 
 
-def now(found: Mapping[str, Any]) -> str:
+def now(status: Mapping[str, Any]) -> str:
     """What is done now, and for how long."""
-    return f"{doing(found)} for {minutes(found['since_s'])}"
+    return f"{doing(status)} for {minutes(status['since_s'])}"
 
 
-def left(found: Mapping[str, Any]) -> str:
+def left(status: Mapping[str, Any]) -> str:
     """Time left and when that will be, by this machine's time zone."""
-    if found["state"] in TERMINAL:
+    if status["state"] in TERMINAL:
         return "nothing"
-    if found["left_s"] is None:
+    if status["left_s"] is None:
         return "not known before the first run has finished"
-    return f"{about(found['left_s'])}, until {clock(found['ends_wall'])}"
+    return f"{about(status['left_s'])}, until {clock(status['ends_wall'])}"
 
 
 MOST_ANSWERS = 4

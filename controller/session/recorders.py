@@ -35,11 +35,11 @@ HUNG_NS = 60 * 10**9
 class RecorderProcess:
     """The recorder of one meter into one folder; what it last told is in a file."""
 
-    def __init__(self, meter: Mapping[str, Any], folder: Path, told: Path) -> None:
+    def __init__(self, meter: Mapping[str, Any], folder: Path, status_file: Path) -> None:
         self.name: str = meter["name"]
         self._meter = meter
         self._folder = folder
-        self._told = told
+        self._told = status_file
         self._process: subprocess.Popen[bytes] | None = None
         self._words = -1
 
@@ -101,8 +101,8 @@ class RecorderProcess:
 
     def last_words(self) -> str:
         """The last line that it said before it ended."""
-        said = os.pread(self._words, 1 << 16, 0).decode(errors="replace").strip()
-        return said.splitlines()[-1].removeprefix("fde: ") if said else "it gave no reason"
+        words = os.pread(self._words, 1 << 16, 0).decode(errors="replace").strip()
+        return words.splitlines()[-1].removeprefix("fde: ") if words else "it gave no reason"
 
     def tell_to_stop(self) -> None:
         """Ask it to end in order; `wait_for_end` waits for that."""
@@ -224,8 +224,8 @@ class Recorders:
         try:
             for meter in self._meters:
                 folder = folder_for(meter["name"], self._suite_dir / "meters")
-                told = self._suite_dir / "status" / "meters" / f"{meter['name']}.json"
-                self._running.append(RecorderProcess(meter, folder, told))
+                status_file = self._suite_dir / "status" / "meters" / f"{meter['name']}.json"
+                self._running.append(RecorderProcess(meter, folder, status_file))
                 self._running[-1].start()
             for recorder in self._running:
                 _wait_until_heard(recorder, limits_s[recorder.name])
@@ -242,17 +242,17 @@ class Recorders:
         return {
             channel: power_w
             for recorder in self._running
-            if (found := recorder.status())
-            for channel, power_w in found.watts.items()
+            if (status := recorder.status())
+            for channel, power_w in status.watts.items()
         }
 
     def gaps(self) -> dict[str, int]:
         """Gaps that each meter's present recorder has seen."""
-        return {r.name: found.gaps if (found := r.status()) else 0 for r in self._running}
+        return {r.name: status.gaps if (status := r.status()) else 0 for r in self._running}
 
     def silence(self) -> str:
         """A sentence where some meter is not being recorded, else nothing."""
-        return next((said for r in self._running if (said := r.silence())), "")
+        return next((sentence for r in self._running if (sentence := r.silence())), "")
 
     def tend(self) -> None:
         """Start again what has ended, but not without room, nor more often than makes sense."""
@@ -290,7 +290,7 @@ class Recorders:
 
 def _wait_until_heard(recorder: RecorderProcess, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
-    while (found := recorder.status()) is None or found.state != "recording":
+    while (status := recorder.status()) is None or status.state != "recording":
         if recorder.ended:
             raise ControllerError(
                 f"The recorder of meter {recorder.name} ended: {recorder.last_words()}"

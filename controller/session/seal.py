@@ -15,7 +15,7 @@ from contract import plan as plans
 from contract.errors import ControllerError
 from contract.files import sha256_of, sync_folder, write_json
 from contract.interrupts import uninterrupted
-from contract.places import step
+from contract.places import command_line
 from contract.suite_files import SEALED, SEALED_FOLDERS
 from controller.session import timing
 from controller.session.recorders import end_leftovers
@@ -40,7 +40,7 @@ def unpack(archive: Path, suite_dir: Path) -> None:
         except (tarfile.TarError, OSError, ValueError, TypeError) as error:
             raise ControllerError(
                 f"The fetched results are not whole ({error}): fetch them again with "
-                f"{step('resume', suite_dir)}."
+                f"{command_line('resume', suite_dir)}."
             ) from None
         came = Path(temporary) / plan.suite_id
         if plans.load(came / "plan.json").sha256 != plan.sha256:
@@ -141,7 +141,7 @@ def _timing(suite_dir: Path) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ControllerError(
             f"What the runs of {suite_dir} took cannot be read ({error}): fetch them again with "
-            f"{step('resume', suite_dir)}."
+            f"{command_line('resume', suite_dir)}."
         ) from None
 
 
@@ -179,7 +179,7 @@ def mark_samples(suite_dir: Path) -> None:
 
 
 def files(suite_dir: Path) -> Iterator[Path]:
-    """What a seal covers: all but what `make report` derives."""
+    """What a seal covers: all but what `fde report` derives."""
     for name in SEALED:
         if (suite_dir / name).is_file():
             yield suite_dir / name

@@ -18,7 +18,7 @@ from contract import strict_json
 from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
-from contract.places import step
+from contract.places import command_line
 from contract.plan import Plan
 from controller.session import meter_losses, session_times, suite_folder, target_identity
 from controller.session import seal as fetch
@@ -95,7 +95,7 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
         except OSError as error:
             raise ControllerError(
                 f"{error.filename or suite_dir} cannot be written ({error.strerror}): fix that, "
-                f"then continue with {step('resume', suite_dir)}."
+                f"then continue with {command_line('resume', suite_dir)}."
             ) from error
 
 
@@ -105,15 +105,15 @@ def _session(
     sealed = (suite_dir / MANIFEST).exists()
     agent = AgentClient(target, plan.suite_id)
     meters = [meter["name"] for meter in target["meters"]]
-    found = meter_losses.review(plan, suite_dir, meters) if sealed else None
-    if found is not None and not (found.void or found.repeat):
+    losses = meter_losses.review(plan, suite_dir, meters) if sealed else None
+    if losses is not None and not (losses.void or losses.repeat):
         raise ControllerError(
-            f"{suite_dir} is sealed, nothing is left to run: {step('report')} shows it."
+            f"{suite_dir} is sealed, nothing is left to run: fde report shows it."
         )
     suite_folder.require_room(suite_dir)
-    there = agent.identity()
+    identity = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
-    target_identity.require_same_machine(plan, suite_dir, there, agent.plan_sha256())
+    target_identity.require_same_machine(plan, suite_dir, identity, agent.plan_sha256())
     with closing(Board(plan, suite_dir, say)) as board:
         session = Session(suite_dir, target, inventory, plan, agent, board)
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
@@ -121,14 +121,14 @@ def _session(
             board.note(line)
         by = partial(connection.command, target) if connection.is_local(target) else list
         with awake(board.warn, by=by), session_times.recorded(suite_dir, session.seconds):
-            if found is not None:
+            if losses is not None:
                 unseal(suite_dir)
                 board.note(
-                    f"the seal is broken, to repeat {len(found.void)} void runs and "
-                    f"{len(found.repeat)} without a whole recording; should that fail, "
+                    f"the seal is broken, to repeat {len(losses.void)} void runs and "
+                    f"{len(losses.repeat)} without a whole recording; should that fail, "
                     "`python -m controller seal` puts it back"
                 )
-                meter_losses.ask(agent, found, board.note)
+                meter_losses.ask(agent, losses, board.note)
             _until_complete(session)
     return seal(suite_dir, decoded=True)
 
@@ -141,11 +141,11 @@ def _until_complete(session: Session) -> None:
         if last.state == "suite-failed":
             raise ControllerError(
                 f"The agent gave up: {last.detail or 'it gave no reason'} What was measured is in "
-                f"{session.suite_dir}; correct it and continue with {step('resume')}."
+                f"{session.suite_dir}; correct it and continue with fde resume."
             )
-        found = meter_losses.review(session.plan, session.suite_dir, session.meters)
-        meter_losses.ask(session.agent, found, session.board.note)
-        if not found.repeat:
+        losses = meter_losses.review(session.plan, session.suite_dir, session.meters)
+        meter_losses.ask(session.agent, losses, session.board.note)
+        if not losses.repeat:
             return
 
 
@@ -200,7 +200,7 @@ def _salvage(session: Session) -> None:
     if not stopped:
         note(f"{session.plan.host} was not told to stop: the agent continues there by itself")
     if not came:
-        note(f"nothing more was brought over; it stays on the target until {step('resume')}")
+        note("nothing more was brought over; it stays on the target until fde resume")
 
 
 def _fetch(session: Session) -> None:

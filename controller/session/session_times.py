@@ -72,21 +72,21 @@ class Session:
 
 def sessions_of(lines: Iterable[Line], clock: Sequence[Line]) -> list[Session]:
     """The sessions of sessions.jsonl, oldest first."""
-    found: dict[object, Session] = {}
+    sessions: dict[object, Session] = {}
     begins: list[Line] = []
     for line in lines:
         key = (line["controller_boot_id"], line["begun_ns"])
         if "wall_s" in line:  # the end of a session
-            found[key] = Session({k: v for k, v in line.items() if k.endswith("_s")})
+            sessions[key] = Session({k: v for k, v in line.items() if k.endswith("_s")})
         else:
-            found[key] = Session(killed=True)
+            sessions[key] = Session(killed=True)
             begins.append(line)
     for begin, after in pairwise([*begins, None]):
         assert begin is not None
-        session = found[begin["controller_boot_id"], begin["begun_ns"]]
+        session = sessions[begin["controller_boot_id"], begin["begun_ns"]]
         if session.killed:
             session.seconds = {"wall_s": _lived_s(begin, after, clock)}
-    return list(found.values())
+    return list(sessions.values())
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -95,11 +95,11 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
         path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     ):
         try:
-            found = strict_json.loads(line)
+            document = strict_json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict) and all(_is_well(*entry) for entry in found.items()):
-            yield found
+        if isinstance(document, dict) and all(_is_well(*entry) for entry in document.items()):
+            yield document
 
 
 def _is_well(key: str, value: Any) -> bool:

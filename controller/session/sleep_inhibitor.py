@@ -38,7 +38,7 @@ def awake(
 def _hold(
     warn: Callable[[str], None], program: str, by: Callable[[Sequence[str]], Sequence[str]]
 ) -> subprocess.Popen[bytes] | None:
-    said = ""
+    words = ""
     for what in WHAT:
         who = ("--who=fde-testbed", "--why=a suite is being recorded", "--mode=block")
         try:
@@ -55,8 +55,8 @@ def _hold(
         assert holder.stdout is not None
         if holder.stdout.readline():
             return holder
-        said = holder.communicate()[1].decode(errors="replace").strip()
-    reason = said.splitlines()[-1] if said else "systemd-inhibit gave no reason"
+        words = holder.communicate()[1].decode(errors="replace").strip()
+    reason = words.splitlines()[-1] if words else "systemd-inhibit gave no reason"
     warn(
         f"this machine may fall asleep during the suite, for that cannot be held off ({reason}): "
         "switch its sleep off (systemctl mask sleep.target suspend.target)"

@@ -91,27 +91,27 @@ class Screen:
             self._view.stop()
 
 
-def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def rows(status: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The view of a status, label and text; the same for every width."""
-    done, runs = found["finished"], found["runs"]
+    done, runs = status["finished"], status["runs"]
     share = min(done / runs, 1.0) if runs else 0.0
     bar = f"[{'#' * round(share * BAR):-<{BAR}}] {share:4.0%}"
-    answer = found.get("answer")
+    answer = status.get("answer")
     texts = answers(answer)
-    watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in found["watts"].items())
-    gaps = ", ".join(f"{name} {count}" for name, count in found["gaps"].items() if count)
-    trouble = [f"{found[key]} {key}" for key in ("void", "repeated", "skipped") if found[key]]
+    watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status["watts"].items())
+    gaps = ", ".join(f"{name} {count}" for name, count in status["gaps"].items() if count)
+    trouble = [f"{status[key]} {key}" for key in ("void", "repeated", "skipped") if status[key]]
     trouble += [f"gaps of meters: {gaps}"] if gaps else []
     return [
-        ("suite", str(found["suite_id"])),
-        ("done", f"{bar}  {position(found) or f'{done} of {runs} runs'}"),
-        ("now", now(found)),
-        ("left", left(found)),
+        ("suite", str(status["suite_id"])),
+        ("done", f"{bar}  {position(status) or f'{done} of {runs} runs'}"),
+        ("now", now(status)),
+        ("left", left(status)),
         ("power", watts or "not known"),
         *(("" if number else "so far", text) for number, text in enumerate(texts)),
         *([("", f"({scope(answer)}; after block {answer['blocks']})")] if answer else []),
         *([("trouble", ", ".join(trouble))] if trouble else []),
-        *((clock(event["wall"]), str(event["text"])) for event in found["events"]),
+        *((clock(event["wall"]), str(event["text"])) for event in status["events"]),
     ]
 
 
@@ -159,11 +159,11 @@ class Hosts:
         else:
             print(f"{host:<{self._width}} | {names.sentence(text)}", flush=True)
 
-    def status(self, host: str, found: Mapping[str, Any]) -> None:
+    def status(self, host: str, status: Mapping[str, Any]) -> None:
         """The session's own status; nothing where it keeps none now."""
-        if found and self._screen.live:
-            texts = answers(found.get("answer"))
-            self._now[host] = [compact(found), *([f"so far: {'; '.join(texts)}"] if texts else [])]
+        if status and self._screen.live:
+            texts = answers(status.get("answer"))
+            self._now[host] = [compact(status), *([f"so far: {'; '.join(texts)}"] if texts else [])]
 
     def draw(self) -> None:
         """Redraw; nothing where there is no terminal."""
@@ -213,8 +213,8 @@ class Board:
         Of those that were there before the first call, only the last is told.
         """
         with self._lock:
-            told = len(self._entries) if self._entries else len(entries) - 1
-            for entry in entries[told:]:
+            first = len(self._entries) if self._entries else len(entries) - 1
+            for entry in entries[first:]:
                 self._tell(entry)
             self._entries = list(entries)
             self._heard_ns = time.monotonic_ns()
@@ -270,7 +270,7 @@ class Board:
     def _show(self, watts: Mapping[str, float], gaps: Mapping[str, int], *, write: bool) -> None:
         self._watts, self._gaps = watts, gaps
         now_ns = time.monotonic_ns()
-        found = progress.document(
+        status = progress.document(
             self._plan,
             self._entries,
             watts=watts,
@@ -281,23 +281,23 @@ class Board:
             holder=self._holder,
             answer=self._answer,
         )
-        for line in () if self._live else self._lines.next(found, between=False):
+        for line in () if self._live else self._lines.next(status, between=False):
             self._say(line)
         if write:
             self._written_ns = now_ns
-            self._write(found)
+            self._write(status)
         if self._screen:
             try:
-                self._screen.show(rows(found))
+                self._screen.show(rows(status))
             except OSError:  # the terminal was closed; the suite continues
                 self.close()
                 self._say("the terminal is gone")
 
-    def _write(self, found: Mapping[str, Any]) -> None:
+    def _write(self, status: Mapping[str, Any]) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_json(self._folder / "status.json", found)
-            status_page.write(self._folder / "index.html", found)
+            write_json(self._folder / "status.json", status)
+            status_page.write(self._folder / "index.html", status)
             self._write_failed = False
         except OSError as error:
             if not self._write_failed:

@@ -28,13 +28,13 @@ RELOAD_S = 5
 STALE_S = 120
 
 
-def render(found: Mapping[str, Any]) -> str:
+def render(status: Mapping[str, Any]) -> str:
     """The whole page of a status document; one whose suite has ended reloads no more."""
     return _template().render(
-        found=found,
-        state=found["state"].replace("-", " "),
-        ended=found["state"] in TERMINAL,
-        share=found["finished"] / found["runs"] if found["runs"] else 0.0,
+        status=status,
+        state=status["state"].replace("-", " "),
+        ended=status["state"] in TERMINAL,
+        share=status["finished"] / status["runs"] if status["runs"] else 0.0,
         reload_s=RELOAD_S,
         stale_s=STALE_S,
     )
@@ -56,9 +56,9 @@ def _template() -> Template:
     return environment.get_template("status.html.j2")
 
 
-def write(path: Path, found: Mapping[str, Any]) -> None:
+def write(path: Path, status: Mapping[str, Any]) -> None:
     """Write the page whole, so that a reload never sees half of it."""
-    files.write(path, [render(found).encode()], sync=False)
+    files.write(path, [render(status).encode()], sync=False)
 
 
 LOCAL = "127.0.0.1"
@@ -81,7 +81,7 @@ def served(folders: Mapping[str, Path], where: str) -> Iterator[str]:
     except (OSError, OverflowError) as error:
         raise ControllerError(
             f"Nothing can be served at {address}:{port} ({getattr(error, 'strerror', error)}): "
-            "choose another with SERVE=port or SERVE=address:port."
+            "choose another with --serve port or --serve address:port."
         ) from None
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -148,8 +148,8 @@ def _is_ours(host: str) -> bool:
     name = host.rsplit(":", 1)[0] if re.search(r":\d{1,5}$", host) else host
     with suppress(ValueError):
         return bool(ipaddress.ip_address(name.strip("[]")))
-    own = platform.node().lower()
-    return name.lower() in {"localhost", own, own.partition(".")[0], f"{own}.local"}
+    hostname = platform.node().lower()
+    return name.lower() in {"localhost", hostname, hostname.partition(".")[0], f"{hostname}.local"}
 
 
 def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:

@@ -10,7 +10,6 @@ from contract import journal, schema, strict_json
 from contract.documents import IdentityDocument
 from contract.errors import ControllerError
 from contract.files import write_json
-from contract.places import step
 from contract.plan import Plan
 
 IDENTITY = "identity.json"
@@ -32,7 +31,7 @@ def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> N
         raise ControllerError(
             f"The suite {plan['suite_id']} was begun on another target, with "
             f"{'; '.join(unlike)}: use the inventory that it was made with, take another suite "
-            f"({step('resume', '…')}), or make a new plan."
+            f"(fde resume …), or make a new plan."
         )
 
 
@@ -47,35 +46,35 @@ def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def require_same_machine(
-    plan: Plan, suite_dir: Path, found: Mapping[str, Any], there: str | None
+    plan: Plan, suite_dir: Path, identity: Mapping[str, Any], plan_sha256: str | None
 ) -> None:
     """Keep the machine's identity at the first start; later compare with it.
 
-    `found` is what `python3 -m agent identity` said, `there` the hash of the plan that lies on the
-    target. Raises ControllerError on another machine, another plan, or a journal that is shorter
+    `identity` is the answer of `python3 -m agent identity`, `plan_sha256` the hash of the target's
+    plan. Raises ControllerError on another machine, another plan, or a journal that is shorter
     than the copy here.
     """
-    if there not in (None, plan.sha256):
+    if plan_sha256 not in (None, plan.sha256):
         raise ControllerError(
             f"On {plan.host} there is another plan under the name {plan.suite_id}: nothing was "
-            f"touched; make a new plan with {step('run')}."
+            f"touched; make a new plan with fde run."
         )
     path = suite_dir / IDENTITY
     if path.exists():
         kept = _identity(path)
-        if kept.machine_id != found["machine_id"]:
+        if kept.machine_id != identity["machine_id"]:
             raise ControllerError(
                 f"{plan.host} is another machine than the one that {plan.suite_id} was begun on: "
-                f"connect that one again, or start a new suite with {step('run')}."
+                f"connect that one again, or start a new suite with fde run."
             )
-        _require_whole_journal(plan, suite_dir, found)
+        _require_whole_journal(plan, suite_dir, identity)
     else:
         write_json(
             path,
             {
                 "format": IDENTITY_FORMAT,
-                "machine_id": found["machine_id"],
-                "boot_id": found.get("boot_id"),
+                "machine_id": identity["machine_id"],
+                "boot_id": identity.get("boot_id"),
             },
         )
 
@@ -89,9 +88,9 @@ def _identity(path: Path) -> IdentityDocument:
         ) from None
 
 
-def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]) -> None:
+def _require_whole_journal(plan: Plan, suite_dir: Path, identity: Mapping[str, Any]) -> None:
     copied = len(journal.read(suite_dir / "journal.jsonl"))
-    lines = dict(found.get("journal_lines") or {}).get(plan.suite_id, 0)
+    lines = dict(identity.get("journal_lines") or {}).get(plan.suite_id, 0)
     if lines is None:
         raise ControllerError(
             f"The journal of {plan.suite_id} on {plan.host} is damaged: seal what was measured "
@@ -101,5 +100,5 @@ def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]
         raise ControllerError(
             f"The journal of {plan.suite_id} on {plan.host} has {lines} lines, the copy here "
             f"{copied}: the target was set up again or is another one. Seal what was measured with "
-            f"`fde seal {suite_dir}`, and start a new suite with {step('run')}."
+            f"`fde seal {suite_dir}`, and start a new suite with fde run."
         )

@@ -176,16 +176,15 @@ def _starts(entries: Sequence[Entry]) -> set[int]:
     for place, entry in reversed(list(enumerate(entries))):
         if entry.state == "suite-started":
             start = entry
-        elif start and not _of_start(entry, start):
+        elif start and not (
+            entry.state == "void"
+            and entry.boot_id == start.boot_id
+            and entry.cause in INTERRUPTIONS
+        ):
             start = None
         if start:
             places.add(place)
     return places
-
-
-def _of_start(entry: Entry, start: Entry) -> bool:
-    own = entry.state == "void" and entry.boot_id == start.boot_id
-    return own and entry.cause in INTERRUPTIONS
 
 
 def _between_s(now: Entry, then: Entry, clock: Sequence[Mapping[str, Any]]) -> float:

@@ -16,7 +16,7 @@ from agent.system import lock
 from contract import names, plan
 from contract.errors import ControllerError
 from contract.journal import Entry
-from contract.places import step
+from contract.places import command_line
 from contract.strict_json import read_object
 from controller.session import group, status_page, suite_folder
 from controller.session.journal_link import LinkEvents, follow, follow_command
@@ -50,9 +50,9 @@ class Source(ABC):
 
     def read(self) -> dict[str, Any] | None:
         """Its status now; None before the first, and where it is none that can be shown."""
-        found = read_object(self.status / "status.json")
+        status = read_object(self.status / "status.json")
         try:
-            return found if [*rows(found), compact(found), *Lines().next(found)] else None
+            return status if [*rows(status), compact(status), *Lines().next(status)] else None
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             return None
 
@@ -64,10 +64,10 @@ class LocalSuite(Source):
         self._folder = folder
         self.status = folder / "status"
         suite_folder.require_plain(folder)
-        found = read_object(folder / "plan.json")
-        if not {"suite_id", "host"} <= set(found):
+        plan = read_object(folder / "plan.json")
+        if not {"suite_id", "host"} <= set(plan):
             raise ControllerError(f"{folder} is not a suite's folder: it has no plan.")
-        self.name, self.host = str(found["suite_id"]), str(found["host"])
+        self.name, self.host = str(plan["suite_id"]), str(plan["host"])
 
     def alive(self) -> bool:
         return lock.holder(self._folder / suite_folder.LOCK) is not None
@@ -76,12 +76,12 @@ class LocalSuite(Source):
         folder = self._folder
         if (folder / MANIFEST).exists():
             return True, (
-                f"{folder} has ended: {step('summary', folder)} says what ran, "
-                f"{step('report', folder)} what it took."
+                f"{folder} has ended: {command_line('summary', folder)} says what ran, "
+                f"{command_line('report', folder)} what it took."
             )
         return False, (
             f"No session works on {folder}, and it is not sealed: "
-            f"{step('resume', folder)} continues with it."
+            f"{command_line('resume', folder)} continues with it."
         )
 
 
@@ -111,14 +111,14 @@ class RemoteSuite(Source):
         last = self._entries[-1]
         return last.state == "suite-finished", (
             f"{self.name} has ended on {self.host} ({last.detail or last.state}): "
-            f"{step('summary')} and {step('report')} on the controller say what came of it."
+            f"fde summary and fde report on the controller say what came of it."
         )
 
     def _follow(self) -> None:
         note = self._board.note
         note("no session runs here: power and gaps are known to the controller's alone")
         events = LinkEvents(
-            dropped=lambda said: note(f"the target does not answer ({said}); trying again"),
+            dropped=lambda reason: note(f"the target does not answer ({reason}); trying again"),
             up=lambda: None,
             abandoned=note,
         )
@@ -154,30 +154,30 @@ def run(
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
-        found: Sequence[Source] = _named(folder) if folder else _local(suites)
-        found = found or (_remote(inventory_path, scratch) if inventory_path else [])
-        if not found:
+        sources: Sequence[Source] = _of_folder(folder) if folder else _local(suites)
+        sources = sources or (_remote(inventory_path, scratch) if inventory_path else [])
+        if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
-                f"No suite runs here{nor}: {step('run')} starts one, {step('summary')} says what "
+                f"No suite runs here{nor}: fde run starts one, fde summary says what "
                 "came of the newest."
             )
         linger_s = 0.0
-        if serve and any(source.alive() for source in found):
+        if serve and any(source.alive() for source in sources):
             url = stack.enter_context(
-                status_page.served({source.name: source.status for source in found}, serve)
+                status_page.served({source.name: source.status for source in sources}, serve)
             )
             say(f"the page for a phone is at {url}")
             linger_s = LINGER_S
-        _show(found)
-        outcomes = [source.outcome() for source in found]
+        _show(sources)
+        outcomes = [source.outcome() for source in sources]
         for _, sentence in outcomes:
             say(sentence)
         time.sleep(linger_s)
     return all(well for well, _ in outcomes)
 
 
-def _named(folder: Path) -> list[LocalSuite]:
+def _of_folder(folder: Path) -> list[LocalSuite]:
     if (folder / group.FILE).exists():
         return [LocalSuite(path) for path in group.suites(folder)]
     return [LocalSuite(folder)]
@@ -193,12 +193,11 @@ def _local(suites: Path) -> list[LocalSuite]:
 
 def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
     """Suites whose agent is active on a target of the inventory."""
-    found = []
+    suites = []
     resolved = playbook.resolve(path)
-    for host, reasons in resolved.refused.items():
-        raise ControllerError(
-            f"No suite runs here, and {host} of {path} cannot be asked: {'; '.join(reasons)}"
-        )
+    for host, problems in resolved.refused.items():
+        reasons = " ".join(str(problem) for problem in problems)
+        raise ControllerError(f"No suite runs here, and {host} of {path} is refused. {reasons}")
     for target in resolved.targets:
         command = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating"]
         listed = connection.told(target, connection.run(target, [*command, f"{UNIT}*"])).decode()
@@ -206,29 +205,32 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
             suite_id = unit.removeprefix(UNIT).removesuffix(SERVICE)
             if not names.safe(suite_id):
                 continue  # no suite of ours
-            own = scratch / suite_id
-            own.mkdir()
-            found.append(RemoteSuite(target, suite_id, own))
-    return found
+            folder = scratch / suite_id
+            folder.mkdir()
+            suites.append(RemoteSuite(target, suite_id, folder))
+    return suites
 
 
-def _show(found: Sequence[Source]) -> None:
+def _show(sources: Sequence[Source]) -> None:
     """Until none is alive: a view in place on a terminal, else a line where something changes."""
-    lines = {source.name: Lines() for source in found}
-    with closing(Screen()) as single, closing(Hosts([source.host for source in found])) as several:
+    lines = {source.name: Lines() for source in sources}
+    with (
+        closing(Screen()) as single,
+        closing(Hosts([source.host for source in sources])) as several,
+    ):
         while True:
-            alive = [source for source in found if source.alive()]
-            for source in found:
+            alive = [source for source in sources if source.alive()]
+            for source in sources:
                 status = source.read()
                 if status is None:
                     continue
-                if single.live and len(found) == 1:
+                if single.live and len(sources) == 1:
                     single.show(rows(status))
                     continue
                 several.status(source.host, status)
                 for line in () if single.live else lines[source.name].next(status):
                     several.line(source.host, line)
-            if len(found) > 1:
+            if len(sources) > 1:
                 several.draw()
             if not alive:
                 return

@@ -40,8 +40,8 @@ OWNERS = "as its owner states"
 class Anonymous:
     """What one suite's folder becomes. `without_raw`: meters whose records stand alone."""
 
-    def __init__(self, key: bytes, found: Sequence[Identifying]) -> None:
-        self.names = Names(key, found)
+    def __init__(self, key: bytes, identifying: Sequence[Identifying]) -> None:
+        self.names = Names(key, identifying)
         self.without_raw: list[str] = []
 
     def renamed(self, energy: pl.DataFrame) -> pl.DataFrame:
@@ -151,8 +151,8 @@ class Anonymous:
         frames = list(read_frames(folder / "stream.raw"))
         stream = b"".join(frame.data for frame in frames if not frame.sent)
         mask = bytearray(len(stream))
-        for found in pattern.finditer(stream):
-            mask[found.start() : found.end()] = b"\1" * len(found[0])
+        for match in pattern.finditer(stream):
+            mask[match.start() : match.end()] = b"\1" * len(match[0])
         writer = StreamWriter(place / "stream.raw")
         at = 0
         for frame in frames:
@@ -197,12 +197,12 @@ class Anonymous:
 
 def _state_sources(made: dict[str, Any], described: Mapping[str, Any]) -> None:
     """The source of a limit of error where it is the driver's own sentence."""
-    given = {k: v for k, v in described["settings"].items() if not isinstance(v, str)}
+    settings = {k: v for k, v in described["settings"].items() if not isinstance(v, str)}
     known = {NOT_STATED, OWNERS, ""}
     try:
-        driver = meter_kinds.load(described["kind"])(described["channels"], given)
-        own = driver.accuracy.described()
-        known |= {str(own["source"]), *(str(term["source"]) for term in own["terms"])}
+        driver = meter_kinds.load(described["kind"])(described["channels"], settings)
+        accuracy = driver.accuracy.described()
+        known |= {str(accuracy["source"]), *(str(term["source"]) for term in accuracy["terms"])}
     except (ExtensionError, MeterError, TypeError, ValueError):
         pass  # it needs texts that its owner gave
     old = described["accuracy"]
@@ -255,10 +255,10 @@ def _rule_name(parts: Sequence[str], stem: str) -> str | None:
 
 def _document(path: Path) -> dict[str, Any]:
     """Raises ValueError."""
-    found = strict_json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
+    document = strict_json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(document, dict):
         raise ValueError(f"{path.name} is no JSON object")
-    return found
+    return document
 
 
 def _lines(data: bytes) -> Iterator[Any]:

@@ -50,8 +50,8 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 @cache
 def fields() -> Mapping[str, Any]:
     """The file of all rules."""
-    found: Mapping[str, Any] = yaml.safe_load(FIELDS.read_text(encoding="utf-8"))
-    return found
+    rules: Mapping[str, Any] = yaml.safe_load(FIELDS.read_text(encoding="utf-8"))
+    return rules
 
 
 @cache
@@ -66,9 +66,9 @@ class Names:
     and values that a rule refused, by their place.
     """
 
-    def __init__(self, key: bytes, found: Sequence[Identifying]) -> None:
+    def __init__(self, key: bytes, identifying: Sequence[Identifying]) -> None:
         self._key = key
-        self._marks = _marks(found)
+        self._marks = _marks(identifying)
         self._judged: dict[str, bool] = {}
         self._place = ""
         self.names: dict[tuple[str, str], str] = {}
@@ -112,8 +112,8 @@ class Names:
             return self._fields(rule, value, place)
         if isinstance(rule, list):
             items = value if isinstance(value, list) else ()
-            found = (self.apply(rule[0], one, place) for one in items)
-            return [one for one in found if one is not LEFT_OUT]
+            kept_items = (self.apply(rule[0], one, place) for one in items)
+            return [one for one in kept_items if one is not LEFT_OUT]
         name, *arguments = rule.split()
         self._place = place
         kept = RULES[name](self, value, *arguments)
@@ -153,7 +153,7 @@ class Names:
                 self._marks.search(low)
                 or self._marks.search(re.sub(r"[:-]", "", low))
                 or any(pattern.search(text) for pattern in identifying_data.PATTERNS.values())
-                or any(identifying_data.is_address(found[0]) for found in addresses)
+                or any(identifying_data.is_address(match[0]) for match in addresses)
             )
         return self._judged[text]
 
@@ -183,15 +183,15 @@ class Names:
 
 def _instant(wall: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(wall)
+        moment = datetime.fromisoformat(wall)
     except ValueError:
         return None
-    return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
+    return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
 
 
-def _marks(found: Sequence[Identifying]) -> re.Pattern[str]:
+def _marks(identifying: Sequence[Identifying]) -> re.Pattern[str]:
     """What was found to identify, in lower case, with and without the signs between its parts."""
-    texts = {one.text.lower() for one in found}
+    texts = {one.text.lower() for one in identifying}
     texts |= {text.split(".")[0] for text in texts} | {re.sub(r"[:-]", "", text) for text in texts}
     long = [text for text in texts if len(text) >= identifying_data.LEAST]
     return re.compile("|".join(map(re.escape, long)) or r"(?!)")
@@ -253,9 +253,9 @@ def _form_of(names: Names, value: Any, form: str, *otherwise: str) -> Any:
 
 def _begins(names: Names, value: Any, form: str, *otherwise: str) -> Any:
     """As much of a text as has this form."""
-    found = _form(form).match(value) if isinstance(value, str) else None
-    sound = found and not names.identifies(found[0])
-    return found[0] if found and sound else next(iter(otherwise), LEFT_OUT)
+    match = _form(form).match(value) if isinstance(value, str) else None
+    sound = match and not names.identifies(match[0])
+    return match[0] if match and sound else next(iter(otherwise), LEFT_OUT)
 
 
 def _code(names: Names, value: Any, *otherwise: str) -> Any:
@@ -267,8 +267,8 @@ def _code(names: Names, value: Any, *otherwise: str) -> Any:
 
 def _codes(names: Names, value: Any) -> Any:
     """Several of them, with commas or spaces between."""
-    found = (_code(names, word) for word in re.split(r"[, ]+", str(value)))
-    return ", ".join(word for word in found if word is not LEFT_OUT)
+    codes = (_code(names, word) for word in re.split(r"[, ]+", str(value)))
+    return ", ".join(word for word in codes if word is not LEFT_OUT)
 
 
 def _coded(names: Names, value: Any, kind: str) -> str:
@@ -310,8 +310,8 @@ def _sha256(names: Names, value: Any) -> Any:
 
 
 def _wall(names: Names, value: Any) -> Any:
-    found = _instant(str(value))
-    return LEFT_OUT if found is None else (found - names.shift).isoformat(timespec="seconds")
+    moment = _instant(str(value))
+    return LEFT_OUT if moment is None else (moment - names.shift).isoformat(timespec="seconds")
 
 
 def _shown(names: Names, value: Any) -> Any:
@@ -332,8 +332,8 @@ def _version(_: Names, value: Any) -> Any:
     """The first version number in what a program says of itself."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,4}(?:\.\d{1,6}){1,3}", value):
         return value
-    found = _VERSION.search(value) if isinstance(value, str) else None
-    return found[0] if found else LEFT_OUT
+    match = _VERSION.search(value) if isinstance(value, str) else None
+    return match[0] if match else LEFT_OUT
 
 
 def _uname(names: Names, value: Any) -> Any:
@@ -350,8 +350,8 @@ def _command_line(names: Names, value: Any) -> str:
     kept = [
         word
         for word in words
-        if (given := word.partition("="))[0] in wanted
-        and (not given[1] or _form("parameter").fullmatch(given[2]))
+        if (parts := word.partition("="))[0] in wanted
+        and (not parts[1] or _form("parameter").fullmatch(parts[2]))
     ]
     names.left_out["words of the kernel's command line"] += len(words) - len(kept)
     return " ".join(kept)
@@ -381,23 +381,23 @@ def _configuration(names: Names, entry: Mapping[str, Any]) -> dict[str, Any]:
         declared = storage_kinds.load(str(entry.get("kind"))).fields
     except ExtensionError:
         declared = ()
-    own = {"label", *(one.name for one in declared)}
+    declared_names = {"label", *(one.name for one in declared)}
     made: dict[str, Any] = names.apply(
         fields()["documents"]["configuration"],
-        {key: value for key, value in entry.items() if key not in own},
+        {key: value for key, value in entry.items() if key not in declared_names},
         "configurations",
     )
-    given = _declared(declared, entry)
+    settings = _declared(declared, entry)
     label = _sentence(names, entry.get("label"))
     try:
-        stack = Configuration(made["name"], made["kind"], made["disk"], given)
+        stack = Configuration(made["name"], made["kind"], made["disk"], settings)
         label = label or storage_kinds.label(stack)
     except (AgentError, KeyError, ValueError, TypeError):
         label = label or made["name"]
-    return {**made, "label": label, **given}
+    return {**made, "label": label, **settings}
 
 
-def _declared(declared: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+def _declared(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """Of declared settings: numbers, their choices, their defaults, and texts of our suites."""
 
     def kept(one: Parameter, value: Any) -> Any:
@@ -408,14 +408,14 @@ def _declared(declared: Sequence[Parameter], given: Mapping[str, Any]) -> dict[s
         sound = all(word in allowed or re.fullmatch(r"\d{1,12}", word) for word in words)
         return value if sound else "left-out"
 
-    return {one.name: kept(one, given[one.name]) for one in declared if one.name in given}
+    return {one.name: kept(one, values[one.name]) for one in declared if one.name in values}
 
 
 def _workloads(names: Names, value: Any) -> Any:
     """Entries of a suite, with the parameters that their workloads declare."""
     made = []
     for entry in value:
-        stated = {key: given for key, given in entry.items() if key != "parameters"}
+        stated = {key: stated_value for key, stated_value in entry.items() if key != "parameters"}
         one = names.apply(fields()["documents"]["workload"], stated, "workloads")
         of = str(entry.get("workload") or entry.get("name"))
         made.append(
@@ -433,11 +433,13 @@ def _parameters(workload: str) -> Sequence[Parameter]:
 
 def _run_parameters(_: Names, value: Any) -> Any:
     """Of a run, which names its entry of the plan alone: what any workload declares."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for name in workload_kinds.names():
         kept = _declared(_parameters(name), value)
-        found |= {key: one for key, one in kept.items() if found.get(key, "left-out") == "left-out"}
-    return {key: found[key] for key in value if key in found}
+        parameters |= {
+            key: one for key, one in kept.items() if parameters.get(key, "left-out") == "left-out"
+        }
+    return {key: parameters[key] for key in value if key in parameters}
 
 
 @cache

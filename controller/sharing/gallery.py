@@ -29,16 +29,16 @@ def build(folder: Path, site: Path) -> GalleryResult:
     """Write the site. What a page says does not come from a page in a bundle, which might run
     anything. Raises ControllerError where there is nothing to show."""
     bundles = sorted(folder.glob(BUNDLES))
-    own = sorted(path.parent for path in folder.glob(f"*/{gallery.ENTRY}"))
-    if not bundles and not own:
+    own_entries = sorted(path.parent for path in folder.glob(f"*/{gallery.ENTRY}"))
+    if not bundles and not own_entries:
         raise ControllerError(f"There is no bundle ({BUNDLES}) in {folder}: fde publish makes one.")
     site.mkdir(parents=True, exist_ok=True)
     entries: dict[str, Entry] = {}
     left_out = []
-    for path in (*bundles, *own):
+    for path in (*bundles, *own_entries):
         try:
             with tempfile.TemporaryDirectory(dir=site, prefix=".making-") as staging:
-                make = _bundle_apart if path.is_file() else _own
+                make = _bundle_apart if path.is_file() else _write_own_page
                 name, entry = make(path, Path(staging))
                 if name in entries:
                     raise ControllerError(f"its suite {name} has another bundle here: remove one")
@@ -81,11 +81,11 @@ def _bundle(path: Path, site: Path) -> tuple[str, Entry]:
         return name, gallery.of_suite(made.results, *places)
 
 
-def _own(folder: Path, site: Path) -> tuple[str, Entry]:
-    found, page = gallery.own_entry(folder)
-    (site / found.name).mkdir(exist_ok=True)
-    write(site / found.name / "report.html", [render.html(page).encode()])
-    return found.name, gallery.of_own(found, f"{found.name}/report.html")
+def _write_own_page(folder: Path, site: Path) -> tuple[str, Entry]:
+    entry, page = gallery.own_entry(folder)
+    (site / entry.name).mkdir(exist_ok=True)
+    write(site / entry.name / "report.html", [render.html(page).encode()])
+    return entry.name, gallery.of_own(entry, f"{entry.name}/report.html")
 
 
 def main() -> int:

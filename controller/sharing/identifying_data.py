@@ -75,7 +75,7 @@ def identifying(folder: Path) -> list[Identifying]:
     """All that is found in the sealed files of a suite, by kind and text."""
     kinds: dict[str, str] = {}
     contents = {
-        path: _decoded(path.read_bytes())
+        path: path.read_bytes().decode("utf-8", "surrogateescape")
         for path in seal.files(folder)
         if path.suffix != ".parquet"
     }
@@ -96,12 +96,12 @@ def identifying(folder: Path) -> list[Identifying]:
     suite_id = folder.name
     if any(kind == "host name" and one in suite_id for one, kind in named.items()):
         named[suite_id] = "suite's name"
-    found = []
+    marks = []
     for one, kind in named.items():
         files = [str(path.relative_to(folder)) for path, text in contents.items() if one in text]
         if files:
-            found.append(Identifying(kind, one, tuple(files)))
-    return sorted(found, key=lambda one: (one.kind, one.text))
+            marks.append(Identifying(kind, one, tuple(files)))
+    return sorted(marks, key=lambda one: (one.kind, one.text))
 
 
 def _of_raw(data: bytes) -> Iterator[str]:
@@ -138,10 +138,10 @@ def _of_document(value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]
 
 def is_address(text: str) -> bool:
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return not (found.is_loopback or found.is_unspecified) and len(text) > LEAST
+    return not (address.is_loopback or address.is_unspecified) and len(text) > LEAST
 
 
 def _documents(path: Path, text: str) -> Iterator[Any]:
@@ -151,7 +151,3 @@ def _documents(path: Path, text: str) -> Iterator[Any]:
             yield json.loads(piece)
         except (ValueError, RecursionError):  # a line that a power cut has torn
             continue
-
-
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")

@@ -60,15 +60,15 @@ def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
         raise ControllerError(f"{folder} is a group of suites: publish each of them by itself.")
     suite_id(folder)  # a plan of this version, and neither links nor pipes beside it
     with suite_folder.locked(folder):  # no session is at work
-        found = manifest.check(folder)
-        if not found.sealed:
+        check = manifest.check(folder)
+        if not check.sealed:
             raise ControllerError(
-                f"{found.problems[0]} End it with fde resume, or seal what was measured with "
+                f"{check.problems[0]} End it with fde resume, or seal what was measured with "
                 f"fde seal {folder}, then publish it."
             )
-        if found.problems:
+        if check.problems:
             raise ControllerError(
-                f"{found.problems[0]} Only what was sealed is published: restore it from a copy, "
+                f"{check.problems[0]} Only what was sealed is published: restore it from a copy, "
                 "or fetch it again with fde resume."
             )
         if held := () if anonymous else identifying_data.secrets(folder):
@@ -83,13 +83,13 @@ def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
 NAMED = 3  # files that are named with each
 
 
-def listing(found: Sequence[Identifying], anonymous: bool) -> list[str]:
+def listing(identifying: Sequence[Identifying], anonymous: bool) -> list[str]:
     """What identifies, line by line, and what becomes of it."""
-    if not found:
+    if not identifying:
         return ["Nothing was found that identifies a person or a machine."]
     fate = "is left out" if anonymous else "stays in the bundle (--anonymous leaves it out)"
     lines = [f"What identifies a person or a machine, and {fate}:"]
-    for one in found:
+    for one in identifying:
         more = f" and {len(one.files) - NAMED} more" if len(one.files) > NAMED else ""
         lines.append(f"  {one.kind}: {one.text} ({', '.join(one.files[:NAMED])}{more})")
     return lines
@@ -120,7 +120,7 @@ def kept_listing(made: Anonymous) -> list[str]:
 def publish(
     folder: Path,
     out: Path,
-    found: Sequence[Identifying],
+    identifying: Sequence[Identifying],
     anonymous: bool,
     *,
     authors: Sequence[str],
@@ -146,7 +146,7 @@ def publish(
             shutil.copyfile(path, place)
         if anonymous:
             key = hashlib.sha256((copy / seal.MANIFEST).read_bytes()).digest()
-            hidden = Anonymous(key, found)
+            hidden = Anonymous(key, identifying)
             before = results.results(copy, raw=True).all_energy
             copy = hidden.write(copy, Path(temporary) / "anonymous")
             made = build.build(copy).results
@@ -157,7 +157,7 @@ def publish(
         else:
             made = build.build(copy).results
             assert made is not None
-        replaced = Counter(one.kind for one in found if anonymous)
+        replaced = Counter(one.kind for one in identifying if anonymous)
         marked = anonymous
         if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
             marked |= about(folder).anonymous
@@ -171,7 +171,7 @@ def publish(
             exports.export(out, iter(lambda: source.read(PIECE), b""))
         size_bytes, suite = packed.stat().st_size, made.suite.suite_id
         return PublishResult(
-            True, str(out), suite, size_bytes, sha256_of(packed), anonymous, tuple(found)
+            True, str(out), suite, size_bytes, sha256_of(packed), anonymous, tuple(identifying)
         )
 
 
@@ -196,17 +196,17 @@ def kept(path: Path, place: Path) -> Path:
     """
     if not path.is_file():
         return path
-    found = place / sha256_of(path)
-    if not found.is_dir():
+    folder_of_bundle = place / sha256_of(path)
+    if not folder_of_bundle.is_dir():
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place, prefix=".unpacking-") as temporary:
             folder, _ = unpacked(path, Path(temporary) / "bundle")
             try:
-                folder.parent.rename(found)
+                folder.parent.rename(folder_of_bundle)
             except OSError:
-                if not found.is_dir():  # else another command was first
+                if not folder_of_bundle.is_dir():  # else another command was first
                     raise
-    return next(found.iterdir())
+    return next(folder_of_bundle.iterdir())
 
 
 def verify(path: Path) -> Findings:
@@ -225,14 +225,14 @@ def verify(path: Path) -> Findings:
 
 def _verified(folder: Path, left: Sequence[str]) -> Findings:
     again = results.results(folder, raw=True)
-    found = results.verify(folder, again)
+    verified = results.verify(folder, again)
     is_bundle = (folder / ABOUT).is_file()
-    said, problems = list(found.confirmed), list(found.problems)
+    sentences, problems = list(verified.confirmed), list(verified.problems)
     if is_bundle and about(folder).anonymous:
-        said.append("The bundle is anonymous: its manifest was made anew, of what was kept.")
+        sentences.append("The bundle is anonymous: its manifest was made anew, of what was kept.")
         meters = [meter.name for meter in again.suite.meters if meter.kind == Readings.kind]
         if meters:
-            said.append(
+            sentences.append(
                 f"Not made again: the records of {', '.join(meters)}, whose raw bytes were left "
                 "out. Their joules follow from the published records."
             )
@@ -243,8 +243,8 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
         "budget.csv": csv_bytes(budgets.table(again)),
         "next.json": results.next_text(again).encode(),
     }
-    there = [name for name in DERIVED if is_bundle or (folder / name).exists()]
-    apart = {name: _apart(folder / name, made[name]) for name in there}
+    derived = [name for name in DERIVED if is_bundle or (folder / name).exists()]
+    apart = {name: _apart(folder / name, made[name]) for name in derived}
     try:
         unlike = manifest.unlike_here(folder / "energy.parquet")
     except (OSError, pl.exceptions.PolarsError):  # which is a problem already
@@ -256,7 +256,7 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
             f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what the raw data "
             f"give here. The {'bundle' if is_bundle else 'suite'}'s tables were made {cause}."
         )
-    elif there:
+    elif derived:
         frames = again.all_energy, again.summary, budgets.table(again)
         figures = sum(
             frame.select(pl.col(pl.Float64).count()).sum_horizontal().sum() for frame in frames
@@ -266,7 +266,7 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
         if rounded:
             how += f" but for rounding in {' and '.join(rounded)}, by {max(apart.values()):.0e} "
             how += "of a figure at most" + f": with {unlike}" * bool(unlike)
-        said.append(f"{figures} figures in {len(there)} tables were made again, {how}.")
+        sentences.append(f"{figures} figures in {len(derived)} tables were made again, {how}.")
     files = [path for path in folder.rglob("*") if path.is_file()]
     names = [path.relative_to(folder).as_posix() for path in files]
     passed_over = [name.partition("/")[2] or name for name in left]
@@ -275,11 +275,11 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     problems += [f"{name} is no file of a suite: nothing tells what it is." for name in strange]
     names += passed_over
     if rest := sorted({name for name in names if is_known(name) and not _is_proven(name)}):
-        told = [name for name in rest if "/" not in name] + [
+        unproven = [name for name in rest if "/" not in name] + [
             f"{top}/" for top in dict.fromkeys(n.partition("/")[0] for n in rest if "/" in n)
         ]
-        said.append(f"Not proven, and no figure rests on it: {', '.join(told)}.")
-    return Findings(tuple(said), tuple(problems))
+        sentences.append(f"Not proven, and no figure rests on it: {', '.join(unproven)}.")
+    return Findings(tuple(sentences), tuple(problems))
 
 
 def _is_proven(name: str) -> bool:
@@ -299,7 +299,7 @@ def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
 
 def _describe(
     folder: Path,
-    found: Results,
+    suite_results: Results,
     anonymous: bool,
     replaced: Mapping[str, int],
     authors: Sequence[str],
@@ -312,11 +312,18 @@ def _describe(
     shutil.copyfile(SHARE / "LICENSE", folder / "LICENSE")
     software = yaml.safe_load((SHARE / "CITATION.cff").read_text(encoding="utf-8"))
     what = BundleDocument(
-        FORMAT, found.suite.suite_id, anonymous, dict(replaced), version(), manifest.code()
+        FORMAT,
+        suite_results.suite.suite_id,
+        anonymous,
+        dict(replaced),
+        version(),
+        manifest.code(),
     )
     write_json(folder / ABOUT, asdict(what))
-    title = f"Energy of disk encryption: suite {found.suite.suite_id} ({found.origin})"
-    date = found.suite.plan.created_wall[:10]
+    title = (
+        f"Energy of disk encryption: suite {suite_results.suite.suite_id} ({suite_results.origin})"
+    )
+    date = suite_results.suite.plan.created_wall[:10]
     citation = {
         "cff-version": "1.2.0",
         "message": "If you use these figures, please cite them, and the software.",
@@ -332,11 +339,11 @@ def _describe(
     }
     text = yaml.safe_dump(citation, sort_keys=False, allow_unicode=True)
     write(folder / "CITATION.cff", [text.encode()])
-    write_json(folder / CRATE, _crate(folder, found, title, date, authors))
+    write_json(folder / CRATE, _crate(folder, suite_results, title, date, authors))
 
 
 def _crate(
-    folder: Path, found: Results, title: str, date: str, authors: Sequence[str]
+    folder: Path, suite_results: Results, title: str, date: str, authors: Sequence[str]
 ) -> dict[str, Any]:
     """RO-Crate 1.1: https://w3id.org/ro/crate/1.1; every file with its size."""
     files = [path for path in pack.fetched_files(folder) if path.name != CRATE]
@@ -364,8 +371,9 @@ def _crate(
                 "@id": "./",
                 "@type": "Dataset",
                 "name": title,
-                "identifier": found.suite.suite_id,
-                "description": f"{found.suite.plan.scale}. Figures are {found.origin}.",
+                "identifier": suite_results.suite.suite_id,
+                "description": f"{suite_results.suite.plan.scale}. Figures are "
+                f"{suite_results.origin}.",
                 "datePublished": date,
                 "license": {"@id": "LICENSE"},
                 "author": [{"@id": f"#author-{i}"} for i, _ in enumerate(authors)],

@@ -20,7 +20,7 @@ from typing import Any
 from contract.errors import ControllerError
 from contract.extensions import distribution, installed
 from contract.names import sentence
-from contract.places import CHECKOUT, ROOT
+from contract.places import ROOT
 from controller.target import connection
 
 HOME = PurePosixPath("opt/fde-testbed")
@@ -35,17 +35,15 @@ LEFT_OUT_ANYWHERE = frozenset({"tests", "__pycache__"})
 
 def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
     """Contents by path on the target; ControllerError where pyRAPL or a package is not whole."""
-    found = {
+    files = {
         HOME / path.relative_to(root).as_posix(): path.read_bytes()
         for package in PACKAGES
         for path in _sources(root / package, root)
     }
     for library in (pyrapl_folder(), *map(_folder, _extensions())):
         for path in _sources(library, library.parent):
-            found[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
-    if CHECKOUT:  # what the agent says names steps as they are typed on the controller
-        found[HOME / "pyproject.toml"] = b""
-    return found | dict(_metadata())
+            files[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
+    return files | dict(_metadata())
 
 
 def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""`make check`: what would happen to a target, disk by disk; nothing is touched."""
+"""`fde check`: what would happen to a target, disk by disk; nothing is touched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.system import quiet
 from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
-from contract.places import step, suites_folder
+from contract.places import command_line, suites_folder
 from controller.planning import wear
 from controller.planning.suites import load_suite, scaled
 from controller.target import connection, first_writes, secrets
@@ -36,23 +36,25 @@ def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = N
     where the inventory cannot be read at all.
     """
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
-    found = inventories.resolve(path)
-    hosts = [HostCheck(host, tuple(reasons)) for host, reasons in found.refused.items()]
-    for host, reasons in found.refused.items():
+    inventory = inventories.resolve(path)
+    hosts = [
+        HostCheck(host, tuple(str(problem) for problem in problems))
+        for host, problems in inventory.refused.items()
+    ]
+    for host, problems in inventory.refused.items():
         say(f"\nINVENTORY  {host}: refused; the target was not asked")
-        for reason in reasons:
-            _lines("refused", reason, say)
-    for target in found.targets:
+        for problem in problems:
+            _lines("refused", str(problem), say)
+    for target in inventory.targets:
         hosts.append(_one(target, say, suite, scale))
     say("")
     refusals = sum(len(host.refused) for host in hosts)
     if refusals:
-        count = "One thing stands" if refusals == 1 else f"{refusals} things stand"
-        say(f"VERDICT  {count} in the way, marked `refused` above. Nothing was touched.")
+        say(f"VERDICT  {refusals} failed, marked `refused` above. Nothing was touched.")
     else:
         say(
-            "VERDICT  Nothing stands in the way, and nothing was touched: "
-            f"{step('provision', inventory=path)} does what is said above."
+            "VERDICT  0 failed. Nothing was touched. "
+            f"{command_line('provision', inventory=path)} does what is said above."
         )
     return CheckResult(not refusals, str(path), tuple(hosts))
 
@@ -62,48 +64,48 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
     refusals = _inventory(target, say)
     say(f"\nTARGET  {target['host']} = {connection.link(target)}")
     try:
-        seen = look(target, examine=True)
+        answer = look(target, examine=True)
     except ControllerError as error:
         refusals.append(f"{error} The disks were not looked at.")
         _lines("refused", refusals[-1], say)
-        seen = None
-    if seen is not None:
-        _machine(seen, say)
-        for line in quiet.told(seen.disturbers or {}, target.get("quiet", {}).get("stop", ())):
+        answer = None
+    if answer is not None:
+        _machine(answer, say)
+        for line in quiet.told(answer.disturbers or {}, target.get("quiet", {}).get("stop", ())):
             _lines("quiet", line, say)
-        for disk in seen.disks:
+        for disk in answer.disks:
             _disk(disk, say)
-        for new in first_writes.new_disks(target, seen.disks):
-            way = step("provision", confirm=shlex.quote(new["serial"]))
+        for new in first_writes.new_disks(target, answer.disks):
+            way = command_line("provision", confirm=shlex.quote(new["serial"]))
             _lines("will ask", f"{way}, the first time", say)
-        refusals += [_in_words(refusal) for refusal in seen.refused]
-        refusals += _doctor(target, seen, say)
-        if seen.error is None:
-            say(f"\nsaved for {step('provision')}: {_save(target, seen)}")
+        refusals += [_in_words(refusal) for refusal in answer.refused]
+        refusals += _doctor(target, answer, say)
+        if answer.error is None:
+            say(f"\nsaved for fde provision: {_save(target, answer)}")
     say("\nCONFIGURATIONS")
     for line in stacks.table(target["configurations"]):
         say(f"  {line}")
-    if suite is not None and seen is not None:
-        refusals += _suite(target, seen, suite, scale, say)
+    if suite is not None and answer is not None:
+        refusals += _suite(target, answer, suite, scale, say)
     if not refusals and one_disk(target):
-        way = step("run", suite="one-disk")
+        way = command_line("run", suite="one-disk")
         say(f"\nSUITE  {way} answers first: the Opal disk compared with itself.")
-    return HostCheck(target["host"], tuple(refusals), tuple(seen.disks if seen else ()))
+    return HostCheck(target["host"], tuple(refusals), tuple(answer.disks if answer else ()))
 
 
-def _doctor(target: Mapping[str, Any], seen: Look, say: Say) -> list[str]:
+def _doctor(target: Mapping[str, Any], answer: Look, say: Say) -> list[str]:
     """What else stands in the way of a suite, by the doctor's diagnoses of machine and meters."""
     from controller.target import doctor  # with it come the drivers: not for a target out of reach
 
-    scene = doctor.examine(target, suites_folder(), seen=seen)
-    found = doctor.blockers(doctor.diagnose(scene, doctor.BESIDE_CHECK))
-    for one in found:
+    scene = doctor.examine(target, suites_folder(), seen=answer)
+    blockers = doctor.blockers(doctor.diagnose(scene, doctor.BESIDE_CHECK))
+    for one in blockers:
         _lines("refused", f"{one.sentence} {one.way_out}", say)
-    return [one.sentence for one in found]
+    return [one.sentence for one in blockers]
 
 
 def _suite(
-    target: Mapping[str, Any], seen: Look, name: str, scale: str | None, say: Say
+    target: Mapping[str, Any], answer: Look, name: str, scale: str | None, say: Say
 ) -> list[str]:
     """What a suite's preconditioning would cost each disk; the refusals."""
     from controller.planning.compiler import compile_plan  # NumPy: not for a page without a suite
@@ -113,14 +115,14 @@ def _suite(
     except AgentError as error:
         _lines("refused", str(error), say)
         return [str(error)]
-    found = wear.costs(plan, seen.disks)
-    say(f"\nSUITE  {name}: " + ("" if found else "the disks are taken as they are"))
-    for cost in found:
+    costs = wear.costs(plan, answer.disks)
+    say(f"\nSUITE  {name}: " + ("" if costs else "the disks are taken as they are"))
+    for cost in costs:
         _lines("wear", cost.sentences, say)
         if cost.reason and not target.get("lab"):
             _lines(
                 "will ask",
-                f"{step('run', confirm=shlex.quote(cost.serial))}, as {cost.reason}",
+                f"{command_line('run', confirm=shlex.quote(cost.serial))}, as {cost.reason}",
                 say,
             )
     return []
@@ -135,7 +137,9 @@ def one_disk(target: Mapping[str, Any]) -> bool:
 def _inventory(target: Mapping[str, Any], say: Say) -> list[str]:
     """What the inventory says by itself, and whether the secrets are whole; the refusals."""
     say(f"\nINVENTORY  {target['host']}: its types and rules hold")
-    _lines("figures", f"{target['origin']}; sql on {_database(target['database'])}", say)
+    database = target["database"]
+    server = "the server that is installed" if database == "any" else database
+    _lines("figures", f"{target['origin']}; sql on {server}", say)
     for meter in target["meters"]:
         channels = ", ".join(f"{key} = {name}" for key, name in meter["channels"].items())
         _lines("meter", f"{meter['name']}: {meter['kind']} at {meter['port']}; {channels}", say)
@@ -144,8 +148,8 @@ def _inventory(target: Mapping[str, Any], say: Say) -> list[str]:
         _lines("asset", f"{name}: {asset['path']}, {known}", say)
     refusals = []
     try:
-        said = secrets.described(Path(target["secrets_file"]))
-        _lines("secrets", f"{_short(target['secrets_file'])}: {said}", say)
+        description = secrets.described(Path(target["secrets_file"]))
+        _lines("secrets", f"{_short(target['secrets_file'])}: {description}", say)
     except ControllerError as error:
         _lines("refused", str(error), say)
         refusals = [str(error)]
@@ -175,19 +179,19 @@ def _in_words(refusal: Mapping[str, Any]) -> str:
     return f"{refusal['sentence']} {refusal['remedy']}".strip()
 
 
-def _machine(seen: Look, say: Say) -> None:
-    facts = seen.facts
+def _machine(answer: Look, say: Say) -> None:
+    facts = answer.facts
     opal = "with" if facts["hw_opal"] else "without"
     cryptsetup = f"cryptsetup {facts['cryptsetup']} {opal} Opal" if facts["cryptsetup"] else ""
     parts = [facts["name"], f"kernel {facts['kernel']}", f"Python {facts['python']}", cryptsetup]
     _lines("found", ", ".join(part for part in parts if part), say)
     missing = ", ".join(facts["missing"])
     _lines("packages", f"would install {missing}" if missing else "all there", say)
-    for refusal in seen.refusals:
+    for refusal in answer.refusals:
         _lines("refused", _in_words(refusal), say)
-    if seen.error:
+    if answer.error:
         way_out = " (provisioning installs them first)" if missing else ""
-        _lines("refused", seen.error + way_out, say)
+        _lines("refused", answer.error + way_out, say)
 
 
 def _disk(disk: Mapping[str, Any], say: Say) -> None:
@@ -209,7 +213,7 @@ def _disk(disk: Mapping[str, Any], say: Say) -> None:
             _lines("would", action, say)
 
 
-def _save(target: Mapping[str, Any], seen: Look) -> Path:
+def _save(target: Mapping[str, Any], answer: Look) -> Path:
     """Keep what was seen, for provisioning to refuse a disk that has changed since."""
     place = checks_file(target)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -219,17 +223,13 @@ def _save(target: Mapping[str, Any], seen: Look) -> Path:
             "format": FORMAT,
             "host": target["host"],
             "checked_wall": datetime.now(UTC).isoformat(timespec="seconds"),
-            "fingerprints": seen.fingerprints,
-            "disks": seen.disks,
-            "facts": seen.facts,
-            "refused": seen.refused,
+            "fingerprints": answer.fingerprints,
+            "disks": answer.disks,
+            "facts": answer.facts,
+            "refused": answer.refused,
         },
     )
     return Path(_short(str(place)))
-
-
-def _database(choice: str) -> str:
-    return "the server that is installed" if choice == "any" else choice
 
 
 def _bytes(count: int) -> str:
@@ -246,9 +246,9 @@ def _short(path: str) -> str:
 
 def _lines(label: str, text: str, say: Say) -> None:
     """A label and a text beside it, wrapped; a command in backquotes stays on one line."""
-    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
+    unbroken = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
     wrapped: Sequence[str] = textwrap.wrap(
-        whole, WIDTH - LABEL - 2, break_long_words=False, break_on_hyphens=False
+        unbroken, WIDTH - LABEL - 2, break_long_words=False, break_on_hyphens=False
     ) or [""]
     for line in wrapped:
         say(f"  {label:<{LABEL}}{line}".replace("\0", " ").rstrip())

@@ -16,7 +16,6 @@ from typing import Any
 
 from contract import schema, strict_json
 from contract.errors import ControllerError
-from contract.places import step
 from contract.plan import TargetDocument
 from controller.target.host_keys import changed, unknown
 
@@ -43,21 +42,20 @@ REASONS = (
 def read_target(path: Path) -> dict[str, Any]:
     """The resolved target; raises ControllerError."""
     try:
-        found = strict_json.loads(path.read_text(encoding="utf-8"))
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ControllerError(
-            f"The resolved target {path} cannot be read ({error.strerror}): run "
-            f"{step('provision')}."
+            f"The resolved target {path} cannot be read ({error.strerror}): run fde provision."
         ) from None
     except ValueError:
-        raise ControllerError(f"{path} is not JSON: run {step('provision')}.") from None
+        raise ControllerError(f"{path} is not JSON: run fde provision.") from None
     try:
-        schema.read(TargetDocument, found)
+        schema.read(TargetDocument, document)
     except ValueError as error:
         raise ControllerError(
-            f"{path} is not a resolved target of this version ({error}): run {step('provision')}."
+            f"{path} is not a resolved target of this version ({error}): run fde provision."
         ) from None
-    return dict(found)
+    return dict(document)
 
 
 def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
@@ -166,34 +164,34 @@ def told(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) ->
 def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
     """A sentence on a command that failed: what ssh said in words for people, or its last line."""
     name = address(target)
-    said = done.stderr.decode(errors="replace").strip()
+    stderr = done.stderr.decode(errors="replace").strip()
     if is_local(target):
         for words, meaning in SUDO_FAILURES if os.geteuid() else ():
-            if words in said:
+            if words in stderr:
                 return f"This machine is the target, and root's rights are needed: {meaning}."
         name = name.capitalize()
     if done.returncode != SSH_FAILED or is_local(target):
-        last = said.splitlines()[-1] if said else "it said nothing"
+        last = stderr.splitlines()[-1] if stderr else "it said nothing"
         return f"{name} failed (status {done.returncode}): {last}"
     # The words of a changed key come before those that every key ends with that is refused.
-    for words, told in (
+    for words, advice in (
         ("REMOTE HOST IDENTIFICATION HAS CHANGED", changed),
         ("Host key verification failed", unknown),
     ):
-        if words in said:
-            meaning = told(ssh(target, ["true"]), target["ssh"].get("known_hosts"))
+        if words in stderr:
+            meaning = advice(ssh(target, ["true"]), target["ssh"].get("known_hosts"))
             return f"{name} cannot be reached: {meaning}."
     for words, meaning in REASONS:
-        if words in said:
-            return f"{name} cannot be reached: {meaning} ({' '.join(said.split())})."
-    return f"{name} cannot be reached by SSH: {' '.join(said.split()) or 'it gave no reason'}."
+        if words in stderr:
+            return f"{name} cannot be reached: {meaning} ({' '.join(stderr.split())})."
+    return f"{name} cannot be reached by SSH: {' '.join(stderr.split()) or 'it gave no reason'}."
 
 
 def python(target: Mapping[str, Any], *arguments: str) -> list[str]:
     """The argv that runs `python3 …` with our packages on the target."""
     path = f"PYTHONPATH={HOME}:{HOME}/lib"
-    own = ("PYTHONSAFEPATH=1", "PYTHONUTF8=1")
-    return command(target, ["env", path, *own, "python3", *arguments])
+    environment = ("PYTHONSAFEPATH=1", "PYTHONUTF8=1")
+    return command(target, ["env", path, *environment, "python3", *arguments])
 
 
 def suite_dir(suite_id: str) -> str:

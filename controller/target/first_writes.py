@@ -15,7 +15,7 @@ from typing import Any
 
 from contract import names
 from contract.errors import ControllerError
-from contract.places import step
+from contract.places import command_line
 from controller.target import playbook as inventories
 from controller.target.survey import look
 
@@ -38,7 +38,7 @@ def unconfirmed(
     return [
         f"{described(disk)}: all of that would be lost, and this testbed has not had the disk "
         "before; if that is wanted, say "
-        f"{step('provision', confirm=shlex.quote(disk['serial']))} (several "
+        f"{command_line('provision', confirm=shlex.quote(disk['serial']))} (several "
         "serials in quotes, with a space between)"
         for disk in new_disks(target, disks)
         if disk["serial"] not in confirmed
@@ -60,8 +60,8 @@ def run(path: Path, confirmed: Sequence[str], ask: Ask | None) -> list[str]:
 
     Raises ControllerError where one is not. What stands against a disk is for the play to say.
     """
-    given = set(confirmed)
-    for host, disk in _waiting(inventories.resolve(path).targets, given) if ask else ():
+    serials = set(confirmed)
+    for host, disk in _waiting(inventories.resolve(path).targets, serials) if ask else ():
         assert ask is not None
         typed = ask(
             f"{host}: {described(disk)}\n"
@@ -69,22 +69,22 @@ def run(path: Path, confirmed: Sequence[str], ask: Ask | None) -> list[str]:
         )
         if typed.strip() != disk["serial"]:
             raise ControllerError(f"The serial of {disk['path']} was not typed: nothing was done.")
-        given.add(disk["serial"])
-    return sorted(given)
+        serials.add(disk["serial"])
+    return sorted(serials)
 
 
 def _waiting(
-    targets: Sequence[Mapping[str, Any]], given: Collection[str]
+    targets: Sequence[Mapping[str, Any]], confirmed: Collection[str]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for target in targets:
-        if target.get("lab") or {d["serial"] for d in target["disks"].values()} <= set(given):
+        if target.get("lab") or {d["serial"] for d in target["disks"].values()} <= set(confirmed):
             continue
         try:
             disks = look(target).disks
         except ControllerError:
             continue  # the play asks the same, and says why
         for disk in new_disks(target, disks):
-            if disk["serial"] not in given:
+            if disk["serial"] not in confirmed:
                 yield target["host"], disk
 
 

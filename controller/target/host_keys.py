@@ -38,10 +38,10 @@ def shown(ssh: Sequence[str]) -> Shown | None:
     with tempfile.TemporaryDirectory(prefix="fde-host-key-") as folder:
         file = Path(folder) / "known_hosts"
         # Of an option that comes twice ssh takes the first.
-        own = [f"-o{option}" for option in (*ASK, *ALONE, f'UserKnownHostsFile="{file}"')]
+        options = [f"-o{option}" for option in (*ASK, *ALONE, f'UserKnownHostsFile="{file}"')]
         try:
             subprocess.run(
-                [program, *own, *rest],
+                [program, *options, *rest],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=LIMIT_S,
@@ -49,12 +49,12 @@ def shown(ssh: Sequence[str]) -> Shown | None:
                 start_new_session=True,
             )
             line = file.read_text(encoding="utf-8").strip()
-            told = subprocess.run(
+            words = subprocess.run(
                 ["ssh-keygen", "-lf", str(file)], capture_output=True, text=True, check=True
             ).stdout.split()
         except (OSError, ValueError, subprocess.SubprocessError):
             return None
-    return Shown(line, f"{told[1]} {told[-1]}")
+    return Shown(line, f"{words[1]} {words[-1]}")
 
 
 def unknown(ssh: Sequence[str], known_hosts: str | None) -> str:

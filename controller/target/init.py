@@ -64,12 +64,12 @@ class Address:
         cls, text: str, key: Path | None, known_hosts: Path | None, options: tuple[str, ...] = ()
     ) -> Address:
         """From `[USER@]HOST[:PORT]`. Raises ControllerError."""
-        found = re.fullmatch(r"(?:([^@\s]+)@)?(\[[0-9a-fA-F:]+\]|[^\s:@\[\]]+)(?::(\d+))?", text)
-        if found is None or text.startswith("-"):
+        match = re.fullmatch(r"(?:([^@\s]+)@)?(\[[0-9a-fA-F:]+\]|[^\s:@\[\]]+)(?::(\d+))?", text)
+        if match is None or text.startswith("-"):
             raise ControllerError(f"{text!r} names no host: write [USER@]HOST[:PORT].")
         at, known = (None if p is None else str(p.absolute()) for p in (key, known_hosts))
-        name, user = found[2].strip("[]"), found[1] or "root"
-        return cls(name, user, int(found[3] or 22), at, known, options)
+        name, user = match[2].strip("[]"), match[1] or "root"
+        return cls(name, user, int(match[3] or 22), at, known, options)
 
     @property
     def ssh(self) -> dict[str, Any]:
@@ -108,30 +108,36 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
             "secrets are kept)."
         )
     meters = [_meter(n, text, options) for n, text in enumerate(options.meters)]
-    seen = ask_target({"ssh": options.host and options.host.ssh}, "survey")
-    for disk in seen["disks"]:
+    answer = ask_target({"ssh": options.host and options.host.ssh}, "survey")
+    for disk in answer["disks"]:
         _show(disk, say)
-    roles = _chosen(seen["disks"], options.roles, ask)
+    roles = _chosen(answer["disks"], options.roles, ask)
     say(what_is_here())
     ports = all_ports()
     meters = meters or _found_meters(ports, options, ask)
-    for name, found in probe.all_of(meters).items():
-        watts = ", ".join(f"{channel} {power_w:.3g} W" for channel, power_w in found.watts.items())
-        period = f"a record each {found.period_s * 1e3:.4g} ms"
-        say(f"meter {name}: {found.error or f'{watts}, {period}'}")
+    for name, meter_probe in probe.all_of(meters).items():
+        watts = ", ".join(
+            f"{channel} {power_w:.3g} W" for channel, power_w in meter_probe.watts.items()
+        )
+        period = f"a record each {meter_probe.period_s * 1e3:.4g} ms"
+        say(f"meter {name}: {meter_probe.error or f'{watts}, {period}'}")
     extent_bytes = _extent_bytes(roles, options)
-    name = host_name(seen["name"], options.host)
+    name = host_name(answer["name"], options.host)
     write_files(folder, options, roles, meters, extent_bytes, name=name)
     locking = [role for role, disk in roles.items() if role != "plain" and disk["opal"] is not None]
     waiting = list(_secrets(folder / "secrets.json", bool(locking), ask))
-    waiting += list(_refused(folder))
+    waiting += [
+        f"{host}: {problem}"
+        for host, problems in inventories.resolve(folder).refused.items()
+        for problem in problems
+    ]
     say(f"\nwritten: {folder}/hosts.yml, group_vars/targets.yml, secrets.json (mode 0600)")
     for sentence in waiting:
         say(f"  to do  {sentence}")
     say(f"next: fde doctor --inventory {folder}; fde check --inventory {folder}")
     chosen = {role: disk["serial"] for role, disk in roles.items()}
     labels = tuple(port.label for port in ports)
-    return InitResult(True, str(folder), tuple(seen["disks"]), labels, chosen, tuple(waiting))
+    return InitResult(True, str(folder), tuple(answer["disks"]), labels, chosen, tuple(waiting))
 
 
 def _show(disk: Mapping[str, Any], say: Say) -> None:
@@ -149,24 +155,30 @@ def _chosen(
     """The disk of each role; at least one. Raises ControllerError."""
     roles: dict[str, Mapping[str, Any]] = {}
     for role, serial in named.items():
-        own = [disk for disk in disks if serial in (disk["serial"], disk["by_id"]) and serial]
-        if len(own) == 1 and not own[0]["serial"]:
+        matches = [disk for disk in disks if serial in (disk["serial"], disk["by_id"]) and serial]
+        if len(matches) == 1 and not matches[0]["serial"]:
             raise ControllerError(
                 f"The disk {serial} reports no serial number, by which a disk is known before it "
                 "is written: take another."
             )
-        if len(own) != 1 or not own[0]["by_id"]:
-            there = ", ".join(_called(disk) for disk in disks) or "none"
-            raise ControllerError(
-                f"{len(own)} disks of the target have the serial {serial}: there are {there}. Give "
-                "a serial that one disk has, or its path below /dev/disk/by-id."
+        if len(matches) != 1 or not matches[0]["by_id"]:
+            known = (
+                ", ".join(
+                    f"{disk['serial'] or 'one without'} ({disk['by_id'] or disk['name']})"
+                    for disk in disks
+                )
+                or "none"
             )
-        if own[0]["uses"]:
             raise ControllerError(
-                f"The disk {serial} is in use ({'; '.join(own[0]['uses'])}): name another as "
+                f"{len(matches)} disks of the target have the serial {serial}; known: {known}. "
+                "Give a serial that one disk has, or its path below /dev/disk/by-id."
+            )
+        if matches[0]["uses"]:
+            raise ControllerError(
+                f"The disk {serial} is in use ({'; '.join(matches[0]['uses'])}): name another as "
                 f"{role}."
             )
-        roles[role] = own[0]
+        roles[role] = matches[0]
     free = [d for d in disks if d["by_id"] and d["serial"] and not d["uses"]]
     for role in ROLES if not named else ():
         fit = [d for d in free if (d["opal"] is not None) == (role == "sed")]
@@ -177,12 +189,12 @@ def _chosen(
                 roles[role] = fit[0]
         elif fit:
             serials = ", ".join(d["serial"] for d in fit)
-            said = ask(
+            typed = ask(
                 f"Serial of {ROLES[role]}. ALL ON IT WILL BE LOST. {serials}; empty for none: ",
                 False,
             )
-            if said.strip():
-                roles |= _chosen(disks, {role: said.strip()}, ask)
+            if typed.strip():
+                roles |= _chosen(disks, {role: typed.strip()}, ask)
     if not roles:
         raise ControllerError(
             "No disk was chosen: name what may be erased by --plain SERIAL, --sed SERIAL or both, "
@@ -190,10 +202,6 @@ def _chosen(
             f"Not in use: {', '.join(d['serial'] for d in free) or 'none'}."
         )
     return roles
-
-
-def _called(disk: Mapping[str, Any]) -> str:
-    return f"{disk['serial'] or 'one without'} ({disk['by_id'] or disk['name']})"
 
 
 def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> dict[str, str]:
@@ -224,15 +232,15 @@ def _meter(number: int, text: str, options: Options) -> dict[str, Any]:
     Raises ControllerError."""
     if re.match("https?://", text):
         return _plug(f"meter{number}", *text.partition("=")[::2], options)
-    found = re.fullmatch(r"([a-z0-9_]+)@(.+)=([^=]+)", text)
-    pairs = [pair.partition(":") for pair in found[3].split(",")] if found else []
-    if found is None or not all(own and name for own, _, name in pairs):
+    match = re.fullmatch(r"([a-z0-9_]+)@(.+)=([^=]+)", text)
+    pairs = [pair.partition(":") for pair in match[3].split(",")] if match else []
+    if match is None or not all(channel and name for channel, _, name in pairs):
         raise ControllerError(
             f"{text!r} names no meter: write KIND@PORT=CHANNELS, as "
             "smartpower3@usb=0:system,1:drive, or the http:// address of a plug."
         )
-    channels = {own: name for own, _, name in pairs}
-    return _entry(f"meter{number}", found[1], found[2], channels, options)
+    channels = {channel: name for channel, _, name in pairs}
+    return _entry(f"meter{number}", match[1], match[2], channels, options)
 
 
 def _plug(name: str, address: str, channels: str, options: Options) -> dict[str, Any]:
@@ -242,41 +250,41 @@ def _plug(name: str, address: str, channels: str, options: Options) -> dict[str,
 
     try:
         check_form(address)
-        profile, own = network.recognised(address)
+        profile, plug_channels = network.recognised(address)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ControllerError(
             f"The meter {address} was not recognised ({why}): look whether it answers, or describe "
             f"it by --meter http@{address}=CHANNELS and --setting (docs/hardware.md)."
         ) from None
-    whole = [c for c in own if len(own) == 1 or c == "total"]
-    if not channels and not whole:
+    totals = [c for c in plug_channels if len(plug_channels) == 1 or c == "total"]
+    if not channels and not totals:
         raise ControllerError(
-            f"The meter {address} has the channels {', '.join(own)}: say what they measure, as "
-            f"--meter {address}={own[0]}:system."
+            f"The meter {address} has the channels {', '.join(plug_channels)}: say what they "
+            f"measure, as --meter {address}={plug_channels[0]}:system."
         )
-    entry = _meter(0, f"http@{address}={channels or whole[0] + ':system'}", options)
+    entry = _meter(0, f"http@{address}={channels or totals[0] + ':system'}", options)
     settings = {"profile": profile, **_settings(name, options)}
     return {**entry, "name": name, "settings": settings}
 
 
 def _settings(name: str, options: Options) -> dict[str, Any]:
-    own: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for text in options.settings:
-        found = re.fullmatch(r"([A-Za-z0-9_-]+)\.([a-z_]+)=(.*)", text, re.DOTALL)
-        if found is None:
+        match = re.fullmatch(r"([A-Za-z0-9_-]+)\.([a-z_]+)=(.*)", text, re.DOTALL)
+        if match is None:
             raise ControllerError(f"{text!r} is no setting: write METER.NAME=VALUE.")
-        if found[1] == name:
-            own[found[2]] = yaml.safe_load(found[3])
-    return own
+        if match[1] == name:
+            settings[match[2]] = yaml.safe_load(match[3])
+    return settings
 
 
 def _entry(
     name: str, kind: str, port: str, channels: Mapping[str, str], options: Options
 ) -> dict[str, Any]:
     entry = {"name": name, "kind": kind, "port": port, "origin": options.origin}
-    own = _settings(name, options)
-    return {**entry, "channels": dict(channels), **({"settings": own} if own else {})}
+    settings = _settings(name, options)
+    return {**entry, "channels": dict(channels), **({"settings": settings} if settings else {})}
 
 
 def _found_meters(ports: Sequence[Any], options: Options, ask: Ask | None) -> list[dict[str, Any]]:
@@ -289,17 +297,17 @@ def _found_meters(ports: Sequence[Any], options: Options, ask: Ask | None) -> li
         kinds = [kind for kind, driver in drivers.items() if port.usb_id in driver.usb_ids]
         if len(kinds) != 1:
             continue
-        own = drivers[kinds[0]].own_channels
-        channels = dict(zip(own, ("system", "drive"), strict=False))
+        channel_names = drivers[kinds[0]].own_channels
+        channels = dict(zip(channel_names, ("system", "drive"), strict=False))
         if ask is not None:
-            said = ask(
-                f"A {kinds[0]} at {port.label}: what its channels {', '.join(own)} measure, as "
-                "0:system,1:drive; empty to leave it out: ",
+            typed = ask(
+                f"A {kinds[0]} at {port.label}: what its channels {', '.join(channel_names)} "
+                "measure, as 0:system,1:drive; empty to leave it out: ",
                 False,
             ).strip()
-            if not said:
+            if not typed:
                 continue
-            meters.append(_meter(len(meters), f"{kinds[0]}@{port.name}={said}", options))
+            meters.append(_meter(len(meters), f"{kinds[0]}@{port.name}={typed}", options))
         else:
             meters.append(_entry(f"meter{len(meters)}", kinds[0], port.name, channels, options))
     return meters
@@ -317,10 +325,10 @@ def host_name(machine: str, host: Address | None) -> str:
 
     What is measured is named after the host: two inventories seldom have one of the same name.
     """
-    own = machine.partition(".")[0]
-    if own in ("", "localhost") and host is not None:
-        own = host.host
-    name = re.sub("[^A-Za-z0-9._-]+", "-", own).strip("._-")[:48]
+    label = machine.partition(".")[0]
+    if label in ("", "localhost") and host is not None:
+        label = host.host
+    name = re.sub("[^A-Za-z0-9._-]+", "-", label).strip("._-")[:48]
     return f"host-{name}".rstrip("-") if name in NO_HOSTS else name
 
 
@@ -355,8 +363,8 @@ def _hosts(name: str, host: Address | None) -> Iterator[str]:
         yield f"      ansible_ssh_private_key_file: {yaml_text(host.key)}\n"
     if host.known_hosts or host.options:
         file = json.dumps(host.known_hosts, ensure_ascii=False)  # unquoted it is a list
-        own = [f"UserKnownHostsFile={file}"] if host.known_hosts else []
-        words = ["StrictHostKeyChecking=yes", *own, *host.options]
+        known_hosts = [f"UserKnownHostsFile={file}"] if host.known_hosts else []
+        words = ["StrictHostKeyChecking=yes", *known_hosts, *host.options]
         args = " ".join("-o '" + word.replace("'", "'\\''") + "'" for word in words)
         yield f"      ansible_ssh_common_args: {yaml_text(args)}\n"
         yield f"      fde_ssh_options: {yaml_text(list(host.options))}\n"
@@ -420,22 +428,16 @@ def _secrets(path: Path, drive: bool, ask: Ask | None) -> Iterator[str]:
     """Write secrets that were drawn at random, unless there are some; what is left to be done."""
     if path.exists():
         return
-    found = {name: random.token_hex(16) for name in ("luks_passphrase", "opal_admin_pin")}
+    values = {name: random.token_hex(16) for name in ("luks_passphrase", "opal_admin_pin")}
     if drive:
-        said = ask("PSID from the drive's label, empty for none: ", True) if ask else ""
-        psid = said.replace("-", "").strip().upper()
+        typed = ask("PSID from the drive's label, empty for none: ", True) if ask else ""
+        psid = typed.replace("-", "").strip().upper()
         if PSID.fullmatch(psid):
-            found["sed_psid"] = psid
+            values["sed_psid"] = psid
         else:
             yield (
                 f"add sed_psid, the 32 characters on the drive's label, to {path}: without it a "
                 "lost PIN cannot be mended."
             )
-    write(path, [json.dumps(found, indent=1).encode()], 0o600)
+    write(path, [json.dumps(values, indent=1).encode()], 0o600)
     yield f"keep a copy of {path} elsewhere: without PIN and PSID a drive stays locked forever."
-
-
-def _refused(folder: Path) -> Iterator[str]:
-    """What the inventory's own rules say of it."""
-    for host, reasons in inventories.resolve(folder).refused.items():
-        yield from (f"{host}: {reason}" for reason in reasons)

@@ -13,12 +13,12 @@ from typing import Any
 from agent.storage import layout, registry
 from agent.storage.base import NOBODY
 from agent.system import quiet
-from contract.errors import AgentError, ControllerError
+from contract.errors import AgentError
 from contract.files import write_json
 from contract.names import sentence
 from contract.parameters import Parameter, ParameterValue, described
-from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Disk, Extent
+from contract.problem import Problem, ProblemError
 from controller.planning import assumptions
 from controller.planning.suites import on_disk
 
@@ -27,11 +27,11 @@ def words(entry: Mapping[str, Any]) -> str:
     """What a configuration of a resolved target is, in one short line."""
     configuration = registry.complete(entry)
     fields = registry.load(configuration.kind).fields
-    told = [_told(field, configuration.settings[field.name]) for field in fields]
-    return "; ".join([registry.label(configuration), *(word for word in told if word)])
+    settings = [_setting_text(field, configuration.settings[field.name]) for field in fields]
+    return "; ".join([registry.label(configuration), *(word for word in settings if word)])
 
 
-def _told(field: Parameter, value: ParameterValue) -> str:
+def _setting_text(field: Parameter, value: ParameterValue) -> str:
     if isinstance(value, bool):
         return field.name if value else ""
     return f"{field.name} {value}{f' {field.unit}' if field.unit else ''}"
@@ -48,22 +48,25 @@ KEYS = {"name", "kind", "disk"}
 DISK_KEYS = ("by_id", "serial", "size_bytes")
 
 
-def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The resolved target (`fde-target/1`). Raises ControllerError with every broken rule."""
-    given = {**given, "configurations": list(_on_each_disk(given["configurations"]))}
-    broken = list(_broken(given))
+def resolve(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The resolved target (`fde-target/1`). Raises ProblemError with every broken rule."""
+    values = {**values, "configurations": list(_on_each_disk(values["configurations"]))}
+    broken = list(_broken(values))
     if broken:
-        raise ControllerError("; ".join(broken))
-    kinds = {entry["kind"] for entry in given["configurations"]}
+        raise ProblemError(*broken)
+    kinds = {entry["kind"] for entry in values["configurations"]}
     return {
-        **given,
+        **values,
         "format": TARGET_FORMAT,
         "packages": sorted(package for kind in kinds for package in registry.load(kind).packages),
-        "disks": {role: _disk(entry) for role, entry in given["disks"].items()},
-        "extent_bytes": int(given["extent_bytes"]),
-        "configurations": [_configuration(entry) for entry in given["configurations"]],
-        "assets": {name: _asset(entry) for name, entry in given["assets"].items()},
-        "assumptions": assumptions.resolved(given["assumptions"]),
+        "disks": {role: _disk(entry) for role, entry in values["disks"].items()},
+        "extent_bytes": int(values["extent_bytes"]),
+        "configurations": [_configuration(entry) for entry in values["configurations"]],
+        "assets": {
+            name: {"path": entry["path"], "sha256": entry.get("sha256"), "sums": entry.get("sums")}
+            for name, entry in values["assets"].items()
+        },
+        "assumptions": assumptions.resolved(values["assumptions"]),
     }
 
 
@@ -87,164 +90,219 @@ def _disk(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _configuration(entry: Mapping[str, Any]) -> dict[str, Any]:
-    found = registry.complete(entry)
-    return {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
+    configuration = registry.complete(entry)
+    return {
+        "name": configuration.name,
+        "kind": configuration.kind,
+        "disk": configuration.disk,
+        **configuration.settings,
+    }
 
 
-def _asset(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"path": entry["path"], "sha256": entry.get("sha256"), "sums": entry.get("sums")}
-
-
-def _broken(given: Mapping[str, Any]) -> Iterator[str]:
-    """Every rule that does not hold, each a sentence with the way out."""
-    yield from _disks_broken(given)
-    yield from _configurations_broken(given)
-    yield from _meters_broken(given["meters"])
-    for name, entry in given["assets"].items():
+def _broken(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for every rule that does not hold."""
+    yield from _disks_broken(values)
+    yield from _configurations_broken(values)
+    yield from _meters_broken(values["meters"])
+    for name, entry in values["assets"].items():
         yield from _asset_broken(name, entry)
-    yield from _quiet_broken(given.get("quiet", {}))
-    yield from assumptions.broken(given["assumptions"])
-    if Path(given["secrets_file"]).name != "secrets.json":
-        yield "fde_secrets_file must be named secrets.json"
+    yield from _quiet_broken(values.get("quiet", {}))
+    yield from assumptions.broken(values["assumptions"])
+    if Path(values["secrets_file"]).name != "secrets.json":
+        yield Problem(
+            "secrets-name", {}, "Invalid fde_secrets_file.", "It must be named secrets.json."
+        )
 
 
-def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
-    disks, size = given["disks"], int(given["extent_bytes"])
+def _disks_broken(values: Mapping[str, Any]) -> Iterator[Problem]:
+    disks, size = values["disks"], int(values["extent_bytes"])
     if not disks:
-        yield "fde_disks names no disk: name the one that may be erased as `plain` or as `sed`"
+        yield Problem(
+            "no-disk",
+            {},
+            "fde_disks names no disk.",
+            "Name the one that may be erased as `plain` or as `sed`.",
+        )
     aligned = size > 0 and size % layout.MIB == 0
     if not aligned:
-        yield (
-            f"fde_extent_bytes is {size}: make it a multiple of 1 MiB ({layout.MIB}), so that "
-            "every configuration is aligned alike"
+        yield Problem(
+            "extent",
+            {},
+            f"fde_extent_bytes is {size}.",
+            f"It must be a multiple of 1 MiB ({layout.MIB}), so that every configuration is "
+            "aligned alike.",
         )
     if unnamed := list(_disks_unnamed(disks)):
         yield from unnamed
         return
     for role, entry in disks.items():
         by_id, serial = str(entry["by_id"]), str(entry["serial"])
+        facts = {"disk": role}
         if not re.fullmatch(r"/dev/disk/by-id/[^/]+", by_id):
-            yield (
-                f"disk {role} is named {by_id}: name it by its path below /dev/disk/by-id, which "
-                "means the same disk after a reboot"
+            yield Problem(
+                "disk-path",
+                facts,
+                f"Disk {role} is named {by_id}.",
+                "Name it by its path below /dev/disk/by-id, which means the same disk after a "
+                "reboot.",
             )
         elif re.search(r"-part\d+$", by_id):
-            yield f"disk {role} is named {by_id}, a partition: name the whole disk"
+            remedy = "Name the whole disk."
+            yield Problem("disk-partition", facts, f"Disk {role} is {by_id}, a partition.", remedy)
         if not serial.strip():
-            yield f"disk {role} has no serial: give it as lsblk --nodeps --output NAME,SERIAL does"
-        yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(given.get("lab")))
+            remedy = "Give it as lsblk --nodeps --output NAME,SERIAL prints it."
+            yield Problem("disk-serial", facts, f"Disk {role} has no serial.", remedy)
+        yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(values.get("lab")))
         disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
-            yield str(reason).rstrip(".")
+            yield Problem("disk-size", facts, reason.sentence, reason.remedy)
     for key, what in (("by_id", "path"), ("serial", "serial")):
         if len({str(entry[key]) for entry in disks.values()}) < len(disks):
-            yield (
-                f"two roles name the same disk ({what}): each role needs a disk of its own, with a "
-                "serial number that no other has"
+            yield Problem(
+                "disk-twice",
+                {"key": key},
+                f"Two roles name the same disk ({what}).",
+                "Each role needs a disk of its own, with a serial number that no other has.",
             )
 
 
-def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[str]:
-    """Names and keys without which nothing more can be said of a disk."""
+def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for names and keys without which nothing more can be said of a disk."""
     for role, entry in disks.items():
+        facts = {"disk": role}
         if not NAME.fullmatch(role):
-            yield f"disk {role!r}: name it by letters, digits, dots, dashes, underscores"
-        given = entry if isinstance(entry, Mapping) else {}
-        if lacking := [key for key in DISK_KEYS if key not in given]:
-            yield f"disk {role}: {', '.join(lacking)} must be named"
-        elif not str(given["size_bytes"]).isdecimal():
-            yield f"disk {role}: size_bytes is {given['size_bytes']!r}: give a number of bytes"
-        if stray := sorted(set(given) - {*DISK_KEYS, "erase"}):
-            yield f"disk {role}: {', '.join(stray)} means nothing for a disk: take it out"
+            yield Problem(
+                "disk-name",
+                facts,
+                f"Invalid disk name {role!r}.",
+                "It must be letters, digits, dots, dashes and underscores.",
+            )
+        keys = entry if isinstance(entry, Mapping) else {}
+        if lacking := [key for key in DISK_KEYS if key not in keys]:
+            yield Problem("disk-keys", facts, f"Disk {role} lacks {', '.join(lacking)}.")
+        elif not str(keys["size_bytes"]).isdecimal():
+            what = f"The size_bytes of disk {role} is {keys['size_bytes']!r}."
+            yield Problem("disk-size-bytes", facts, what, "It must be a number of bytes.")
+        if stray := sorted(set(keys) - {*DISK_KEYS, "erase"}):
+            yield Problem(
+                "disk-keys",
+                facts,
+                f"Disk {role} has unknown keys: {', '.join(stray)}.",
+                "Remove them.",
+            )
 
 
-def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[str]:
+def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[Problem]:
     if erase is None:
         return
     digits = Disk(role, "", serial, 0, str(erase)).erase_digits
+    what, facts = f"Disk {role} has erase {erase!r}", {"disk": role}
     if digits is None and not str(erase).startswith(f"{serial} "):
-        yield (
-            f"disk {role} has erase {erase!r}, but its serial is {serial!r}: what lies on a disk "
-            "is given up by its own serial number, or by none"
+        yield Problem(
+            "erase-serial",
+            facts,
+            f"{what}, but its serial is {serial!r}.",
+            "`erase` must begin with the disk's own serial number.",
         )
     elif digits is None:
-        yield (
-            f"disk {role} has erase {erase!r}: behind the serial stand the 12 hexadecimal digits "
-            "that make check printed"
+        yield Problem(
+            "erase-digits",
+            facts,
+            f"{what}.",
+            "The serial must be followed by the 12 hexadecimal digits that fde check printed.",
         )
     elif not digits and not lab:
-        yield (
-            f"disk {role} has erase {erase!r}, which gives up whatever may lie there on any day: "
-            f"take it out, look at what {step('check')} says, and put in the erase that it prints"
+        yield Problem(
+            "erase-anything",
+            facts,
+            f"{what}, which permits erasing whatever is there on any day.",
+            "Remove it, read what fde check says, and set the erase that it prints.",
         )
 
 
-def _configurations_broken(given: Mapping[str, Any]) -> Iterator[str]:
-    entries = given["configurations"]
+def _configurations_broken(values: Mapping[str, Any]) -> Iterator[Problem]:
+    entries = values["configurations"]
     if not entries:
-        yield "fde_configurations is empty: name at least one"
+        yield Problem("no-configuration", {}, "fde_configurations is empty.", "Name at least one.")
     lacking = [(entry, sorted(KEYS - set(entry))) for entry in entries]
     for entry, keys in lacking:
         if keys:
-            yield f"configuration {entry.get('name', entry)}: {', '.join(keys)} must be named"
+            what = f"Configuration {entry.get('name', entry)} lacks {', '.join(keys)}."
+            yield Problem("configuration-keys", {}, what)
     if any(keys for _, keys in lacking):
         return
     yield from _twice("configurations", "name", entries)
-    for role in sorted({str(entry["disk"]) for entry in entries} - set(given["disks"])):
-        names = ", ".join(entry["name"] for entry in entries if entry["disk"] == role)
-        yield (
-            f"disk {role} is not named in fde_disks: name it, or take these configurations out: "
-            f"{names}"
+    for role in sorted({str(entry["disk"]) for entry in entries} - set(values["disks"])):
+        names = [entry["name"] for entry in entries if entry["disk"] == role]
+        yield Problem(
+            "configuration-disk",
+            {"disk": role, "configurations": ", ".join(names)},
+            f"Disk {role} is not named in fde_disks.",
+            f"Name it, or remove its configurations: {', '.join(names)}.",
         )
     for entry in entries:
+        facts = {"configuration": entry["name"]}
         if not NAME.fullmatch(str(entry["name"])):
-            yield (
-                f"configuration {entry['name']}: its name becomes part of file names: begin with a "
-                "letter or digit, then use those, dots, dashes, underscores; 48 characters at most"
+            yield Problem(
+                "configuration-name",
+                facts,
+                f"Invalid configuration name {entry['name']}: it becomes part of file names.",
+                "It must begin with a letter or digit, followed by those, dots, dashes and "
+                "underscores; 48 characters at most.",
             )
         try:
             registry.complete(entry)
         except AgentError as error:
-            yield f"configuration {entry['name']}: {str(error).rstrip('.')}"
+            what = f"Configuration {entry['name']}: {error}"
+            yield Problem("configuration", {**facts, "error": str(error)}, what)
 
 
-def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     yield from _twice("meters", "name", meters)
     # At one address on a network there may be several: plugs at a broker, sockets of a strip.
     wired = [meter for meter in meters if "://" not in str(meter["port"])]
-    yield from _twice(
-        "meters", "port", wired, "tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path"
-    )
+    remedy = "Distinguish equal ones as usb:VVVV:PPPP:SERIAL or by path."
+    yield from _twice("meters", "port", wired, remedy)
 
 
-def _quiet_broken(given: Mapping[str, Any]) -> Iterator[str]:
-    for name in sorted(set(given.get("stop", ())) - set(quiet.GROUPS)):
-        yield f"fde_stop names {name!r}, which is no group: there are {', '.join(quiet.GROUPS)}"
-    governor = given.get("governor")
+def _quiet_broken(settings: Mapping[str, Any]) -> Iterator[Problem]:
+    for name in sorted(set(settings.get("stop", ())) - set(quiet.GROUPS)):
+        known = ", ".join(quiet.GROUPS)
+        yield Problem(
+            "stop", {}, f"fde_stop: unknown service group {name!r}.", f"Known are {known}."
+        )
+    governor = settings.get("governor")
     if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", str(governor)):
-        yield f"fde_governor is {governor!r}: name one that cpupower frequency-info lists"
+        remedy = "Name one that cpupower frequency-info lists."
+        yield Problem("governor", {}, f"fde_governor is {governor!r}.", remedy)
 
 
-def _asset_broken(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
+def _asset_broken(name: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
     sha256, sums = entry.get("sha256"), entry.get("sums")
+    facts = {"asset": name}
     for key, path in (("path", entry["path"]), ("sums", sums)):
         if path is not None and not path.startswith("/"):
-            yield f"asset {name}: {key} is {path!r}: give the absolute path on the target"
+            what = f"The {key} of asset {name} is {path!r}."
+            yield Problem("asset-path", facts, what, "Give the absolute path on the target.")
     if (sha256 is None) == (sums is None):
-        yield (
-            f"asset {name}: give either sha256, its checksum, or sums, a file of checksums on the "
-            "target as sha256sum writes it"
+        yield Problem(
+            "asset-sum",
+            facts,
+            f"Asset {name} needs either sha256 or sums.",
+            "sha256 is its checksum, sums a file on the target as sha256sum writes it.",
         )
     if sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", str(sha256)):
-        yield f"asset {name}: sha256 is not 64 hexadecimal digits: give what sha256sum prints"
+        what = f"The sha256 of asset {name} is not 64 hexadecimal digits."
+        yield Problem("asset-sha256", facts, what, "Give what sha256sum prints.")
 
 
 def _twice(
-    what: str, key: str, entries: Sequence[Mapping[str, Any]], way_out: str = "give each its own"
-) -> Iterator[str]:
+    what: str, key: str, entries: Sequence[Mapping[str, Any]], remedy: str = "Give each its own."
+) -> Iterator[Problem]:
     values = [entry[key] for entry in entries]
     for value in sorted({value for value in values if values.count(value) > 1}):
-        yield f"two {what} have the same {key} {value!r}: {way_out}"
+        sentence = f"Two {what} have the same {key} {value!r}."
+        yield Problem(f"{what}-twice", {key: value}, sentence, remedy)
 
 
 def _kind(name: str) -> Iterator[str]:
@@ -265,9 +323,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.kinds:
             print("\n".join(line for name in registry.names() for line in _kind(name)))
             return 0
-        document = resolve(json.load(sys.stdin))
         options.out.parent.mkdir(parents=True, exist_ok=True)
+        document = resolve(json.load(sys.stdin))
         write_json(options.out, document)
+    except ProblemError as error:
+        # Beside the target that it does not become, for the program that plays this.
+        write_json(options.out.with_suffix(".problems"), [one.document() for one in error.problems])
+        print(f"fde: {sentence(str(error))}", file=sys.stderr)
+        return 1
     except (AgentError, OSError) as error:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1

@@ -17,7 +17,8 @@ from typing import IO, Any
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown
-from contract.places import ANSIBLE, build_folder, python_path, step
+from contract.places import ANSIBLE, build_folder, python_path
+from contract.problem import Problem
 from controller.target import connection
 
 log = logging.getLogger(__name__)
@@ -25,10 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Inventory:
-    """Resolved targets, and reasons by host where the inventory was refused."""
+    """Resolved targets, and problems by host where the inventory was refused."""
 
     targets: list[dict[str, Any]]
-    refused: dict[str, list[str]]
+    refused: dict[str, list[Problem]]
 
 
 def resolve(path: Path) -> Inventory:
@@ -43,23 +44,23 @@ def resolve(path: Path) -> Inventory:
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         play = _play(["--inventory", str(path), str(ANSIBLE / "resolve.yml")], output)
         output.seek(0)
-        said = output.read()
-    refused: dict[str, list[str]] = {}
-    for failure in play.failures:
-        host = failure["host"]
-        words = "; ".join(failure["reasons"]).removeprefix(f"{host}: ")
-        refused.setdefault(host, []).extend(words.split("; "))
-    hosts = [host for host, found in play.counts.items() if not found["failures"]]
+        output_text = output.read()
+    refused = {
+        failure["host"]: play.problems.get(failure["host"])
+        or [Problem("type", {}, f"{reason.rstrip('.')}.") for reason in failure["reasons"]]
+        for failure in play.failures
+    }
+    hosts = [host for host, counts in play.counts.items() if not counts["failures"]]
     if not hosts and not refused:
-        raise ControllerError(f"Ansible cannot read {path}: {_last_words(said)}")
+        raise ControllerError(f"Ansible cannot read {path}: {_last_words(output_text)}")
     return Inventory([play.targets[host] for host in hosts], refused)
 
 
-def _last_words(said: str) -> str:
+def _last_words(text: str) -> str:
     """Of an Ansible that played nothing: its first complaint, for people; errors count most."""
-    lines = said.splitlines()
-    found = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
-    return next(found, "it names no host in the group `targets`.")
+    lines = text.splitlines()
+    matches = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
+    return next(matches, "it names no host in the group `targets`.")
 
 
 @contextmanager
@@ -94,12 +95,13 @@ def environment() -> Iterator[dict[str, str]]:
 class Play:
     """What the callback plugin `fde_events` wrote of a play: each host's counts (`ok`, `changed`,
     `failures`, `unreachable`), and failures with `host`, `task` and `reasons`, oldest first.
-    `targets` are the resolved targets by host."""
+    `targets` are the resolved targets by host, `problems` those of the inventory."""
 
     code: int
     counts: Mapping[str, Mapping[str, int]]
     failures: Sequence[Mapping[str, Any]]
     targets: Mapping[str, dict[str, Any]]
+    problems: Mapping[str, list[Problem]]
 
 
 def _play(
@@ -130,11 +132,21 @@ def _play(
             ) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
         targets = [connection.read_target(path) for path in folder.glob("*.json")]
+        problems = {
+            path.stem: [Problem(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+            for path in folder.glob("*.problems")
+        }
     counts: dict[str, dict[str, int]] = next(
         (line["hosts"] for line in lines if line["event"] == "stats"), {}
     )
     failures = [line for line in lines if line["event"] == "failure"]
-    return Play(done.returncode, counts, failures, {found["host"]: found for found in targets})
+    return Play(
+        done.returncode,
+        counts,
+        failures,
+        {target_document["host"]: target_document for target_document in targets},
+        problems,
+    )
 
 
 def suite(
@@ -154,13 +166,13 @@ def suite(
         play = _play(arguments, output, target)
     log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
-        told = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
-        said = " ".join(told) or _last_words(
+        failures = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
+        reason = " ".join(failures) or _last_words(
             output_file.read_text(encoding="utf-8", errors="replace")
         )
         raise ControllerError(
-            f"Ansible could not {tag} the suite on {host} ({' '.join(said.split())}); all that it "
-            f"said is in {output_file}. Is the target up and provisioned ({step('provision')})?"
+            f"Ansible could not {tag} the suite on {host} ({' '.join(reason.split())}); its "
+            f"output is in {output_file}. Is the target up and provisioned (fde provision)?"
         )
 
 

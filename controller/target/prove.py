@@ -1,4 +1,4 @@
-"""`make prove`: every configuration of a target entered, proven and left; a table of it."""
+"""`fde prove`: every configuration of a target entered, proven and left; a table of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from contract import strict_json
 from contract.command_results import ConfigurationProof, HostProofs
 from contract.errors import ControllerError
 from contract.files import write_json
-from contract.places import step
 from controller.planning.known_names import require_known
 from controller.target import connection, secrets
 from controller.target import inventory as stacks
@@ -37,7 +36,7 @@ def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> HostProofs
     secrets.place(target)
     width = max(len(name) for name in [*wanted, HEAD[0]])
     say(_row(HEAD, width))
-    found: list[dict[str, Any]] = []
+    collected: list[dict[str, Any]] = []
     with tempfile.TemporaryFile() as errors:
         argv = connection.python(target, "-m", "agent", "storage", "prove", *wanted)
         with subprocess.Popen(
@@ -45,21 +44,21 @@ def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> HostProofs
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                found.append(strict_json.loads(line))
-                _say_one(found[-1], known, width, say)
+                collected.append(strict_json.loads(line))
+                _say_one(collected[-1], known, width, say)
         errors.seek(0)
-        said = errors.read()
-    proven = len(found) == len(wanted) and all(entry["proof"]["ok"] for entry in found)
-    place = _save(target, found, proven)
-    say(f"{sum(e['proof']['ok'] for e in found)} of {len(wanted)} proven; the proofs: {place}")
-    if len(found) < len(wanted):
-        done = subprocess.CompletedProcess(argv, process.returncode, b"", said)
-        raise ControllerError(f"{wanted[len(found)]} was not reached. {_why(target, done)}")
+        words = errors.read()
+    proven = len(collected) == len(wanted) and all(entry["proof"]["ok"] for entry in collected)
+    place = _save(target, collected, proven)
+    say(f"{sum(e['proof']['ok'] for e in collected)} of {len(wanted)} proven; the proofs: {place}")
+    if len(collected) < len(wanted):
+        done = subprocess.CompletedProcess(argv, process.returncode, b"", words)
+        raise ControllerError(f"{wanted[len(collected)]} was not reached. {_why(target, done)}")
     proofs = [
         ConfigurationProof(
             each["configuration"], each["proof"]["ok"], each.get("took_s"), each.get("mkfs_s")
         )
-        for each in found
+        for each in collected
     ]
     return HostProofs(target["host"], proven, str(place), tuple(proofs))
 
@@ -69,7 +68,7 @@ def _why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) ->
     if lines and lines[-1].startswith("fde: "):
         return lines[-1].removeprefix("fde: ")
     if any("No module named agent" in line for line in lines):
-        return f"The agent is not on the target: run {step('provision')}."
+        return "The agent is not on the target: run fde provision."
     return connection.why(target, done)
 
 
@@ -102,11 +101,11 @@ def _seconds(value: float | None) -> str:
 
 def _drivers(proof: Mapping[str, Any]) -> str:
     """The kernel's cipher drivers, from the file system down; a drive's own has no name."""
-    found = [layer.get("cipher_driver") for layer in proof.get("layers", [])]
-    return ", ".join(name for name in found if name) or str(proof.get("cipher_driver") or "-")
+    drivers = [layer.get("cipher_driver") for layer in proof.get("layers", [])]
+    return ", ".join(name for name in drivers if name) or str(proof.get("cipher_driver") or "-")
 
 
-def _save(target: Mapping[str, Any], found: list[dict[str, Any]], proven: bool) -> Path:
+def _save(target: Mapping[str, Any], proofs: list[dict[str, Any]], proven: bool) -> Path:
     place = record_file("proofs", target)
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(
@@ -117,7 +116,7 @@ def _save(target: Mapping[str, Any], found: list[dict[str, Any]], proven: bool) 
             "proven_wall": datetime.now(UTC).isoformat(timespec="seconds"),
             "all_proven": proven,
             "configurations": target["configurations"],
-            "proofs": found,
+            "proofs": proofs,
         },
     )
     return place

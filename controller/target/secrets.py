@@ -1,17 +1,14 @@
-"""How long a passphrase or PIN stands against guessing, at best: were it drawn at random."""
+"""The secrets file on the controller, and its delivery into the target's memory."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import stat
-import string
 import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,53 +17,11 @@ from contract.errors import ControllerError
 from contract.names import sentence
 from controller.target import connection, playbook
 
-
-@dataclass(frozen=True)
-class Guesser:
-    """How fast a secret is tried, and how many bits it must have for that."""
-
-    tries_per_s: float
-    least_bits: float
-
-
-# A drive that does not count tries, as some do not, answers some 100 a second: 50 bits stand 2e5
-# years, and longer where it counts (5 tries, say, until it is switched off and on).
-AT_THE_DRIVE = Guesser(100, 50)
-# Of a disk that was taken, without limit: a thousand graphics processors at some 1e10 hashes a
-# second, 1000 rounds a try (PBKDF2 as agent/storage/dmcrypt.py sets it): 80 bits stand 2e6 years.
-OFFLINE = Guesser(1e10, 80)
-LEAST_DIFFERENT = 8
-YEAR_S = 365.25 * 86400
-KINDS = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
-
-
-def bits(secret: str) -> float:
-    """Binary logarithm of how many texts there are of that length and of the kinds in it."""
-    alphabet = sum(len(kind) for kind in KINDS if set(kind) & set(secret))
-    if set(secret) - set("".join(KINDS)):
-        alphabet += len(string.punctuation) + 1  # and the space
-    return len(secret) * math.log2(alphabet) if alphabet else 0.0
-
-
-def weakness(name: str, secret: str, guesser: Guesser) -> str:
-    """Why a secret will not do, as a clause without it; empty where it will."""
-    different = len(set(secret))
-    if bits(secret) >= guesser.least_bits and different >= LEAST_DIFFERENT:
-        return ""
-    half_s = 2 ** (bits(secret) - 1) / guesser.tries_per_s
-    span = f"{half_s / YEAR_S:.2g} years" if half_s >= YEAR_S else f"{half_s / 86400:.2g} days"
-    return (
-        f"{name} is guessed too soon: {len(secret)} characters, {different} of them different, are "
-        f"at most {bits(secret):.0f} bits, found in {span} on average at {guesser.tries_per_s:g} "
-        f"tries a second, and sooner where it is a word. Give {guesser.least_bits:g} bits and "
-        f"{LEAST_DIFFERENT} different characters at least, as `openssl rand -hex 16` does"
-    )
-
-
 PLACE = "/run/fde-testbed/secrets/secrets.json"
 NEEDED = ("luks_passphrase", "opal_admin_pin")
 # Printed on the drive's label: kept here, and sent only for the reversal that needs it.
 PSID = "sed_psid"
+LEAST_CHARACTERS = 12
 VAULT_MARK = b"$ANSIBLE_VAULT;"
 _MOST_BYTES = 1 << 20
 _FOLDER = Path(PLACE).parent
@@ -97,15 +52,15 @@ def _content(path: Path) -> bytes:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - what was opened is judged
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise ControllerError(f"The secrets {path} are not a file: name another one.")
-            if found.st_uid != os.geteuid():
+            if status.st_uid != os.geteuid():
                 raise ControllerError(
-                    f"The secrets {path} belong to user {found.st_uid}, not to you: make a copy of "
-                    "your own, and chmod 600 it."
+                    f"The secrets {path} belong to user {status.st_uid}, not to you. Make a "
+                    "copy of your own, and chmod 600 it."
                 )
-            if found.st_mode & 0o077:
+            if status.st_mode & 0o077:
                 raise ControllerError(f"{path} is open to other users: chmod 600 {path}")
             return file.read(_MOST_BYTES)
     except OSError as error:
@@ -181,30 +136,34 @@ def _decrypted(path: Path, content: bytes) -> bytes:
 
 
 def described(path: Path) -> str:
-    """What can be told of the file once it is found to be whole, and hard to guess.
+    """Describe the secrets file once it is complete and no new secret in it is short.
 
-    Raises ControllerError. What is placed later is not judged again: a drive that was owned with
-    another PIN must be given back with it.
+    Raises ControllerError. `place` does not ask for the length: a drive that was owned with a
+    short PIN must be given back with it.
     """
     private.no_core_dumps()
     content = _content(path)
-    found = _parsed(path, content)
-    for key, guesser in zip(NEEDED, (OFFLINE, AT_THE_DRIVE), strict=True):
-        if weak := weakness(f"The secret {key} in {path}", found[key], guesser):
-            raise ControllerError(f"{weak}; a drive that was owned before is given back first.")
+    secrets = _parsed(path, content)
+    for key in NEEDED:
+        if len(secrets[key]) < LEAST_CHARACTERS:
+            raise ControllerError(
+                f"The secret {key} in {path} is too short: {len(secrets[key])} of at least "
+                f"{LEAST_CHARACTERS} characters. Draw one with `openssl rand -hex 16`; give back a "
+                "drive that was owned with the old one first."
+            )
     vault = "encrypted with Ansible Vault, " if content.startswith(VAULT_MARK) else ""
-    return f"mode 0600, {vault}with {', '.join(sorted(found))}"
+    return f"mode 0600, {vault}with {', '.join(sorted(secrets))}"
 
 
 def place(target: Mapping[str, Any], *, with_psid: bool = False) -> bool:
     """Put them into the target's memory for root alone; whether that changed anything."""
-    found = load(Path(target["secrets_file"]))
-    if with_psid and PSID not in found:
+    secrets = load(Path(target["secrets_file"]))
+    if with_psid and PSID not in secrets:
         raise ControllerError(
             f"The drive is to be reverted by its PSID, but {target['secrets_file']} has no {PSID}: "
             "copy it from the drive's label."
         )
-    sent = {key: found[key] for key in (*NEEDED, *([PSID] if with_psid else []))}
+    sent = {key: secrets[key] for key in (*NEEDED, *([PSID] if with_psid else []))}
     return _changed(target, ["sh", "-c", PUT], json.dumps(sent).encode())
 
 

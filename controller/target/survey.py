@@ -66,18 +66,18 @@ class Look:
     @property
     def fingerprints(self) -> dict[str, str]:
         """What each disk looked like, by role, as `agent prepare --checked` takes it."""
-        found = {disk["role"]: disk["fingerprint"] for disk in self.disks}
-        return {role: fingerprint for role, fingerprint in found.items() if fingerprint}
+        by_role = {disk["role"]: disk["fingerprint"] for disk in self.disks}
+        return {role: fingerprint for role, fingerprint in by_role.items() if fingerprint}
 
     @property
     def refused(self) -> list[dict[str, Any]]:
         """Everything that prevents the next step."""
-        found = [*self.refusals, *(r for disk in self.disks for r in disk["refusals"])]
+        refusals = [*self.refusals, *(r for disk in self.disks for r in disk["refusals"])]
         if self.error:
-            found.append(
+            refusals.append(
                 {"code": "disks-unseen", "facts": {}, "sentence": self.error, "remedy": ""}
             )
-        return found
+        return refusals
 
 
 def look(target: Mapping[str, Any], *, disks: bool = True, examine: bool = False) -> Look:
@@ -86,8 +86,8 @@ def look(target: Mapping[str, Any], *, disks: bool = True, examine: bool = False
     done = _asked(target, what)
     lines = done.stdout.decode(errors="replace").splitlines()
     try:
-        found = strict_json.loads(lines[0])
-        facts, refusals = dict(found["facts"]), list(found["refusals"])
+        document = strict_json.loads(lines[0])
+        facts, refusals = dict(document["facts"]), list(document["refusals"])
         examined = dict(strict_json.loads(lines[1])) if examine else {}
     except (IndexError, KeyError, TypeError, ValueError):
         raise ControllerError(_unanswered(target, done)) from None
@@ -95,12 +95,14 @@ def look(target: Mapping[str, Any], *, disks: bool = True, examine: bool = False
         return Look(facts, refusals, [], examined=examined)
     last = lines[1 + examine :]
     if done.returncode or not last:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        error = said[-1].removeprefix("fde: ") if said else f"status {done.returncode}"
+        words = done.stderr.decode(errors="replace").strip().splitlines()
+        error = words[-1].removeprefix("fde: ") if words else f"status {done.returncode}"
         error = f"its disks could not be looked at: {error}"
         return Look(facts, refusals, [], error, examined)
-    told = strict_json.loads(last[0])
-    return Look(facts, refusals, told["disks"], examined=examined, disturbers=told["disturbers"])
+    document = strict_json.loads(last[0])
+    return Look(
+        facts, refusals, document["disks"], examined=examined, disturbers=document["disturbers"]
+    )
 
 
 def ask(target: Mapping[str, Any], *what: str) -> Any:
@@ -167,10 +169,10 @@ def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:
 def _unanswered(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
     name = connection.address(target)
     user = "root" if connection.is_local(target) else target["ssh"]["user"]
-    said = done.stderr.decode(errors="replace").strip().splitlines()
+    words = done.stderr.decode(errors="replace").strip().splitlines()
     reasons = {
-        OLD_PYTHON: f"{said[-1] if said else 'python3'} of {name} is too old: Python 3.11 or newer "
-        "must be its python3, as on Debian 12 or Ubuntu 24.04.",
+        OLD_PYTHON: f"{words[-1] if words else 'python3'} of {name} is too old: Python 3.11 or "
+        "newer must be its python3, as on Debian 12 or Ubuntu 24.04.",
         NOT_TMPFS: f"There is no tmpfs at /run of {name}, so nothing can be looked at without "
         "writing a disk: boot it with systemd.",
         NO_FOLDER: f"{user} may not write below /run of {name}: set ansible_user: root.",
@@ -194,17 +196,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.forget:
             checks_file(target).unlink(missing_ok=True)
             return 0
-        found = look(target, disks=not options.machine_only)
+        answer = look(target, disks=not options.machine_only)
     except ControllerError as error:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     from controller.target.first_writes import unconfirmed  # which looks, too
 
-    said = {
-        "checked": checked(target, found),
-        "unconfirmed": unconfirmed(target, found.disks, json.loads(options.confirmed)),
+    verdicts = {
+        "checked": checked(target, answer),
+        "unconfirmed": unconfirmed(target, answer.disks, json.loads(options.confirmed)),
     }
-    print(json.dumps({**asdict(found), **said}))
+    print(json.dumps({**asdict(answer), **verdicts}))
     return 0
 
 

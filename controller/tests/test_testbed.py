@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("interruptible")
 ROOT = Path(testbed.__file__).parents[1]
 COMMAND = ("python3", "-S", "-m", "controller.testbed")
 MAKEFILE = """
-packages venv image provision run report verify summary:
+packages venv image:
 \t@echo did $@ >> done
 lab:
 \t@echo did $@ >> done; {lab}
@@ -29,10 +29,17 @@ lab-down:
 """
 
 
+FDE = """#!/bin/sh
+echo did $1 >> done; echo "$@" >> commands
+"""
+
+
 def _start(folder: Path, lab: str, labs: Sequence[str] = ("build/lab",)) -> subprocess.Popen[str]:
     (folder / "Makefile").write_text(MAKEFILE.format(lab=lab), encoding="utf-8")
+    (folder / "fde").write_text(FDE, encoding="utf-8")
+    (folder / "fde").chmod(0o755)
     return subprocess.Popen(
-        ["/usr/bin/env", *COMMAND, "--target", "lab", "--labs", *labs],
+        ["/usr/bin/env", *COMMAND, "--target", "lab", "--labs", *labs, "--", "--blocks", "2"],
         cwd=folder,
         env={**os.environ, "FDE_BUILD": "build", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -52,6 +59,8 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
     assert process.returncode == 0
     steps = ["packages", "venv", "image", "lab", "provision", "run", "report", "verify", "lab-down"]
     assert _done(tmp_path) == steps
+    commands = (tmp_path / "commands").read_text(encoding="utf-8").splitlines()
+    assert "run --suite smoke --blocks 2" in commands
     shown = out[out.index("where the time went") :].splitlines()[2:11]
     assert [line.split()[0] for line in shown] == steps
     said = re.findall(r"^== step (\d+) of (\d+), ([\w-]+): \w", out, re.MULTILINE)
@@ -118,7 +127,7 @@ def test_a_failed_step_ends_the_line_but_takes_the_lab_down(tmp_path: Path) -> N
     _, err = process.communicate()
     assert process.returncode == 1
     assert _done(tmp_path) == ["packages", "venv", "image", "lab", "lab-down"]
-    assert "make lab failed" in err
+    assert "step lab failed" in err
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -224,7 +224,7 @@ RECORDER = Fault(
 CONTROLLER = Fault(
     "controller-kill",
     "kills the controller at every state of the journal",
-    "make resume",
+    "fde resume",
     partial(_at_each_state, _kill_controller),
     r"session of the controller continued",
     small=Small(blocks=4),

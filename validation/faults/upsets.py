@@ -154,7 +154,7 @@ KERNEL_HANGS = Fault(
 CTRL_C = Fault(
     "ctrl-c",
     "presses Ctrl-C at the controller",
-    "make resume",
+    "fde resume",
     _ctrl_c,
     r"suite was stopped|started again after it had ended",
 )

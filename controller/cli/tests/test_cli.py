@@ -20,7 +20,7 @@ from contract import places, schema
 from contract.command_results import COMMANDS
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
-from controller.cli import man, options
+from controller.cli import options, reference
 from controller.cli.app import guarded, main
 from controller.session import session
 from controller.target import connection, init, secrets
@@ -113,10 +113,10 @@ def test_every_command_that_gives_a_result_gives_it_to_programs() -> None:
     """`watch` alone shows what changes; its figures are those of status/status.json."""
     with_json = {
         name
-        for name, command in man.commands().items()
-        if any("--json" in left for left, _ in man.parameters(command))
+        for name, command in reference.commands().items()
+        if any("--json" in left for left, _ in reference.parameters(command))
     }
-    assert with_json == set(COMMANDS) == set(man.commands()) - {"watch"}
+    assert with_json == set(COMMANDS) == set(reference.commands()) - {"watch"}
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,14 @@ def test_without_a_folder_the_newest_suite_is_meant(
 
 
 def test_the_reference_is_current() -> None:
-    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == man.markdown(), (
-        "docs/commands.md is old: python -m controller.cli.man --markdown >docs/commands.md"
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == reference.markdown(), (
+        "docs/commands.md is old: python -m controller.cli.reference --markdown >docs/commands.md"
     )
 
 
 def test_the_picture_of_the_help_is_current() -> None:
-    assert (ROOT / "docs" / "fde-help.svg").read_text(encoding="utf-8") == man.picture(), (
-        "docs/fde-help.svg is old: python -m controller.cli.man --picture >docs/fde-help.svg"
+    assert (ROOT / "docs" / "fde-help.svg").read_text(encoding="utf-8") == reference.picture(), (
+        "docs/fde-help.svg is old: python -m controller.cli.reference --picture >docs/fde-help.svg"
     )
 
 
@@ -195,17 +195,6 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"fde {project['version']}\n"
-
-
-def test_the_manual_pages_are_sound(tmp_path: Path) -> None:
-    assert man.main([str(tmp_path)]) == 0
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"fde.1", *(f"fde-{name}.1" for name in man.commands())}
-    for path in tmp_path.iterdir():
-        text = path.read_text(encoding="utf-8")
-        assert text.startswith('.TH "FDE') and "\n.SH NAME\n" in text
-        requests = {line.split()[0] for line in text.splitlines() if line.startswith(".")}
-        assert requests <= {".TH", ".SH", ".TP", ".B", ".BR"}
 
 
 def test_the_help_needs_none_of_the_heavy_libraries() -> None:
@@ -219,43 +208,31 @@ def test_the_help_needs_none_of_the_heavy_libraries() -> None:
     assert done.stderr.strip() == "[]"
 
 
-def steps() -> Iterator[tuple[str, str, ast.Call]]:
-    """Every step that a message names: where, its name, and how."""
+def commands_in_messages() -> Iterator[tuple[str, str, ast.Call]]:
+    """Yield every command that a message names: where, its name, and how it is built."""
     for package in ("agent", "analysis", "controller"):
         for path in sorted((places.ROOT / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             for node in ast.walk(ast.parse(text)) if "contract.places import" in text else ():
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "step":
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "command_line":
                     first = node.args[0]
                     name = first.value if isinstance(first, ast.Constant) else "report"
                     yield f"{path.name}:{node.lineno}", str(name), node
 
 
-def test_the_way_out_is_one_that_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With make in a checkout, with fde elsewhere."""
-    makefile = (places.ROOT / "Makefile").read_text(encoding="utf-8")
-    known, found = man.commands(), list(steps())
-    assert len(found) > 20
-    for where, name, call in found:
+def test_a_command_that_a_message_names_can_be_typed() -> None:
+    known, calls = reference.commands(), list(commands_in_messages())
+    assert len(calls) > 15
+    for where, name, call in calls:
         options = {str(keyword.arg): "x" for keyword in call.keywords}
         folder = "FOLDER" if len(call.args) > 1 else ""
-        offered = [left for left, _ in man.parameters(known[name])]
-        monkeypatch.setattr(places, "CHECKOUT", False)
-        fde = places.step(name, folder, **options).split()
-        assert fde[:2] == ["fde", name]
-        for word in fde[2:]:
-            if word.startswith("--"):
-                assert any(word in re.split("[`, ]+", left) for left in offered), (
-                    where,
-                    word,
-                    offered,
-                )
+        offered = [left for left, _ in reference.parameters(known[name])]
+        words = places.command_line(name, folder, **options).split()
+        assert words[:2] == ["fde", name]
+        for word in words[2:]:
+            if word.startswith("-"):
+                assert any(word in re.split("[`, ]+", left) for left in offered), (where, word)
         assert not folder or any("SUITE_DIR" in left for left in offered), where
-        monkeypatch.setattr(places, "CHECKOUT", True)
-        make = places.step(name, folder, **options).split()
-        assert f"\n{name}: " in makefile, where
-        for word in make[2:]:
-            assert f"({word.partition('=')[0]})" in makefile, (where, word)
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])

@@ -185,7 +185,7 @@ def test_other_configurations_than_the_suites_are_chosen_by_name() -> None:
     )
     assert [stack["name"] for stack in made["configurations"]] == ["plain", "dmcrypt-aes128"]
     assert made["analysis"]["contrasts"] == [["plain", "dmcrypt-aes128"]]
-    with pytest.raises(ControllerError, match="CONFIGURATIONS="):
+    with pytest.raises(ControllerError, match="--configurations"):
         compile_plan("smoke", suite(), target(), seed=7, now=NOW, configurations=["dmcrypt-aes1"])
 
 
@@ -453,7 +453,7 @@ def test_a_scale_changes_single_sizes_and_is_named_in_the_plan() -> None:
     ("scales", "scale", "message"),
     [
         ({"lab": {}}, "lap", "did you mean lab"),
-        (None, "lab", "leave SCALE=lab out"),
+        (None, "lab", "leave --scale lab out"),
         ({"lab": {"block": 1}}, "lab", "did you mean blocks"),
         ({"lab": {"margin": 0.1}}, "lab", "key of scale lab"),
         ({"lab": {"workloads": {"file_i": {}}}}, "lab", "did you mean file_io"),
@@ -489,7 +489,7 @@ def test_preconditioning_takes_the_specifications_numbers_and_ends_discarding() 
     ("changes", "message"),
     [
         ({"precondition": True, "discard_first": True}, "take one of them out"),
-        ({"precondition": "yes"}, "precondition is 'yes': say true, false, or its passes"),
+        ({"precondition": "yes"}, "precondition is 'yes': it must be true, false, or its passes"),
         ({"precondition": {"pases": 2}}, "did you mean passes"),
         ({"precondition": {"passes": 0}}, "passes of precondition are 0: .* from 1 to 10"),
         ({"precondition": {"passes": True}}, "passes of precondition are True"),

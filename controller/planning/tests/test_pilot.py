@@ -34,18 +34,18 @@ def test_a_pilot_of_a_stranger_is_not_planned_by(tmp_path: Path) -> None:
 
 
 def test_without_a_report_there_is_nothing_to_plan_by(tmp_path: Path) -> None:
-    with pytest.raises(ControllerError, match="make report SUITE_DIR="):
+    with pytest.raises(ControllerError, match="fde report "):
         pilot.read_pilot(tmp_path)
 
 
 @pytest.mark.parametrize("changes", [{"from_blocks": 3}, {"from_blocks": None, "blocks": None}])
 def test_a_pilot_that_is_too_short_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
-    with pytest.raises(ControllerError, match="BLOCKS=10"):
+    with pytest.raises(ControllerError, match="--blocks 10"):
         pilot.read_pilot(left(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "fde-next/9"}'])
 def test_another_file_of_that_name_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "next.json").write_text(text, encoding="utf-8")
-    with pytest.raises(ControllerError, match="makes it again"):
+    with pytest.raises(ControllerError, match="fde report"):
         pilot.read_pilot(tmp_path)

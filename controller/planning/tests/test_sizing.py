@@ -167,7 +167,7 @@ def test_times_across_a_power_cut_are_nobodys_cost(tmp_path: Path) -> None:
 def test_suites_of_another_host_tell_nothing(tmp_path: Path, change: dict[str, str]) -> None:
     seen = plan(blocks=1)
     keep(tmp_path, {**seen, **change}, walk(seen))
-    with pytest.raises(ControllerError, match=r"run one block first .*SUITE=smoke BLOCKS=1\)"):
+    with pytest.raises(ControllerError, match=r"run one block first .*--suite smoke --blocks 1\)"):
         fit(tmp_path, seen, 9)
 
 
@@ -175,10 +175,10 @@ def test_other_sizes_were_not_seen_and_the_way_out_names_the_scale(tmp_path: Pat
     seen = plan(blocks=1)
     keep(tmp_path, seen, walk(seen))
     loads = [{"name": "idle"}, {"name": "file_io", "parameters": {"large_mib": 1}}]
-    with pytest.raises(ControllerError, match=r"How long file_io .*BLOCKS=1\)"):
+    with pytest.raises(ControllerError, match=r"How long file_io .*--blocks 1\)"):
         fit(tmp_path, plan(blocks=1, workloads=loads), 9)
     scaled = plan(blocks=1, workloads=loads, summary="lab: for tests")
-    with pytest.raises(ControllerError, match=r"BLOCKS=1 SCALE=lab\)"):
+    with pytest.raises(ControllerError, match=r"--blocks 1 --scale lab\)"):
         fit(tmp_path, scaled, 9)
 
 
@@ -186,14 +186,14 @@ def test_other_sizes_were_not_seen_and_the_way_out_names_the_scale(tmp_path: Pat
 def test_hours_that_are_none_are_refused(tmp_path: Path, hours: float) -> None:
     seen = plan(blocks=1)
     keep(tmp_path, seen, walk(seen))
-    with pytest.raises(ControllerError, match="as HOURS=9"):
+    with pytest.raises(ControllerError, match="as --hours 9"):
         fit(tmp_path, seen, hours)
 
 
 def test_too_short_a_night_is_refused_with_what_one_block_takes(tmp_path: Path) -> None:
     seen = plan(blocks=1)
     keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
-    with pytest.raises(ControllerError, match=r"Not one block fits into 1 min 48 s.*HOURS=0\.06"):
+    with pytest.raises(ControllerError, match=r"Not one block fits into 1 min 48 s.*--hours 0\.06"):
         fit(tmp_path, seen, 0.03)
     assert fit(tmp_path, seen, 0.06).blocks == 1
 
@@ -238,7 +238,7 @@ def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> N
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
     refused = planned("--hours", "1")
-    assert refused.returncode == 1 and "make run SUITE=micro BLOCKS=1" in refused.stderr
+    assert refused.returncode == 1 and "fde run --suite micro --blocks 1" in refused.stderr
     first = Path(planned("--blocks", "1").stdout.strip())
     document = json.loads((first / "plan.json").read_text(encoding="utf-8"))
     lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in walk(document))

@@ -233,7 +233,7 @@ def test_no_extra_blocks_are_none() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"name": "A b"}, "give it a name"),
+        ({"name": "A b"}, "name must be"),
         ({"questions": "x"}, "did you mean question"),
         ({"question": " "}, "say what it is to answer"),
         ({"per": "byte"}, "did you mean bytes"),

@@ -88,7 +88,7 @@ def test_what_is_asked_for_is_confirmed_by_serial_or_refused_with_the_way_out() 
     wear.require_allowed([COST], [], None)
     wear.require_allowed([much], ["S2", "S1"], None)
     wear.require_allowed([much], [], lambda question: " S1\n" if "S1" in question else "")
-    with pytest.raises(ControllerError, match=r"more than 1 % .* CONFIRM=S1, or give"):
+    with pytest.raises(ControllerError, match=r"more than 1 % .* --confirm S1, or give"):
         wear.require_allowed([COST, much], ["S2"], None)
 
 
@@ -156,7 +156,7 @@ def test_a_plan_that_wears_a_disk_much_is_made_only_once_that_is_confirmed(
 ) -> None:
     path = given(written_bytes=TB // 1000, used_percent=5)
     assert main(planned(path)) == 1
-    assert "CONFIRM=plain" in capsys.readouterr().err
+    assert "--confirm plain" in capsys.readouterr().err
     assert not list(path.parent.glob("*/plan.json"))
     assert main(planned(path, "--confirm", "other plain")) == 0
     lab = given(lab=True, written_bytes=TB // 1000, used_percent=5)
@@ -182,7 +182,7 @@ def test_a_check_of_a_suite_says_what_it_costs(given: Given) -> None:
     page = " ".join(" ".join(said).split())
     assert "by SMART 1.0 GB written in its life, 5 % of its life used" in page
     assert "wear Preconditioning writes at most 7.5 GB to disk plain" in page
-    assert "will ask make run CONFIRM=plain, as that is more than 1 % of its life" in page
+    assert "will ask fde run --confirm plain, as that is more than 1 % of its life" in page
     said.clear()
     given(written_bytes=100 * TB, used_percent=1)
     assert check.run(Path("x"), said.append, suite="plain").ok

@@ -235,7 +235,7 @@ def test_an_agent_that_nobody_starts_is_started_and_a_failed_one_ends_it(
     there.unit("failed")
     watched.end()
     assert "ended without closing its journal" in str(watched.error)
-    assert "make resume" in str(watched.error)
+    assert "fde resume" in str(watched.error)
 
 
 def test_a_resumed_suite_begins_after_what_is_known(

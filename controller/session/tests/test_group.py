@@ -82,7 +82,7 @@ def test_hosts_must_have_the_same_stacks_to_do_the_same_work() -> None:
     fewer = {**other, "configurations": other["configurations"][:2]}
     with pytest.raises(ControllerError, match=r"alder has configurations that birch has not: dmc"):
         group.require_alike([planned(one), planned(fewer)])
-    with pytest.raises(ControllerError, match=r"that birch has not.*\(plain opal\) with CONFIGUR"):
+    with pytest.raises(ControllerError, match=r"that birch has not.*\(plain opal\) with --con"):
         group.require_alike([planned(fewer), planned(one)])
     unlike = copy.deepcopy(other)
     unlike["configurations"][2]["key_bits"] = 256
@@ -204,7 +204,7 @@ def test_a_host_that_fails_does_not_stop_the_others(
     assert "alder | block 1/3" in said
     assert "birch | block 1/3" in said
     assert "alder: did not come through: The agent gave up: no room." in said
-    assert f"make resume SUITE_DIR={suites['alder']} INVENTORY={tmp_path / 'inventory'}" in said
+    assert f"fde resume {suites['alder']} --inventory {tmp_path / 'inventory'}" in said
     assert f"birch: sealed, {suites['birch']}" in said
     assert (suites["birch"] / MANIFEST).exists()
 
@@ -220,7 +220,7 @@ def test_only_what_is_not_sealed_is_gone_on_with(
     said = capsys.readouterr().out
     assert "birch" not in said.replace("all hosts", "")
     assert "no room" not in said  # of the session before
-    assert f"make report SUITE_DIR={options.suite_dir}" in said
+    assert f"fde report {options.suite_dir}" in said
     with pytest.raises(ControllerError, match="is sealed on every host"):
         group.run(options)
 

@@ -45,7 +45,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def _fetched_and_sealed(folder: Path, archive: Path) -> None:
-    """What a session does once the target has measured, and make resume after a cut."""
+    """What a session does once the target has measured, and fde resume after a cut."""
     plan = plans.load(folder / "plan.json")
     lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
     target_identity.require_same_machine(

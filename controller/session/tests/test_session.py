@@ -205,7 +205,7 @@ def test_a_plan_changed_after_freezing_is_refused(tmp_path: Path) -> None:
 def test_a_suite_of_another_target_is_not_gone_on_with(
     keys: tuple[str, ...], value: object, said: str, tmp_path: Path
 ) -> None:
-    """`make resume`, which says which folder it takes before anything else."""
+    """`fde resume`, which says which folder it takes before anything else."""
     suite_dir = tmp_path / "suite"
     suite_dir.mkdir()
     (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
@@ -223,7 +223,7 @@ def test_a_suite_of_another_target_is_not_gone_on_with(
     assert done.stderr.startswith(
         f"fde: The suite {plan()['suite_id']} was begun on another target"
     )
-    assert said in done.stderr and "SUITE_DIR=" in done.stderr
+    assert said in done.stderr and "fde resume" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert [path.name for path in suite_dir.iterdir()] == ["plan.json"]
 

@@ -104,8 +104,7 @@ def test_a_session_here_is_shown_until_it_has_sealed(
     assert "block 1 of 1, run 1 of 6: measuring idle on dmcrypt-aes128, system 12.0 W" in out
     assert "suite finished" in out
     assert said == [
-        f"{folder} has ended: make summary SUITE_DIR={folder} says what ran, "
-        f"make report SUITE_DIR={folder} what it took."
+        f"{folder} has ended: fde summary {folder} says what ran, fde report {folder} what it took."
     ]
 
 
@@ -114,14 +113,14 @@ def test_a_session_that_is_gone_is_told_with_the_way_out(folder: Path) -> None:
     with session(folder, "is killed") as process:
         threading.Timer(0.5, process.kill).start()
         assert not watch.run(folder, folder.parent, None, None, said.append)
-    assert "make resume SUITE_DIR=" in said[-1] and "not sealed" in said[-1]
+    assert "fde resume " in said[-1] and "not sealed" in said[-1]
 
 
 def test_a_sealed_suite_points_to_what_shows_it(folder: Path) -> None:
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
     said: list[str] = []
     assert watch.run(folder, folder.parent, None, None, said.append)
-    assert "has ended: make summary" in said[-1]
+    assert "has ended: fde summary" in said[-1]
 
 
 def test_a_group_is_told_host_by_host(folder: Path) -> None:
@@ -133,11 +132,11 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     group.write(folder.parent / "group", [DOCUMENT, other])
     said: list[str] = []
     assert not watch.run(folder.parent / "group", folder.parent, None, None, said.append)
-    assert "has ended" in said[0] and "make resume" in said[1]
+    assert "has ended" in said[0] and "fde resume" in said[1]
 
 
 def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
-    with pytest.raises(ControllerError, match="No suite runs here: make run starts one"):
+    with pytest.raises(ControllerError, match="No suite runs here: fde run starts one"):
         watch.run(None, folder.parent, None, None, print)
     with pytest.raises(ControllerError, match="is not a suite's folder"):
         watch.run(folder.parent, folder.parent, None, None, print)

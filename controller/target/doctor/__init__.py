@@ -27,7 +27,6 @@ from controller.target.doctor.diagnosis import (
     failed,
     not_made,
     passed,
-    split,
 )
 from controller.target.doctor.table import TABLE
 from controller.target.survey import Look, look
@@ -52,28 +51,30 @@ def examine(
     target: Mapping[str, Any],
     out: Path,
     *,
-    seen: Look | None = None,
+    answer: Look | None = None,
     disks: bool = True,
     noise_s: float = 0.0,
     **of: Any,
 ) -> Scene:
-    """Look at a resolved target, unless it was `seen` already, at its meters and this machine. With
-    `noise_s` rest and load of so long each are measured. `of`: what the resolution is told for, see
-    `Scene`."""
+    """Look at a resolved target, its meters and this machine.
+
+    `answer` is an earlier look at the target, None for a new one. With `noise_s` rest and load of
+    so many seconds each are measured. `of` says what the resolution is for, see `Scene`.
+    """
     unreached = ""
-    if seen is None:
+    if answer is None:
         try:
-            seen = look(target, disks=disks, examine=True)
+            answer = look(target, disks=disks, examine=True)
         except ControllerError as error:
             unreached = str(error)
     probes = probe.all_of(target["meters"])
-    found, why = None, ""
-    if noise_s and seen is not None:
+    noise, why = None, ""
+    if noise_s and answer is not None:
         try:
-            found = noises.measure(target, noise_s)
+            noise = noises.measure(target, noise_s)
         except ControllerError as error:
             why = str(error)
-    return Scene(target, seen, unreached, host(out), probes, found, why, **of)
+    return Scene(target, answer, unreached, host(out), probes, noise, why, **of)
 
 
 def host(out: Path, root: Path = Path("/")) -> Host:
@@ -91,7 +92,7 @@ def host(out: Path, root: Path = Path("/")) -> Host:
 
 def diagnose(scene: Scene, rows: Iterable[Row] = TABLE) -> list[DiagnosisResult]:
     """One or more lines of every row: what has nothing to look at is not made."""
-    return [_coded(row.code, found) for row in rows for found in _of(row, scene)]
+    return [_coded(row.code, finding) for row in rows for finding in _of(row, scene)]
 
 
 def _of(row: Row, scene: Scene) -> list[Finding]:
@@ -100,24 +101,24 @@ def _of(row: Row, scene: Scene) -> list[Finding]:
     return list(row.judge(scene)) or [not_made(f"Nothing to look at: {row.what}.")]
 
 
-def _coded(code: str, found: Finding) -> DiagnosisResult:
-    return DiagnosisResult(code, found.state, found.sentence, found.way_out, found.facts)
+def _coded(code: str, finding: Finding) -> DiagnosisResult:
+    return DiagnosisResult(code, finding.state, finding.sentence, finding.way_out, finding.facts)
 
 
-def blockers(found: Iterable[DiagnosisResult]) -> list[DiagnosisResult]:
-    return [one for one in found if one.state == "fail"]
+def blockers(results: Iterable[DiagnosisResult]) -> list[DiagnosisResult]:
+    return [one for one in results if one.state == "fail"]
 
 
 def require_ready(targets: Sequence[Mapping[str, Any]], out: Path) -> None:
     """ControllerError with every reason why a suite should not be started on these targets; called
     before anything is created."""
-    told = [
+    reasons = [
         f"{target['host']}: {one.sentence} {one.way_out}".strip()
         for target in targets
         for one in blockers(diagnose(examine(target, out, disks=False), AT_START))
     ]
-    if told:
-        raise ControllerError("Nothing was started. " + " ".join(told))
+    if reasons:
+        raise ControllerError("Nothing was started. " + " ".join(reasons))
 
 
 def run(
@@ -125,36 +126,39 @@ def run(
 ) -> DoctorResult:
     """The page of every host of an inventory. Raises ControllerError where the inventory cannot be
     read at all."""
-    found = inventories.resolve(path)
+    inventory = inventories.resolve(path)
     hosts = []
-    for name, reasons in found.refused.items():
-        own = [_coded("inventory", failed(*split(reason))) for reason in reasons]
-        lines(name, own, say)
-        hosts.append(_result(name, own))
-    for target in found.targets:
+    for name, problems in inventory.refused.items():
+        findings = [
+            _coded("inventory", failed(one.sentence, one.remedy, {"cause": one.code, **one.facts}))
+            for one in problems
+        ]
+        lines(name, findings, say)
+        hosts.append(_result(name, findings))
+    for target in inventory.targets:
         address = f"{target['host']} = {connection.link(target)}"
-        own = [_coded("inventory", passed("Its types and rules hold."))]
-        own += diagnose(examine(target, out, noise_s=noise_s, **of))
-        lines(address, own, say)
-        hosts.append(_result(target["host"], own))
+        findings = [_coded("inventory", passed("Its types and rules hold."))]
+        findings += diagnose(examine(target, out, noise_s=noise_s, **of))
+        lines(address, findings, say)
+        hosts.append(_result(target["host"], findings))
     return DoctorResult(all(one.ok for one in hosts), str(path), tuple(hosts))
 
 
-def _result(name: str, found: Sequence[DiagnosisResult]) -> HostDiagnoses:
-    return HostDiagnoses(name, not blockers(found), tuple(found))
+def _result(name: str, results: Sequence[DiagnosisResult]) -> HostDiagnoses:
+    return HostDiagnoses(name, not blockers(results), tuple(results))
 
 
-def lines(who: str, found: Sequence[DiagnosisResult], say: Callable[[str], None]) -> None:
+def lines(who: str, results: Sequence[DiagnosisResult], say: Callable[[str], None]) -> None:
     """A line for each diagnosis, and the way out below it."""
     say(f"DOCTOR  {who}\n")
-    for one in found:
+    for one in results:
         _wrapped(f"  {MARKS[one.state]}  {one.code:<17}", one.sentence, say)
         if one.way_out:
             _wrapped(" " * 25, f"→ {one.way_out}", say)
-    count = {state: sum(one.state == state for one in found) for state in MARKS}
+    count = {state: sum(one.state == state for one in results) for state in MARKS}
     say(
-        f"\n{count['fail']} stand in the way, {count['warn']} make figures worse, "
-        f"{count['pass']} are in order, {count['not_made']} could not be told."
+        f"\n{count['fail']} failed, {count['warn']} warnings, {count['pass']} passed, "
+        f"{count['not_made']} not checked."
     )
 
 

@@ -41,16 +41,16 @@ def psid(scene: Scene) -> Iterator[Finding]:
     if not self_encrypting(scene.target):
         return
     try:
-        found = secrets.load(Path(scene.target["secrets_file"])).get(secrets.PSID)
+        value = secrets.load(Path(scene.target["secrets_file"])).get(secrets.PSID)
     except ControllerError:
         yield not_made("The secrets cannot be read.")
         return
     way = "Copy the 32 capitals and digits from the drive's label, without dashes."
-    if found is None:
+    if value is None:
         yield warned("No sed_psid: a lost PIN would lock the drive forever.", way)
-    elif not PSID.fullmatch(found):
-        said = f"The sed_psid is no PSID ({len(found)} characters): the drive will refuse it."
-        yield failed(said, way, {"characters": len(found)})
+    elif not PSID.fullmatch(value):
+        sentence = f"The sed_psid is no PSID ({len(value)} characters): the drive will refuse it."
+        yield failed(sentence, way, {"characters": len(value)})
     else:
         yield passed("The sed_psid has a PSID's form; it was not tried.")
 
@@ -58,13 +58,13 @@ def psid(scene: Scene) -> Iterator[Finding]:
 def room(scene: Scene) -> Iterator[Finding]:
     free = scene.host.free_bytes
     facts = {"free_bytes": free}
-    said = f"{free / MIB:,.0f} MiB are free here where suites go"
+    sentence = f"{free / MIB:,.0f} MiB are free here where suites go"
     way = f"Free some where {scene.host.out} lies, or name another folder with --out."
     if free < COMFORTABLE_BYTES:
-        found = failed if free < LEAST_FREE_BYTES else warned
-        yield found(f"Only {said}.", way, facts)
+        judge = failed if free < LEAST_FREE_BYTES else warned
+        yield judge(f"Only {sentence}.", way, facts)
     else:
-        yield passed(f"{said}.", **facts)
+        yield passed(f"{sentence}.", **facts)
 
 
 def sleep(scene: Scene) -> Iterator[Finding]:
@@ -80,15 +80,15 @@ def sleeps(who: str, facts: Mapping[str, Any]) -> Finding:
     if facts["masked"]:
         return passed(f"{who} does not sleep: its sleep targets are masked.", **facts)
     if facts["idle_action"]:
-        said = f"{who} falls asleep when idle (logind: IdleAction={facts['idle_action']})."
-        return failed(said, way, facts)
+        sentence = f"{who} falls asleep when idle (logind: IdleAction={facts['idle_action']})."
+        return failed(sentence, way, facts)
     if facts["able"] is False:
         return passed(f"{who} cannot sleep: its kernel has no sleep state.", **facts)
     if facts["lid_action"]:
         return warned(f"{who} sleeps when its lid is closed ({facts['lid_action']}).", way, facts)
     if facts["desktop"]:
-        said = f"{who} has a desktop ({facts['desktop']}), which may let it sleep."
-        return warned(said, way, facts)
+        sentence = f"{who} has a desktop ({facts['desktop']}), which may let it sleep."
+        return warned(sentence, way, facts)
     return passed(f"Nothing lets {who[:1].lower()}{who[1:]} sleep.", **facts)
 
 
@@ -104,15 +104,15 @@ def port_takers(scene: Scene) -> Iterator[Finding]:
     if all("://" in str(meter["port"]) for meter in scene.target["meters"]):
         return
     # /proc/PID/comm holds 15 characters at most.
-    found = [name for name in _PROBES if name[:15] in scene.host.names]
-    for name in found:
+    programs = [name for name in _PROBES if name[:15] in scene.host.names]
+    for name in programs:
         yield warned(
             f"{name} runs here and {_PROBES[name]}.",
             f"Stop it (systemctl stop {name}), or let a udev rule keep it away: fde doctor "
             "--udev-rule prints one.",
             {"program": name},
         )
-    if not found:
+    if not programs:
         yield passed("No program runs here that opens other people's serial ports.")
 
 
@@ -123,8 +123,8 @@ def udev_rule(usb_ids: list[str]) -> str:
     for usb_id in usb_ids:
         vendor, product = usb_id.split(":")
         match = f'ATTRS{{idVendor}}=="{vendor}", ATTRS{{idProduct}}=="{product}"'
-        own = (
+        rights = (
             f'{match}, MODE="0660", GROUP="dialout", TAG+="uaccess", ENV{{ID_MM_DEVICE_IGNORE}}="1"'
         )
-        lines += [f'SUBSYSTEM=="{kind}", {own}\n' for kind in ("tty", "usbmisc")]
+        lines += [f'SUBSYSTEM=="{kind}", {rights}\n' for kind in ("tty", "usbmisc")]
     return "".join(lines)

@@ -78,13 +78,13 @@ class Scene:
 
     def part(self, name: str) -> Any:
         """Of `agent.examine`; None where the target was not asked, or could not tell."""
-        found = self.look.examined.get(name) if self.look else None
-        return None if isinstance(found, dict) and "error" in found else found
+        part = self.look.examined.get(name) if self.look else None
+        return None if isinstance(part, dict) and "error" in part else part
 
     def part_error(self, name: str) -> str:
         """Why a part could not be told; empty where it was."""
-        found = self.look.examined.get(name) if self.look else None
-        return f"{str(found['error']).rstrip('.')}." if found and self.part(name) is None else ""
+        part = self.look.examined.get(name) if self.look else None
+        return f"{str(part['error']).rstrip('.')}." if part and self.part(name) is None else ""
 
     def untold(self, name: str, otherwise: str = "It was not looked at.") -> Finding:
         """Of a part that is None."""

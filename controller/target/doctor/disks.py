@@ -40,29 +40,29 @@ def opal(scene: Scene) -> Iterator[Finding]:
     for disk in scene.look.disks:
         if disk["role"] not in needing or not disk.get("path"):
             continue
-        found = disk.get("opal")
-        if found is None:
+        state = disk.get("opal")
+        if state is None:
             yield failed(
                 f"The disk {disk['role']} has no Opal, which its configurations need.",
                 "Name the self-encrypting disk as sed; docs/hardware.md says how to tell it.",
             )
-        elif found["sid_blocked"]:
+        elif state["sid_blocked"]:
             yield failed(
                 "The firmware has blocked the owner's login (Block SID) until power is lost.",
                 "Switch Block SID off in the firmware, then switch the machine off and on.",
-                found,
+                state,
             )
         else:
-            sid = "its SID is free" if found["sid_blocked"] is False else "tells nothing of its SID"
-            yield passed(f"The disk {disk['role']} has Opal and {sid}.", **found)
+            sid = "its SID is free" if state["sid_blocked"] is False else "tells nothing of its SID"
+            yield passed(f"The disk {disk['role']} has Opal and {sid}.", **state)
 
 
 def _each(judge: Callable[[str, Mapping[str, Any]], Finding]) -> Judge:
     """What is found of one disk, for every disk by its role."""
 
     def judge_all(scene: Scene) -> Iterator[Finding]:
-        if found := scene.part("disks"):
-            yield from (judge(role, disk) for role, disk in found.items())
+        if disks := scene.part("disks"):
+            yield from (judge(role, disk) for role, disk in disks.items())
         else:
             yield _unexamined(scene)
 
@@ -84,11 +84,11 @@ def smart(role: str, disk: Mapping[str, Any]) -> Finding:
     if health["passed"] is False:
         return failed(f"The disk {role} reports by SMART that it is failing.", "Replace it.", facts)
     if health["errors"]:
-        said = f"The disk {role} has counted {health['errors']} errors of its medium."
-        return warned(said, "Look at smartctl -a, and consider replacing it.", facts)
+        sentence = f"The disk {role} has counted {health['errors']} errors of its medium."
+        return warned(sentence, "Look at smartctl -a, and consider replacing it.", facts)
     if (heat := disk["temperature_c"] or health["temperature_c"]) and heat >= HOT_C:
-        said = f"The disk {role} is at {heat:.0f} °C, near where disks slow down."
-        return warned(said, "Give it air.", facts)
+        sentence = f"The disk {role} is at {heat:.0f} °C, near where disks slow down."
+        return warned(sentence, "Give it air.", facts)
     return passed(f"The disk {role} is healthy by SMART.", **facts)
 
 
@@ -97,8 +97,8 @@ def link(role: str, disk: Mapping[str, Any]) -> Finding:
     now = f"{disk['link_speed']}, x{disk['link_width']}"
     most = f"{disk['link_speed_max']}, x{disk['link_width_max']}"
     if disk["link_speed"] is None:
-        if told := "; ".join(disk["sata_link"].values()):
-            return passed(f"The disk {role} is linked at {told}.", role=role)
+        if speeds := "; ".join(disk["sata_link"].values()):
+            return passed(f"The disk {role} is linked at {speeds}.", role=role)
         return not_made(f"The link of the disk {role} tells no speed.")
     if now != most and disk["link_speed_max"]:
         return failed(
@@ -116,8 +116,8 @@ def saving(scene: Scene) -> Iterator[Finding]:
     if not disks:
         yield _unexamined(scene)
         return
-    found = {role: (d["apst_tolerance_us"], d["alpm_policy"]) for role, d in disks.items()}
-    known = {role: pair for role, pair in found.items() if any(pair)}
+    settings = {role: (d["apst_tolerance_us"], d["alpm_policy"]) for role, d in disks.items()}
+    known = {role: pair for role, pair in settings.items() if any(pair)}
     words = "; ".join(
         f"{role}: " + ", ".join(filter(None, [a and f"APST up to {a} µs", p and f"ALPM {p}"]))
         for role, (a, p) in known.items()

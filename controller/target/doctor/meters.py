@@ -62,8 +62,8 @@ def heard(name: str, probe: Probe) -> Finding:
         return failed(*split(probe.error), {"meter": name})
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")
-    said = ", ".join(f"{channel} {w:.3g} W" for channel, w in probe.watts.items())
-    return passed(f"{name} says {said}.", meter=name, watts=probe.watts)
+    watts = ", ".join(f"{channel} {w:.3g} W" for channel, w in probe.watts.items())
+    return passed(f"{name} says {watts}.", meter=name, watts=probe.watts)
 
 
 @_each
@@ -100,8 +100,8 @@ def rate(name: str, probe: Probe) -> Finding:
             facts,
         )
     if probe.gaps:
-        said = f"{name} gives {now}, but {probe.gaps} gaps came in a few seconds."
-        return warned(said, "Look at its cable and hub.", facts)
+        sentence = f"{name} gives {now}, but {probe.gaps} gaps came in a few seconds."
+        return warned(sentence, "Look at its cable and hub.", facts)
     return passed(f"{name} gives {now}, as set.", **facts)
 
 
@@ -134,13 +134,13 @@ def channels(scene: Scene) -> Iterator[Finding]:
             facts,
         )
     elif system < LEAST_SYSTEM_W:
-        said = f"The channel system shows {system:.3g} W: no machine hangs on it."
-        yield failed(said, "Look at the wiring.", facts)
+        sentence = f"The channel system shows {system:.3g} W: no machine hangs on it."
+        yield failed(sentence, "Look at the wiring.", facts)
     else:
         yield passed("The channels can be what they are called.", **facts)
     if over := [name for name, probe in probes.items() if probe.over_range]:
-        said = f"{', '.join(over)} was beyond its range while we listened."
-        yield failed(said, "Set a larger range, by a ranging run.")
+        sentence = f"{', '.join(over)} was beyond its range while we listened."
+        yield failed(sentence, "Set a larger range, by a ranging run.")
 
 
 def naming(scene: Scene) -> Iterator[Finding]:

@@ -97,8 +97,8 @@ def detectable_change(
     readings = ratio_readings([((energy_j, seconds), (energy_j, seconds))])
     type_b = Budget("ratio", "1", 1.0, of_terms(terms, readings), log=True).combined
     error = math.sqrt(2) * noise.scatter(seconds) / math.sqrt(blocks)
-    found = detectable(Comparison(blocks, 1.0, 0.02, error, blocks - 1.0))
-    return None if found is None else math.hypot(found - 1, 1.96 * type_b)
+    change = detectable(Comparison(blocks, 1.0, 0.02, error, blocks - 1.0))
+    return None if change is None else math.hypot(change - 1, 1.96 * type_b)
 
 
 def measure(target: Mapping[str, Any], seconds: float = STRETCH_S) -> Noise:
@@ -154,8 +154,8 @@ def _by_meter(
     def of(end_ns: int) -> Stretch:
         end_s = end_ns / 1e9 - min(EDGE_S, seconds / 8)
         begin_s = end_s - seconds + 2 * min(EDGE_S, seconds / 8)
-        own = (times >= begin_s) & (times <= end_s)
-        return stretch(times[own], power_w[own])
+        within = (times >= begin_s) & (times <= end_s)
+        return stretch(times[within], power_w[within])
 
     if len(power_w) and power_w.min() == power_w.max():
         raise ControllerError(

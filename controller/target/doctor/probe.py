@@ -81,11 +81,11 @@ def _enough(status: Path, heard_s: float, period_s: float) -> Callable[[], bool]
     def stopped() -> bool:
         nonlocal first_ns
         try:
-            told = json.loads(status.read_bytes())
+            state = json.loads(status.read_bytes())
         except (OSError, ValueError):
             return time.monotonic() > limit_at_s
-        first_ns = first_ns or (told["t_mono_ns"] if told["records"] else 0)
-        heard = bool(first_ns) and told["t_mono_ns"] - first_ns > heard_s * 1e9
+        first_ns = first_ns or (state["t_mono_ns"] if state["records"] else 0)
+        heard = bool(first_ns) and state["t_mono_ns"] - first_ns > heard_s * 1e9
         return heard or time.monotonic() > limit_at_s
 
     return stopped
@@ -94,8 +94,8 @@ def _enough(status: Path, heard_s: float, period_s: float) -> Callable[[], bool]
 def _judged(folder: Path, device: str, due_s: float) -> Probe:
     from instrumentation.decode import decode
 
-    found = decode(folder)
-    rows = found.samples
+    decoded = decode(folder)
+    rows = decoded.samples
     if len(rows) < 2:
         return Probe("heard", "it gave no two records", device=device, due_s=due_s)
     times = rows["t_mono_ns"]
@@ -110,5 +110,5 @@ def _judged(folder: Path, device: str, due_s: float) -> Probe:
         watts={channel: float(power.to_numpy().mean()) for channel, power in shown.items()},
         only_w={n: float(power[0]) for n, power in shown.items() if power.n_unique() == 1},
         over_range=sum("over-range" in flags for flags in rows["flags"]),
-        gaps=sum(fault.kind == "gap" for fault in found.faults),
+        gaps=sum(fault.kind == "gap" for fault in decoded.faults),
     )

@@ -43,17 +43,17 @@ def rights(scene: Scene) -> Iterable[Finding]:
 
 def system(scene: Scene) -> Iterable[Finding]:
     facts = _facts(scene)
-    said = f"{facts['name']}, {facts['machine']}, Python {facts['python']}, systemd"
-    return _refused(scene, "system") or [passed(f"{said}.", **facts)]
+    sentence = f"{facts['name']}, {facts['machine']}, Python {facts['python']}, systemd"
+    return _refused(scene, "system") or [passed(f"{sentence}.", **facts)]
 
 
 def cryptsetup(scene: Scene) -> Iterable[Finding]:
     facts = _facts(scene)
     opal = "with" if facts["hw_opal"] else "without"
-    said = f"cryptsetup {facts['cryptsetup']} {opal} Opal."
+    sentence = f"cryptsetup {facts['cryptsetup']} {opal} Opal."
     if not facts["cryptsetup"]:
-        said = "cryptsetup is not there yet; fde provision installs it."
-    return _refused(scene, "cryptsetup") or [passed(said)]
+        sentence = "cryptsetup is not there yet; fde provision installs it."
+    return _refused(scene, "cryptsetup") or [passed(sentence)]
 
 
 def allow_tpm(scene: Scene) -> Iterable[Finding]:
@@ -62,8 +62,8 @@ def allow_tpm(scene: Scene) -> Iterable[Finding]:
         return []
     if facts["sed_transport"] != "ata":
         how = facts["sed_transport"] or "unknown way"
-        said = f"Not needed: the self-encrypting disk is attached by {how}, not by SATA."
-        return [passed(said)]
+        sentence = f"Not needed: the self-encrypting disk is attached by {how}, not by SATA."
+        return [passed(sentence)]
     return _refused(scene, "allow-tpm") or [passed("libata.allow_tpm=1 is set.")]
 
 
@@ -76,13 +76,13 @@ def packages(scene: Scene) -> Iterable[Finding]:
     count = f"{len(missing)} packages are missing"
     if _facts(scene)["lists"]:
         return [passed(f"{count}; fde provision installs them.", missing=missing)]
-    said = f"{count}, and apt has no lists there to tell whether it can get them."
-    return [warned(said, "Run apt-get update there.", {"missing": missing})]
+    sentence = f"{count}, and apt has no lists there to tell whether it can get them."
+    return [warned(sentence, "Run apt-get update there.", {"missing": missing})]
 
 
 def kernel(scene: Scene) -> Iterator[Finding]:
-    found = scene.part("kernel")
-    if not found:
+    options = scene.part("kernel")
+    if not options:
         yield scene.untold("kernel", "The kernel was not looked at.")
         return
     kinds = {entry["kind"] for entry in scene.target["configurations"]}
@@ -92,36 +92,36 @@ def kernel(scene: Scene) -> Iterator[Finding]:
     }
     release = _facts(scene)["kernel"]
     asked = [need for kind, need in needs.items() if kind in kinds]
-    lacking = [option for key, option in asked if found[key] is False]
+    lacking = [option for key, option in asked if options[key] is False]
     if lacking:
         yield failed(
             f"Kernel {release} was built without {' and '.join(lacking)}.",
             "Boot the distribution's own kernel, or take the configurations that need it out.",
-            found,
+            options,
         )
-    elif any(found[key] is None for key, _ in asked):
+    elif any(options[key] is None for key, _ in asked):
         yield not_made(f"Kernel {release} does not tell how it was built.")
     else:
-        yield passed(f"Kernel {release} has what the configurations need.", **found)
+        yield passed(f"Kernel {release} has what the configurations need.", **options)
 
 
 def assets(scene: Scene) -> Iterator[Finding]:
-    found = scene.part("assets")
-    if found is None:
+    state = scene.part("assets")
+    if state is None:
         yield scene.untold("assets", "They were not looked at.")
         return
-    if not found:
+    if not state:
         said = "No assets are named: workloads that need them are left out or refused."
         yield warned(said, "Run fde assets, and name them in fde_assets.")
         return
-    bad = {name: one for name, one in found.items() if one.get("state") != "ok"}
+    bad = {name: one for name, one in state.items() if one.get("state") != "ok"}
     for name, one in bad.items():
         sentence = one.get("sentence") or f"The asset {name} cannot be read ({one.get('error')})"
         what, way = split(sentence)
         way = way or "Run fde assets, which makes it, or correct its path in fde_assets."
         yield failed(what, way, {"asset": name, **one})
     if not bad:
-        yield passed(f"{', '.join(found)}: there, with the sums that are declared.")
+        yield passed(f"{', '.join(state)}: there, with the sums that are declared.")
 
 
 def _facts(scene: Scene) -> Mapping[str, Any]:

@@ -53,10 +53,12 @@ def _rows(scene: Scene) -> tuple[dict[str, dict[str, Any]], int, str]:
 
     assert scene.noise is not None
     suite = scaled(load_suite(scene.suite), scene.scale)
-    there = [entry["name"] for entry in scene.target["configurations"]]
-    own = [name for name in suite.get("configurations", there) if name in there] or there
+    configurations = [entry["name"] for entry in scene.target["configurations"]]
+    chosen = [
+        name for name in suite.get("configurations", configurations) if name in configurations
+    ] or configurations
     plan = compile_plan(
-        scene.suite, suite, scene.target, seed=0, blocks=scene.blocks, configurations=own
+        scene.suite, suite, scene.target, seed=0, blocks=scene.blocks, configurations=chosen
     )
     known = past_durations.seen(scene.host.out, plan["host"], plan["origin"])
     blocks, basis = int(plan["blocks"]), f"suite {scene.suite}"
@@ -78,8 +80,8 @@ def _rows(scene: Scene) -> tuple[dict[str, dict[str, Any]], int, str]:
 def _seconds(load: Mapping[str, Any], runs_s: Mapping[Any, Any]) -> tuple[float, bool]:
     """How long a run of it takes, and whether that is assumed."""
     name = load.get("workload", load["name"])
-    found = [fmean(costs) for key, costs in runs_s.items() if key[0] == name]
-    if found:
-        return fmean(found), False
-    own = load["parameters"].get("seconds")
-    return (float(own), False) if own else (ASSUMED_S, True)
+    means = [fmean(costs) for key, costs in runs_s.items() if key[0] == name]
+    if means:
+        return fmean(means), False
+    seconds = load["parameters"].get("seconds")
+    return (float(seconds), False) if seconds else (ASSUMED_S, True)

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from contract.errors import ControllerError
-from contract.places import step
+from contract.places import command_line
 from controller.cli.options import words
 from controller.target import first_writes, playbook
 from controller.target.playbook import Inventory
@@ -33,7 +33,7 @@ def test_a_new_disk_is_described_and_the_way_out_told() -> None:
     (reason,) = first_writes.unconfirmed(TARGET, [DISK], [])
     for part in ("/dev/sdx Maker 1", "serial S1", "1,000,000,000,000 bytes", "holds: blank"):
         assert part in reason
-    assert "make provision CONFIRM=S1" in reason
+    assert "fde provision --confirm S1" in reason
     assert first_writes.unconfirmed(TARGET, [DISK], ["S2"])
 
 
@@ -84,9 +84,9 @@ def test_without_a_terminal_what_was_given_is_handed_on_and_no_more() -> None:
 
 @pytest.mark.parametrize("serial", ["S1", "VMware NVME_0000", "a'b", "\\xff C"])
 def test_a_serial_with_blanks_is_confirmed_as_it_is_printed(serial: str) -> None:
-    way = shlex.split(step("provision", confirm=shlex.quote(serial)))
-    assert way[:2] == ["make", "provision"]
-    assert words([way[2].partition("=")[2], "S2 'S 3'"]) == [serial, "S2", "S 3"]
+    way = shlex.split(command_line("provision", confirm=shlex.quote(serial)))
+    assert way[:3] == ["fde", "provision", "--confirm"]
+    assert words([way[3], "S2 'S 3'"]) == [serial, "S2", "S 3"]
 
 
 def test_a_quote_that_is_not_closed_is_refused() -> None:

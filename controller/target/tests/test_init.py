@@ -83,7 +83,7 @@ def test_an_inventory_is_not_written_over_and_its_secrets_never(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen(monkeypatch, PLAIN)
-    monkeypatch.setattr(init, "_refused", lambda _: [])
+    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([], {}))
     init.run(build, Options(HOST), None, lambda _: None)
     before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
     with pytest.raises(ControllerError, match="--replace"):
@@ -147,7 +147,7 @@ def test_who_is_asked_chooses_and_gives_the_psid_unseen(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen(monkeypatch, PLAIN, SED)
-    monkeypatch.setattr(init, "_refused", lambda _: [])
+    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([], {}))
     answers = {"plain": "", "sed": "S1", "PSID": "abcdefgh-" * 3 + "abcdefgh"}
     hidden = []
 
@@ -220,7 +220,7 @@ def test_a_plug_is_recognised_by_what_it_answers(
     profile: str, build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen(monkeypatch, PLAIN)
-    monkeypatch.setattr(init, "_refused", lambda _: [])
+    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([], {}))
     with on_the_network(HttpSimulator(profile)) as plug:
         channels = "=b:system" if profile == "shelly-em" else ""
         plugs = (plug.address + channels,)

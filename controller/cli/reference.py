@@ -1,7 +1,7 @@
 """The reference of the commands, from the commands themselves.
 
-`python -m controller.cli.man OUT` writes manual pages (man(7)), fde.1 and one for each command;
-`python -m controller.cli.man --markdown` prints docs/commands.md, `--picture` docs/fde-help.svg.
+`python -m controller.cli.reference --markdown` prints docs/commands.md, `--picture`
+docs/fde-help.svg.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -28,9 +27,10 @@ PICTURE_COLUMNS = 110
 FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 HEAD = """# Commands
 
-Made from the commands by `python -m controller.cli.man --markdown`: change these, not this page.
-`fde COMMAND --help` says the same, `fde --install-completion` completes names in your shell. In a
-checkout `.venv/bin/python -m controller` is the same program, and `make` calls it.
+Made from the commands by `python -m controller.cli.reference --markdown`: change these, not this
+page. `fde COMMAND --help` says the same, `fde --install-completion` completes names in your shell.
+In a checkout the command is `./fde`; it makes the environment first, and takes the virtual lab's
+inventory where the lab is up and none is named.
 
 ![The help page of fde: its commands by subject, examples, exit status, environment](fde-help.svg)
 
@@ -42,8 +42,8 @@ and its text on standard error. Suites are written to `data/suites` in a checkou
 
 def commands() -> dict[str, Any]:
     """All commands by name, in the order of the help."""
-    found: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009
-    return {name: command for name, command in found.items() if not command.hidden}
+    subcommands: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009
+    return {name: command for name, command in subcommands.items() if not command.hidden}
 
 
 def usage(name: str, command: Any) -> str:
@@ -66,7 +66,7 @@ def markdown() -> str:
     text = HEAD
     for title, entries in TABLES.items():
         text += f"\n## {title}\n| | |\n|---|---|\n"
-        text += "".join(f"| `{key}` | {said} |\n" for key, said in entries.items())
+        text += "".join(f"| `{key}` | {text_of_key} |\n" for key, text_of_key in entries.items())
     for name, command in commands().items():
         text += f"\n## fde {name}\n{command.help}\n\n```\n{usage(name, command)}\n```\n"
         if rows := list(parameters(command)):
@@ -95,55 +95,13 @@ def picture() -> str:
     return FONT_FACES.sub("", drawn).replace("Fira Code", "DejaVu Sans Mono") + "\n"
 
 
-def pages() -> dict[str, str]:
-    """The manual pages by file name."""
-    known = commands()
-    lines = [".SH NAME", "fde \\- measure what full-disk encryption costs in joules"]
-    lines += [".SH SYNOPSIS", ".B fde", "COMMAND [OPTIONS] [ARGS]", ".SH DESCRIPTION"]
-    lines += [_roff(str(app.info.help)), ".SH COMMANDS"]
-    lines += _entries({f"fde-{name}(1)": command.help for name, command in known.items()})
-    for title, entries in TABLES.items():
-        lines += [f".SH {title.upper()}", *_entries(entries)]
-    found = {"fde.1": _page("fde", lines)}
-    for name, command in known.items():
-        first = str(command.help).rstrip(".")
-        lines = [".SH NAME", f"fde\\-{_roff(name)} \\- {_roff(first[0].lower() + first[1:])}"]
-        lines += [".SH SYNOPSIS", _roff(usage(name, command))]
-        if rows := dict(parameters(command)):
-            lines += [".SH OPTIONS", *_entries(rows)]
-        lines += [".SH SEE ALSO", ".BR fde (1)"]
-        found[f"fde-{name}.1"] = _page(f"fde-{name}", lines)
-    return found
-
-
-def _page(name: str, lines: list[str]) -> str:
-    head = f'.TH "{_roff(name.upper())}" 1 "" "fde-energy-testbed" "User commands"'
-    return "\n".join([head, *lines]) + "\n"
-
-
-def _entries(rows: dict[str, str]) -> Iterator[str]:
-    for left, right in rows.items():
-        yield from (".TP", f"\\fB{_roff(left)}\\fR", _roff(right))
-
-
-def _roff(text: str) -> str:
-    """Text as roff takes it: nothing of it is a request, and a dash is one that can be copied."""
-    plain = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
-    return f"\\&{plain}" if plain.startswith(".") else plain
-
-
 def main(arguments: list[str]) -> int:
-    """0 written, 2 wrong usage."""
-    if made := {"--markdown": markdown, "--picture": picture}.get(" ".join(arguments)):
-        print(made(), end="")
-        return 0
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: python -m controller.cli.man OUT|--markdown|--picture", file=sys.stderr)
+    """Print what is asked for; 0 printed, 2 wrong usage."""
+    printed = {"--markdown": markdown, "--picture": picture}.get(" ".join(arguments))
+    if printed is None:
+        print("usage: python -m controller.cli.reference --markdown|--picture", file=sys.stderr)
         return 2
-    folder = Path(arguments[0])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        (folder / name).write_text(text, encoding="utf-8")
+    print(printed(), end="")
     return 0
 
 
