@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from types import FrameType
 
 _Handler = Callable[[int, FrameType | None], object] | signal.Handlers
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _TERMINAL_GONE = (errno.EIO, errno.EPIPE)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP are not heard meanwhile: for what is short and must be whole."""
+    """Ignore the signals of `ENDING` meanwhile: for what is short and must be whole."""
     with _handled(dict.fromkeys(ENDING, signal.SIG_IGN)):
         yield
 

@@ -92,7 +92,7 @@ for module in (measured_command, targets, meters, suites, results):
     app.add_typer(module.commands)
 
 
-@term_interrupts(signal.SIGHUP)
+@term_interrupts(signal.SIGHUP, signal.SIGQUIT)
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
     _open_closed_streams()

@@ -52,14 +52,18 @@ def resolve(path: Path) -> Inventory:
     }
     hosts = [host for host, counts in play.counts.items() if not counts["failures"]]
     if not hosts and not refused:
-        raise ControllerError(f"Ansible cannot read {path}: {_last_words(output_text)}")
+        raise ControllerError(f"Ansible cannot read {path}: {_first_complaint(output_text)}")
     return Inventory([play.targets[host] for host in hosts], refused)
 
 
-def _last_words(text: str) -> str:
-    """Of an Ansible that played nothing: its first complaint, for people; errors count most."""
-    lines = text.splitlines()
-    matches = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
+def _first_complaint(text: str) -> str:
+    """Return what an Ansible that played nothing complains of first, for people.
+
+    A file that is no UTF-8 causes what is complained of after it; then errors count most.
+    """
+    lines = [line for line in text.splitlines() if "warnings can be disabled" not in line]
+    words = ("decoded as", "ERROR", "WARNING")
+    matches = (line for word in words for line in lines if word in line)
     return next(matches, "it names no host in the group `targets`.")
 
 
@@ -167,7 +171,7 @@ def suite(
     log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
         failures = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
-        reason = " ".join(failures) or _last_words(
+        reason = " ".join(failures) or _first_complaint(
             output_file.read_text(encoding="utf-8", errors="replace")
         )
         raise ControllerError(

@@ -111,7 +111,13 @@ def test_a_play_that_fails_is_told_by_its_task_and_its_reason(
     assert "PLAY RECAP" in log.read_text(encoding="utf-8")
 
 
-def test_an_inventory_that_cannot_be_read_is_refused_in_ansibles_words(tmp_path: Path) -> None:
-    (tmp_path / "hosts.yml").write_text("targets: [", encoding="utf-8")
-    with pytest.raises(ControllerError, match=r"Ansible cannot read .*: .*pars"):
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [(b"targets: [", "pars"), (b"# gr\xfc\xdfe\ntargets: {hosts: {\xfc: }}", "utf-8")],
+)
+def test_an_inventory_that_cannot_be_read_is_refused_in_ansibles_words(
+    content: bytes, complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts.yml").write_bytes(content)
+    with pytest.raises(ControllerError, match=rf"Ansible cannot read .*hosts.yml: .*{complaint}"):
         playbook.resolve(tmp_path / "hosts.yml")
