@@ -159,7 +159,7 @@ IDENTITY = [
     ),
     Row("serial", "another serial", ("'FDELABPLAIN02'",), disk={"serial": "FDELABPLAIN02"}),
     Row("size", "another size", ("has 2147483648 bytes",), disk={"size_bytes": 2**31 - 4096}),
-    Row("small", "an extent larger than the disk", ("choose a smaller",), extent_bytes=2**31),
+    Row("small", "an extent larger than the disk", ("Choose a smaller",), extent_bytes=2**31),
     Row("erase-serial", "`erase` names another serial", ("'OTHER'",), disk={"erase": "OTHER"}),
 ]
 
@@ -614,14 +614,14 @@ MEMBERS = [
     Row(
         "erase-other",
         "`erase` was given for something else that lay there",
-        ("its erase was given for something else",),
+        ("erase was given for other contents",),
         make=f"{MKFS} $D; ",
         disk={"erase": "{serial} 0123456789ab"},
     ),
     Row(
         "erase-expired",
         "changed since `erase` was given",
-        ("its erase was given for something else",),
+        ("erase was given for other contents",),
         make=f"{MKFS} $D; ",
         late=poke(2048, b"one more byte"),
         disk={"erase": "{serial} {print}"},
@@ -662,7 +662,7 @@ MEMBERS += [
     Row(
         name,
         f"a second partition, and since `erase` was given {since}",
-        ("its erase was given for something else",),
+        ("erase was given for other contents",),
         make=TWO + make,
         late=f"Q=${{D}}p2; {late}",
         disk={"erase": "{serial} {print}"},
@@ -992,7 +992,7 @@ VICES = [
             "no-session",
             "no session with the drive is free",
             {"no_session": 1},
-            ("no session is free", "power-cycle the drive"),
+            ("has its only session", "power-cycle the drive"),
         ),
     )
 ]
@@ -1000,7 +1000,7 @@ VICES += [
     Row(
         "ours-no-session",
         "ours, and no session with the drive is free",
-        ("no session is free", "power-cycle the drive"),
+        ("has its only session", "power-cycle the drive"),
         make=our_header(PASSPHRASE),
         vices={"no_session": 1},
         role="sed",
@@ -1029,7 +1029,7 @@ VICES += [
     Row(
         "psid-no-session",
         "a revert by PSID, and no session with the drive is free",
-        ("no session is free", "power-cycle the drive"),
+        ("has its only session", "power-cycle the drive"),
         make=opal(*TAKEN, *LOCKED),
         vices={"no_session": 1},
         role="sed",

@@ -773,8 +773,7 @@ def test_the_page_of_dangers_has_every_row_and_no_written_medium() -> None:
     _, _, rest = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
     rows = [line.split(" | ") for line in rest.partition(dangers.END)[0].strip().splitlines()[2:]]
     assert [(cells[1], *cells[-2:]) for cells in rows] == [
-        (row.situation, "done" if row.allowed else "refused", f"`{row.name}` |")
-        for row in ROWS
+        (row.situation, "done" if row.allowed else "refused", f"`{row.name}` |") for row in ROWS
     ]
 
 

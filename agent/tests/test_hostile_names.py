@@ -90,14 +90,13 @@ def test_a_report_takes_no_such_name(tmp_path: Path) -> None:
         document = json.loads(honest)
         document["suite_id"] = name
         (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-        with pytest.raises(SuiteError, match="a name that none has"):
+        with pytest.raises(SuiteError, match=r"plan\.json is no valid plan \(suite_id"):
             read(folder)
     document = json.loads(honest)
     document["runs"][0]["run_id"] = "../../secret"
     (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-    suite = read(folder)
-    assert any("'../../secret': it is passed over" in problem for problem in suite.problems)
-    assert len(suite.runs) == len(document["runs"]) - 1
+    with pytest.raises(SuiteError, match=r"runs\[0\]\.run_id"):
+        read(folder)
 
 
 def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:

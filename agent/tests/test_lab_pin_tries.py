@@ -173,7 +173,7 @@ def test_an_owner_that_locks_nothing_is_asked_once_with_each_pin(target: Target)
         stdin=json.dumps({"device": device, "steps": steps}).encode(),
     )
     tries, printed = cost(target, "prepare")
-    assert (tries, "PSID_REVERT" in printed) == (2, True)
+    assert (tries, "--psid-revert" in printed) == (2, True)
     tries, printed = cost(target, "prepare")
     assert tries == 0
     assert "nothing was tried" in printed

@@ -97,7 +97,7 @@ def _doctor(target: Mapping[str, Any], answer: Look, say: Say) -> list[str]:
     """What else stands in the way of a suite, by the doctor's diagnoses of machine and meters."""
     from controller.target import doctor  # with it come the drivers: not for a target out of reach
 
-    scene = doctor.examine(target, suites_folder(), seen=answer)
+    scene = doctor.examine(target, suites_folder(), answer=answer)
     blockers = doctor.blockers(doctor.diagnose(scene, doctor.BESIDE_CHECK))
     for one in blockers:
         _lines("refused", f"{one.sentence} {one.way_out}", say)

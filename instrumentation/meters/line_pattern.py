@@ -78,9 +78,9 @@ def layout(pattern: str) -> Layout:
     try:
         regex = re2.compile(pattern.encode(), _OPTIONS)
     except re2.error as error:
+        reason = error.args[0].decode("utf-8", "replace")
         raise PatternError(
-            f"the pattern {pattern!r} is not a valid regular expression of RE2: "
-            f"{error.args[0].decode(errors='replace')}."
+            f"the pattern {pattern!r} is not a valid regular expression of RE2: {reason}."
         ) from None
     time: Value | None = None
     channels: dict[str, dict[str, Value]] = {}

@@ -259,7 +259,8 @@ def test_no_text_of_a_suite_is_obeyed_by_a_terminal(
     write_suite(folder, Options(blocks=2, workloads=("sql",), host="x"))
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     evil = "x\x1b[2J\x9b\u202e"
-    (folder / "plan.json").write_text(json.dumps({**plan, "host": evil}), encoding="utf-8")
+    plan["workloads"][0]["parameters"]["server"] = evil
+    (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     for further in ([], ["--json"]):
         for words in (["report"], ["summary"], ["verify"], ["compare", suites[0]]):
             main([*words, str(folder), *further])
