@@ -420,7 +420,9 @@ def test_a_plug_is_answered_the_login_that_it_asks_for(
 def answered_logins(challenge: str, folder: Path) -> list[bytes]:
     """Return the two requests that a device hears that refuses both with this challenge."""
     heard: list[bytes] = []
-    refusal = f"HTTP/1.1 401 No\r\nContent-Length: 0\r\nWWW-Authenticate: {challenge}\r\n\r\n"
+    # Who is not told that the connection ends may ask on it again before its end has come.
+    fields = ("Connection: close", "Content-Length: 0", f"WWW-Authenticate: {challenge}")
+    refusal = "\r\n".join(["HTTP/1.1 401 No", *fields, "", ""])
 
     def serve(listener: socket.socket) -> None:
         for _ in range(2):
@@ -430,6 +432,7 @@ def answered_logins(challenge: str, folder: Path) -> list[bytes]:
                 connection.sendall(refusal.encode())
 
     with socket.create_server((HOST, 0)) as listener:
+        listener.settimeout(60)
         address = f"http://{HOST}:{listener.getsockname()[1]}"
         login = {"secret_file": secret_file(folder), "answer_limit_s": 60}  # on a busy machine
         config = a_config(HttpSimulator("generic"), address, **login)
