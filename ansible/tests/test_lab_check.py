@@ -67,7 +67,7 @@ def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
     for drive in controller.lab.state["drives"].values():
         assert f"serial {drive['serial']}, 2,147,483,648 bytes" in printed
     assert "Debian GNU/Linux 13 (trixie)" in printed and "with Opal" in printed
-    assert "VERDICT  0 failed" in printed
+    assert "VERDICT 0 failed" in printed
     assert "fde run --suite one-disk answers first" in printed
     (place,) = (controller.build / "checks").iterdir()
     kept = json.loads(place.read_text(encoding="utf-8"))
