@@ -60,7 +60,7 @@ class LockError(AgentError):
 
 
 @contextmanager
-def disks(who: str, path: Path = RUN / "agent.system.lock") -> Iterator[None]:
+def disks(who: str, path: Path = RUN / "agent.lock") -> Iterator[None]:
     """Hold the machine's test disks; `who` is shown to the next who wants them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
