@@ -44,6 +44,7 @@ class HostPage:
     by byte and clears the place first.
     """
 
+    NAME = "host-page"
     SIZE_BYTES = 4096
     _SLEPT, _STOLEN_CPU, _STOLEN = range(3)
 
@@ -55,8 +56,9 @@ class HostPage:
 
     @classmethod
     def create(cls, path: Path) -> None:
-        """Make the file, all zeros."""
-        path.write_bytes(bytes(cls.SIZE_BYTES))
+        """Make the file, all zeros; one that others have mapped is cleared in place."""
+        with path.open("r+b" if path.exists() else "xb") as file:
+            file.write(bytes(cls.SIZE_BYTES))
 
     def idle_ns(self, now_ns: int) -> int:
         """How long the guest's CPU has slept by now (CLOCK_MONOTONIC), this very sleep included.

@@ -112,7 +112,7 @@ def _start(
         words.append("fde_rapl_sim.report_steal=1")
     if options.apparmor:
         words += APPARMOR
-    host_page = launcher.sockets / "host-page"
+    host_page = launcher.sockets / HostPage.NAME
     HostPage.create(host_page)
     lab_network = _start_network(launcher, machine, say)
     psid = write_secrets(layout)

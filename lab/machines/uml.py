@@ -22,6 +22,7 @@ from typing import Any
 from contract.errors import LabError
 from lab import network as networks
 from lab.cache import Say
+from lab.host_time import HostPage
 from lab.image import Image
 from lab.launcher import Launcher, tail, wait_for
 from lab.machines import kernel
@@ -112,6 +113,8 @@ class Uml:
     def start(self, launcher: Launcher, command: Sequence[str]) -> dict[str, Any]:
         """Its console is its standard output, which starts a new log as the boot's."""
         console = launcher.layout.console
+        # A guest that was ended in its sleep has left its sum less the time of falling asleep.
+        HostPage.create(launcher.sockets / HostPage.NAME)
         process = launcher.start("guest", command, log=console)
         time.sleep(0.2)
         if process.poll() is not None:

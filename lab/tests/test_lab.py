@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lab import lifecycle
+from lab import lifecycle, power
 from lab.devices import DRIVES, by_id
+from lab.host_time import HostPage
 from lab.lifecycle import LabOptions
 from lab.machines import kernel
 from lab.machines.base import DEBIAN_KERNEL, TWO_CPUS
@@ -252,6 +253,27 @@ def test_senseless_parameters_are_refused(lab: LabHandle) -> None:
             assert lab.ssh(f"modprobe fde_rapl_sim {parameter}", check=False).returncode != 0
     finally:
         lab.ssh("modprobe fde_rapl_sim")
+
+
+def test_a_machine_that_was_reset_in_its_sleep_has_slept_since_then_alone(lab: LabHandle) -> None:
+    """Else the meter takes the difference for stolen, and the modelled machine stands still."""
+    boot_id = lab.ssh("cat /proc/sys/kernel/random/boot_id").stdout
+    lab.disconnect()
+    time.sleep(1)  # with nothing to do it sleeps, but wakes at times
+    reset_ns = time.monotonic_ns()
+    power.reset(Layout(lab.directory))
+    until_s = time.monotonic() + 120
+    asked = lab.ssh("cat /proc/sys/kernel/random/boot_id", check=False)
+    while asked.returncode or asked.stdout == boot_id:
+        assert time.monotonic() < until_s, "the guest did not come back"
+        time.sleep(0.5)
+        asked = lab.ssh("cat /proc/sys/kernel/random/boot_id", check=False)
+    page = HostPage(Path(lab.state["host_page"]))
+    for _ in range(100):
+        now_ns = time.monotonic_ns()
+        assert 0 <= page.idle_ns(now_ns) <= now_ns - reset_ns
+        time.sleep(0.02)
+    page.close()
 
 
 def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
