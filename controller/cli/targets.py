@@ -80,9 +80,12 @@ def doctor(
         raise ControllerError(
             "Name the inventory: fde doctor --inventory PATH; fde init makes one."
         )
-    of: dict[str, Any] = {"suite": suite, "scale": scale, "blocks": blocks, "hours": hours}
-    of["noise_s"] = noises.STRETCH_S if noise else 0.0
-    return finished(as_json, lambda: examining.run(inventory, suites_folder(), say, **of))
+    purpose = examining.Purpose(suite, scale, blocks, hours)
+    noise_s = noises.STRETCH_S if noise else 0.0
+    return finished(
+        as_json,
+        lambda: examining.run(inventory, suites_folder(), say, noise_s=noise_s, purpose=purpose),
+    )
 
 
 @commands.command(rich_help_panel=PREPARE)

@@ -20,8 +20,10 @@ from controller.target import playbook as inventories
 from controller.target.doctor import noise as noises
 from controller.target.doctor import probe
 from controller.target.doctor.diagnosis import (
+    FIRST_SUITE,
     Finding,
     Host,
+    Purpose,
     Row,
     Scene,
     failed,
@@ -44,7 +46,7 @@ _SAID = frozenset(
 )
 BESIDE_CHECK = tuple(row for row in TABLE if row.code not in _SAID)
 
-__all__ = ["TABLE", "Scene", "diagnose", "examine", "require_ready", "run"]
+__all__ = ["TABLE", "Purpose", "Scene", "diagnose", "examine", "require_ready", "run"]
 
 
 def examine(
@@ -54,12 +56,12 @@ def examine(
     answer: Look | None = None,
     disks: bool = True,
     noise_s: float = 0.0,
-    **of: Any,
+    purpose: Purpose = FIRST_SUITE,
 ) -> Scene:
     """Look at a resolved target, its meters and this machine.
 
     `answer` is an earlier look at the target, None for a new one. With `noise_s` rest and load of
-    so many seconds each are measured. `of` says what the resolution is for, see `Scene`.
+    so many seconds each are measured.
     """
     unreached = ""
     if answer is None:
@@ -74,7 +76,7 @@ def examine(
             noise = noises.measure(target, noise_s)
         except ControllerError as error:
             why = str(error)
-    return Scene(target, answer, unreached, host(out), probes, noise, why, **of)
+    return Scene(target, answer, unreached, host(out), probes, noise, why, purpose)
 
 
 def host(out: Path, root: Path = Path("/")) -> Host:
@@ -122,7 +124,7 @@ def require_ready(targets: Sequence[Mapping[str, Any]], out: Path) -> None:
 
 
 def run(
-    path: Path, out: Path, say: Callable[[str], None], *, noise_s: float = 0.0, **of: Any
+    path: Path, out: Path, say: Callable[[str], None], *, noise_s: float, purpose: Purpose
 ) -> DoctorResult:
     """The page of every host of an inventory. Raises ControllerError where the inventory cannot be
     read at all."""
@@ -138,7 +140,7 @@ def run(
     for target in inventory.targets:
         address = f"{target['host']} = {connection.link(target)}"
         findings = [_coded("inventory", passed("Its types and rules hold."))]
-        findings += diagnose(examine(target, out, noise_s=noise_s, **of))
+        findings += diagnose(examine(target, out, noise_s=noise_s, purpose=purpose))
         lines(address, findings, say)
         hosts.append(_result(target["host"], findings))
     return DoctorResult(all(one.ok for one in hosts), str(path), tuple(hosts))

@@ -59,10 +59,25 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Purpose:
+    """The suite that a target is looked at for: its size says what it could resolve."""
+
+    suite: str = "smoke"
+    scale: str | None = None
+    blocks: int | None = None
+    hours: float | None = None
+
+
+FIRST_SUITE = Purpose()
+
+
+@dataclass(frozen=True)
 class Scene:
-    """All that was found out of one target. `look` is None where it could not be asked, which
-    `unreached` explains; `probes` are by meter, `noise` is None where it was not measured; `suite`
-    is what the resolution is told for."""
+    """All that was found out of one target.
+
+    `look` is None where it could not be asked, which `unreached` explains; `probes` are by meter,
+    `noise` is None where it was not measured.
+    """
 
     target: Mapping[str, Any]
     look: Look | None
@@ -71,10 +86,7 @@ class Scene:
     probes: Mapping[str, Probe]
     noise: Noise | None = None
     noise_error: str = ""
-    suite: str = "smoke"
-    scale: str | None = None
-    blocks: int | None = None
-    hours: float | None = None
+    purpose: Purpose = FIRST_SUITE
 
     def part(self, name: str) -> Any:
         """Of `agent.examine`; None where the target was not asked, or could not tell."""

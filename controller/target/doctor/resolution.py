@@ -52,19 +52,20 @@ def _rows(scene: Scene) -> tuple[dict[str, dict[str, Any]], int, str]:
     from controller.planning.suites import load_suite, scaled
 
     assert scene.noise is not None
-    suite = scaled(load_suite(scene.suite), scene.scale)
+    purpose = scene.purpose
+    suite = scaled(load_suite(purpose.suite), purpose.scale)
     configurations = [entry["name"] for entry in scene.target["configurations"]]
     chosen = [
         name for name in suite.get("configurations", configurations) if name in configurations
     ] or configurations
     plan = compile_plan(
-        scene.suite, suite, scene.target, seed=0, blocks=scene.blocks, configurations=chosen
+        purpose.suite, suite, scene.target, seed=0, blocks=purpose.blocks, configurations=chosen
     )
     known = past_durations.seen(scene.host.out, plan["host"], plan["origin"])
-    blocks, basis = int(plan["blocks"]), f"suite {scene.suite}"
-    if scene.hours is not None:
-        blocks = sizing.fit(plan, known, scene.hours).blocks
-        basis = f"in {scene.hours:g} hours"
+    blocks, basis = int(plan["blocks"]), f"suite {purpose.suite}"
+    if purpose.hours is not None:
+        blocks = sizing.fit(plan, known, purpose.hours).blocks
+        basis = f"in {purpose.hours:g} hours"
     rows = {}
     for load in plan["workloads"]:
         if plan["drift_check"] and load["name"] == plan["drift_check"]["workload"]:
