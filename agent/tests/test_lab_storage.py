@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -255,7 +254,6 @@ def test_a_small_suite_stopped_in_the_middle_and_resumed(target: Target) -> None
     assert entries[-1]["detail"] == "8 finished, 0 void"
     repeated = {e["run_id"] for e in entries[len(stopped) :] if e["state"] == "running"}
     assert repeated == {r["run_id"] for r in frozen["runs"]} - done_before
-    counts_uj: dict[str, list[int]] = defaultdict(list)
     for entry in frozen["runs"]:
         record = json.loads(target.lab.ssh(f"cat {SUITE}/runs/{entry['run_id']}/run.json").stdout)
         assert record["status"] == "finished"
@@ -264,12 +262,10 @@ def test_a_small_suite_stopped_in_the_middle_and_resumed(target: Target) -> None
         zones = record["other_sources"]["pyrapl"]["zones"]
         assert {z["zone"] for z in zones} == {"package-0", "dram"}
         for phase in record["phases"]:
+            # A crowded host stops the modelled machine for longer than the shortest phases.
+            long = phase["t_end_ns"] - phase["t_start_ns"] > 200_000_000
             for counter in phase["counters"]:
-                start_uj, end_uj = counter["start"]["energy_uj"], counter["end"]["energy_uj"]
-                assert end_uj >= start_uj
-                counts_uj[counter["zone"]] += [start_uj, end_uj]
-    # A crowded host stops the modelled machine for longer than a phase or a run takes.
-    assert all(max(counts_uj[zone]) > min(counts_uj[zone]) for zone in ("package-0", "dram"))
+                assert counter["end"]["energy_uj"] >= counter["start"]["energy_uj"] + long
 
 
 def _journal(target: Target) -> list[dict[str, Any]]:
