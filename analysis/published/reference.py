@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from contract.places import SHARE
 
@@ -48,6 +48,30 @@ class Citation:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """One counterpart of a figure, as the column `counterparts` states it (README.md there)."""
+
+    workload: str
+    phases: str
+    work: str = ""
+    sizes: str = ""
+    on: str = ""
+    against: str = ""
+    against_phases: str = ""
+    says: Literal["", "loss", "gain", "times", "apart"] = ""
+    take: Literal["", "average", "mean", "geometric", "min", "max", "rank"] = ""
+    media: str = ""
+    member: str = ""
+    note: str = ""
+
+    @classmethod
+    def from_text(cls, text: str) -> Rule:
+        """Read `workload=…; phases=…`. Raises ValueError, TypeError where a key is unknown."""
+        pairs: dict[str, Any] = dict(field.split("=", 1) for field in text.split("; "))
+        return cls(**pairs)
+
+
+@dataclass(frozen=True)
 class Published:
     """One printed figure under its conditions, in this project's words where it has one.
 
@@ -84,6 +108,7 @@ class Published:
     unit: str
     doubtful: bool
     note: str
+    counterparts: tuple[Rule, ...]
 
     @property
     def usable(self) -> float:
@@ -158,6 +183,8 @@ def _figure(row: dict[str, Any]) -> Published:
     counts = ("size_bytes", "block_bytes", "iterations")
     changed: dict[str, Any] = {name: _whole(row[name]) for name in counts}
     changed |= {"value": float(row["value"]), "doubtful": row["doubtful"] == "yes"}
+    rules = filter(None, row["counterparts"].split(" | "))
+    changed["counterparts"] = tuple(map(Rule.from_text, rules))
     changed["fitting"] = float(row["fitting"]) if row["fitting"] else None
     return Published(
         **row | changed,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from analysis.published.beside import beside, configuration_here
+from analysis.published.compared_figures import compare_figures, find_configuration
 from analysis.published.reference import citations, published
 from analysis.report.published_section import published_section
 from analysis.report.view import Table
@@ -38,7 +38,7 @@ def without(suite: Suite, kind: str) -> Suite:
 
 
 def test_published_stands_beside_measured(found: Results) -> None:
-    rows = beside(found.suite, found.energy, published())
+    rows = compare_figures(found.suite, found.energy, published())
     entries = [row.published.entry for row in rows]
     assert list(dict.fromkeys(entries)) == ["read-10mb", "write-1gb", "untar", "grep"]
     assert len(rows) == 20
@@ -61,26 +61,26 @@ def test_published_stands_beside_measured(found: Results) -> None:
 
 def test_durations_of_what_never_ran_are_synthetic(found: Results) -> None:
     energy = found.energy.with_columns(origin=pl.lit("synthetic"))
-    rows = beside(found.suite, energy, published())
+    rows = compare_figures(found.suite, energy, published())
     assert {row.origin for row in rows} == {"synthetic"}
 
 
 def test_configurations_are_matched_by_what_they_are(found: Results) -> None:
     other = renamed(found)
-    here = {name: configuration_here(other.suite, name) for name in OWN_NAMES}
+    here = {name: find_configuration(other.suite, name) for name in OWN_NAMES}
     assert here == OWN_NAMES
-    same = beside(found.suite, found.energy, published())
-    again = beside(other.suite, other.energy, published())
+    same = compare_figures(found.suite, found.energy, published())
+    again = compare_figures(other.suite, other.energy, published())
     assert [r.measured_ratio for r in again] == [r.measured_ratio for r in same]
     assert [r.published_ratio for r in again] == [r.published_ratio for r in same]
-    assert configuration_here(found.suite, "") is None
-    assert configuration_here(without(found.suite, "opal"), "opal") is None
+    assert find_configuration(found.suite, "") is None
+    assert find_configuration(without(found.suite, "opal"), "opal") is None
 
 
 def test_a_configuration_of_the_same_name_goes_first(found: Results) -> None:
     twin = replace(found.suite.stacks["dmcrypt-aes128"], name="first")
     suite = replanned(found.suite, configurations=(twin, *found.suite.plan.configurations))
-    assert configuration_here(suite, "dmcrypt-aes128") == "dmcrypt-aes128"
+    assert find_configuration(suite, "dmcrypt-aes128") == "dmcrypt-aes128"
 
 
 def test_what_a_drive_says_of_its_cipher_does_not_matter(found: Results) -> None:
@@ -91,12 +91,12 @@ def test_what_a_drive_says_of_its_cipher_does_not_matter(found: Results) -> None
         for stack in found.suite.plan.configurations
     )
     suite = replanned(found.suite, configurations=stacks)
-    assert configuration_here(suite, "opal") == "opal"
+    assert find_configuration(suite, "opal") == "opal"
 
 
 def test_without_a_baseline_there_is_no_ratio(found: Results) -> None:
     suite = without(found.suite, "plain")
-    rows = beside(suite, found.energy, published())
+    rows = compare_figures(suite, found.energy, published())
     assert len(rows) == 15
     assert all(row.measured is not None and row.measured_ratio is None for row in rows)
 
@@ -109,14 +109,14 @@ def test_any_paper_stands_beside_once_it_names_a_workload(found: Results) -> Non
         for p in first
         if p.unit == "ms"
     ]
-    rows = beside(found.suite, found.energy, figures)
+    rows = compare_figures(found.suite, found.energy, figures)
     assert len(rows) == len(figures) > 0
     seconds = found.energy.filter(
         (pl.col("phase") == "query") & (pl.col("configuration") == "plain")
     )["duration_s"].mean()
     assert isinstance(seconds, float)
     assert known(rows[0].measured).mean == pytest.approx(seconds * 1000)
-    assert not beside(found.suite, found.energy, published("panda"))
+    assert not compare_figures(found.suite, found.energy, published("panda"))
 
 
 def test_a_paper_of_which_nothing_was_measured_is_named_and_has_no_table(found: Results) -> None:

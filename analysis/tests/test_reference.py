@@ -16,7 +16,7 @@ COLUMNS = (
     *("paper", "entry", "place", "page", "subject"),
     *CONDITIONS,
     *("workload", "phase", "configuration"),
-    *("quantity", "value", "fitting", "half_width_95", "unit", "doubtful", "note"),
+    *("quantity", "value", "fitting", "half_width_95", "unit", "doubtful", "note", "counterparts"),
 )
 UNITS = {
     *("s", "ms", "min", "h", "years", "J", "Wh", "J/kWh", "USD", "USD/kWh"),
