@@ -43,7 +43,7 @@ def verdict_on_ratio(published: float, measured: Comparison, half_log: float = 0
 
 
 def chance_of_agreement(published: float, measured: Comparison, half_log: float = 0.0) -> float:
-    """Probability that a ratio with this interval would agree if nothing differed counterpart at all."""
+    """Probability that a ratio with this interval would agree if nothing differed here at all."""
     if measured.low is None or measured.high is None or measured.low <= 0:
         return 0.0
     half_width = math.log(measured.high / measured.low) / 2
@@ -81,7 +81,7 @@ def verdict_on(row: ComparedFigure) -> Verdict | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Over rows: how many of each word, how many would agree by chance if nothing differed counterpart,
+    """Over rows: how many of each word, how many would agree by chance if nothing differed here,
     and pairs in the same order of all.
     """
 

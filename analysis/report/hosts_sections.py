@@ -9,6 +9,7 @@ from analysis.energy import trust
 from analysis.report import answer, missing_section, view, words
 from analysis.report.provenance import sentence as incidents_sentence
 from analysis.report.tables import cell_of
+from analysis.report.texts import catalogue
 from analysis.report.view import Blocks, Fields, Group, Matrix, MatrixCell
 from analysis.report.words import count
 from analysis.stats import disks
@@ -193,17 +194,6 @@ def _legend(group: Hosts) -> str:
     )
 
 
-FACTS = (
-    ("System", "os_release"),
-    ("Kernel", "uname"),
-    ("Kernel", "kernel"),
-    ("Processor", "cpu.model"),
-    ("Microcode", "cpu.microcode"),
-    ("Governor", "cpu.governor"),
-    ("Memory, bytes", "memory_bytes"),
-    ("cryptsetup", "versions.cryptsetup"),
-    ("Database", "versions.mariadbd"),
-)
 FEW = 5  # blocks, below which Welch's test errs more often than it says
 
 
@@ -313,7 +303,8 @@ def _facts(results: Results) -> dict[str, str]:
         for role in disks.roles(suite)
         for what in ("model", "firmware", "size_bytes", "transport")
     ]
-    for label, path in (*FACTS, *of_disks):
+    host_facts = ((label, path) for path, label in catalogue().tables["host_facts"].items())
+    for label, path in (*host_facts, *of_disks):
         if text := suite.machine.get(path):
             facts.setdefault(label, text)
     for meter in suite.meters:

@@ -11,8 +11,9 @@ import polars as pl
 
 from analysis.energy.energy import energy_table, of_references
 from analysis.report import first_page, missing_section, render, words
-from analysis.report.provenance import TIMES, duration, interruptions, times
+from analysis.report.provenance import duration, interruptions, times
 from analysis.report.steadiness_section import FEW_READINGS, SCATTERS, where
+from analysis.report.texts import catalogue
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, drift_check
 from analysis.stats.results import energy_of, results_of, uncovered
 from analysis.suite import manifest
@@ -152,7 +153,7 @@ def _time(suite: Suite) -> str:
         return "where the time went is not known: timing.json is made when the suite is fetched"
     shares = [
         (suite.timing[key] / wall_s, name)
-        for key, (_, name) in TIMES.items()
+        for key, name in catalogue().tables["times_short"].items()
         if key not in ("measuring_s", "wall_s") and key in suite.timing
     ]
     rest = [f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True) if share > 0.005]

@@ -7,27 +7,12 @@ from itertools import product
 from statistics import fmean
 
 from analysis.report import view, words
+from analysis.report.texts import catalogue
 from analysis.report.view import Blocks
 from analysis.stats.results import Results
 from analysis.stats.stats import estimate
 from analysis.suite.readers import of_other_zones
 from analysis.suite.records import Run, joint
-
-# What each can and cannot tell; sources of packages speak for themselves.
-SEES = {
-    "battery": (
-        "The battery's gauge sees the whole machine, display included, but only while it runs on "
-        "its battery; a gauge is renewed every 1 to 30 s, so that short runs lie within its steps."
-    ),
-    "hwmon": (
-        "Sensors of the board see the supply line that each is named after, at the rate at which "
-        "they are polled; what is drawn between two readings is not seen."
-    ),
-    "nvml": (
-        "NVML sees the graphics processor's board alone: not the processor, the memory or any disk."
-    ),
-}
-
 
 HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"]
 
@@ -45,7 +30,7 @@ def section(results: Results) -> Blocks:
     page = view.table(what, HEADERS, rows, words=4, origin=origin, group=True)
     failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
     failed += [why for name in sources if (why := _still(runs, name))]
-    notes = [SEES.get(name, "") for name in sources]
+    notes = [catalogue().tables["sources"].get(name, "") for name in sources]
     notes += ["No verdict rests on them: they are whole runs, and in no sum."]
     return page + view.paragraph(" ".join(filter(None, [*notes, *failed])), "key")
 

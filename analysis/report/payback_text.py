@@ -8,7 +8,7 @@ from analysis.money import costs
 from analysis.money.payback import DEMONSTRATED, PROFILE, Payback
 from analysis.report import words
 from analysis.report.answer import line
-from analysis.report.texts import say
+from analysis.report.texts import catalogue, say
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate, Span
@@ -16,13 +16,6 @@ from contract.assumptions import IDLE, RANGED, SLEEP, Assumptions
 from contract.command_results import AnswerLine
 
 Label = Callable[[str], str]
-RANGES = {
-    "sed_extra_price": "the drive's price",
-    "electricity_price_per_kwh": "the price of electricity",
-    "life_years": "its life",
-    "runs_per_day": "the work",
-    "discount_rate": "interest",
-}
 
 
 def money_line(results: Results) -> AnswerLine:
@@ -95,7 +88,7 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
         _tail(payback),
     ]
     if payback.probability is not None:
-        ranged = [RANGES[name] for name in RANGED if name in a.ranges]
+        ranged = [catalogue().tables["ranges"][name] for name in RANGED if name in a.ranges]
         counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else " alone"
         sentences.append(
             f"The probability that it is repaid within {life} is {chance(payback.probability)}, "

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # their modules take YAML and SciPy, which most words do without
+import yaml
+
+if TYPE_CHECKING:  # their modules take SciPy, which most words do without
     from analysis.report.view import Verdict
     from analysis.stats.comparison import Comparison
     from analysis.stats.stats import Estimate, Span
@@ -19,42 +22,14 @@ NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
 SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 
-NAMES = {
-    "file_io": "File write and read",
-    "kernel_tree": "Kernel tree",
-    "kernel_grep": "Kernel grep",
-    "sql": "SQL",
-    "video": "Video",
-    "idle": "Idle",
-    "drift_check": "Drift check",
-    "access_patterns": "Access patterns",
-    "block_sizes": "Block sizes",
-    "kernel_ciphers": "The kernel's ciphers",
-    "key_derivation": "Key derivation",
-    "file_ciphers": "Ciphers on files",
-    "cipher_modes": "Cipher modes",
-    "package": "CPU packages",
-    "package-0": "CPU package",
-    "dram": "RAM",
-    "pyrapl-package": "CPU packages by pyRAPL",
-    "pyrapl-package-0": "CPU package by pyRAPL",
-    "pyrapl-dram": "RAM by pyRAPL",
-    "drive": "drive",
-    "system": "system",
-    "read-10mb": "Read one 10 MB file",
-    "write-1gb": "Write a 1 GB file",
-    "untar": "Unpack the kernel",
-}
+_TABLES = yaml.safe_load(
+    Path(__file__).with_name("templates").joinpath("names.yml").read_text(encoding="utf-8")
+)
+NAMES: Mapping[str, str] = _TABLES["names"]
+VARIANTS: Mapping[str, str] = _TABLES["variants"]
+LAB_MACHINES: Mapping[str, str] = _TABLES["lab_machines"]
 # A zone of one of several packages; `package-0` alone is the only one there is.
 _SOCKET = re.compile(r"package-([1-9]\d*(?:-die-\d+)?|\d+(?=/)|\d+-die-\d+)(/dram)?")
-# What the virtual lab's guest runs on.
-LAB_MACHINES = {
-    "kvm": "QEMU with KVM",
-    "uml": "User Mode Linux",
-    "tcg": "QEMU without KVM, every instruction emulated",
-}
-# What entries of the suites add to their workload's name.
-VARIANTS = {"no-aes": "without AES instructions", "cfb8": "CFB-8", "pim": "PIM"}
 
 
 def name_of(identifier: str) -> str:
