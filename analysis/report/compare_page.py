@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.report import answer, render, view, words
-from analysis.report.figures import history
 from analysis.report.view import Blocks, Fields, Page, Section
 from analysis.stats.compare import LEAST_NIGHTS, NIGHT_SD, Compared
 from analysis.suite.records import joint
@@ -114,9 +113,8 @@ def _history(pairs: Sequence[Compared], origin: str) -> Blocks:
         by = {one.configuration: words.change_in(one) for one in pair.overall}
         date = pair.b.plan.created_wall[:10]
         rows.append([_letter(i), date, *(by.get(name, words.NOTHING) for name in names)])
-    drawn = view.picture(history.draw(pairs, origin), caption, origin, wide=True)
     headers = ["Suite", "Date", *map(pairs[0].a.label, names)]
-    return drawn + view.table(caption, headers, rows, words=2, origin=origin)
+    return view.table(caption, headers, rows, words=2, origin=origin)
 
 
 def _letter(place: int) -> str:

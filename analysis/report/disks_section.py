@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.report import view, words
-from analysis.report.figures import rounds
 from analysis.report.view import Blocks, Fields
 from analysis.stats.disks import Condition, limit_k, roles, too_warm
 from analysis.stats.results import Results
@@ -76,17 +75,8 @@ ACCESSES = {"sequential": "128 KiB in order", "random": "4 KiB anywhere"}
 
 
 def disks_section(results: Results) -> Blocks:
-    """Sentences, and the rounds of each disk that was preconditioned."""
-    page = view.join(view.paragraph(text) for text in sentences(results.suite))
-    for done in results.suite.preconditioned.values():
-        if done is not None:
-            caption = (
-                f"Preconditioning of disk {done.role}: what each round wrote a second. Shaded: the "
-                "last five rounds, which count; dotted: a tenth from their mean; dashed: the line "
-                "that fits them best."
-            )
-            page += view.picture(rounds.draw(done, results.origin), caption, results.origin)
-    return page
+    """Return in which state each disk was."""
+    return view.join(view.paragraph(text) for text in sentences(results.suite))
 
 
 def sentences(suite: Suite) -> Iterator[str]:

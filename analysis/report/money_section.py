@@ -9,7 +9,6 @@ from analysis.money import costs
 from analysis.money.costs import Battery
 from analysis.money.payback import Payback
 from analysis.report import payback_text, view, words
-from analysis.report.figures import payback_curve
 from analysis.report.payback_text import chance, name_of, price, saved, span
 from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
@@ -106,7 +105,6 @@ def money_section(results: Results) -> Blocks:
         named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
         others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
         page += _lines(results, a, profiles, others)
-        page += _pictures(results, a, profiles or by_workload)
     return page + _batteries(results, a)
 
 
@@ -137,7 +135,7 @@ def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> 
         page += view.paragraph(lacking)
     headline = costs.headline_payback(paybacks)
     if headline is not None:
-        page += view.bullets(payback_text.decision(headline, a, results.suite.label))
+        page += view.bullets(payback_text.basis(headline, a))
     return page
 
 
@@ -155,24 +153,6 @@ def _lines(
         by_itself = f"Each workload by itself, {len(others)} lines"
         page += view.folded(by_itself, tables(results, a, others))
     return page
-
-
-def _pictures(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """When the drive is repaid, for the line that is named first."""
-    headline = costs.headline_payback(paybacks)
-    if headline is None:
-        return ()
-    label = results.suite.label
-    shown = [p for p in paybacks if p.workload == headline.workload]
-    worst = records.joint(p.origin for p in shown)
-    labels = {p.against: label(p.against) for p in shown}
-    work = payback_text.work(headline, a)
-    return view.picture(
-        payback_curve.draw(shown, a, labels, worst),
-        f"Electricity saved so far, with {words.given(a.discount_rate * 100)} % interest a year, "
-        f"less the drive's extra price, at {work}. The drive is repaid where the line crosses 0.",
-        worst,
-    )
 
 
 def _batteries(results: Results, a: Assumptions) -> Blocks:

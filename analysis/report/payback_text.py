@@ -68,37 +68,20 @@ def payback_line(
     )
 
 
-def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[str]:
-    """What to decide by: saved a year, worth in the drive's life, the price to pay at most."""
-    a, against = assumptions, label(payback.against)
-    life = f"{words.given(a.life_years)} years"
+def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
+    """Return what the figures of a payback rest on: the machine after work, the tail, ranges."""
     sentences = [
-        f"Instead of {against}, {_saves(payback)} {span(payback.saving_per_year, a.currency)} of "
-        f"electricity a year, {span(payback.kwh_per_year, 'kWh')}, at {work(payback, a)}.",
-        f"Bought for the electricity alone, it may cost at most "
-        f"{span(payback.break_even_price, a.currency)} more to be repaid within its {life}; it "
-        f"costs {money(a.sed_extra_price, a)} more.",
-        f"With {words.given(a.discount_rate * 100)} % interest a year, as all of this, buying it "
-        f"is worth {price(payback.net_present_value, a)} today (net present value; below 0 means "
-        "a loss).",
-    ]
-    rule = AFTER_WORK[payback.after_work]
-    sentences += [
-        f"All of this is for a machine that {rule} once its work is done.",
+        f"All of this is for a machine that {AFTER_WORK[payback.after_work]} once its work is "
+        f"done, at {work(payback, assumptions)}.",
         _tail(payback),
     ]
     if payback.probability is not None:
-        ranged = [catalogue().tables["ranges"][name] for name in RANGED if name in a.ranges]
+        names = catalogue().tables["ranges"]
+        ranged = [names[name] for name in RANGED if name in assumptions.ranges]
         counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else " alone"
         sentences.append(
-            f"The probability that it is repaid within {life} is {chance(payback.probability)}, "
-            f"from the scatter of the measurement and the meter's error{counts}."
-        )
-    if payback.co2_kg_per_year is not None and payback.co2_kg_in_life is not None:
-        sentences.append(
-            f"On a grid of {words.given(a.grid_g_co2_per_kwh or 0.0)} g CO₂/kWh it avoids "
-            f"{span(payback.co2_kg_per_year, 'kg')} of CO₂ a year, "
-            f"{span(payback.co2_kg_in_life, 'kg')} in {life}; making the drive is not counted."
+            "The probability of payback is from the scatter of the measurement and the meter's "
+            f"error{counts}."
         )
     return sentences
 
@@ -212,15 +195,6 @@ def chance(probability: float | None) -> str:
     if probability > 0.999:
         return "above 99.9 %"
     return f"{probability * 100:.{1 if min(probability, 1 - probability) < 0.1 else 0}f} %"
-
-
-def _saves(payback: Payback) -> str:
-    saving = payback.saving_j
-    if saving.high is not None and saving.high < 0:
-        return "the self-encrypting drive needs more; it saves"
-    if not payback.saves:
-        return "whether the self-encrypting drive saves anything is inconclusive; here it saves"
-    return "the self-encrypting drive saves"
 
 
 def _runs(count: float, workload: str) -> str:

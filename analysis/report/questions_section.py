@@ -26,7 +26,7 @@ MOST_DOUBTED = 4  # comparisons that a doubt names
 
 
 def contrasts_section(results: Results) -> Blocks:
-    """Return the contrasts of the family, what they are, doubts, and the next suite."""
+    """Return the contrasts of the family, what they are, and doubts."""
     compared = results.contrasts
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
@@ -40,8 +40,7 @@ def contrasts_section(results: Results) -> Blocks:
     caption = f"Contrasts: system energy over “{answer.over_all(results.suite)}”"
     page = view.table_of(caption, compared, columns, words=1, origin=results.origin)
     page += view.bullets([_kind_of_interval(results), *_whole(results), *doubts(results)])
-    page += view.folded("The same in each workload alone", _by_workload(results))
-    return page + view.paragraph(str(results.next_suite["sentence"]))
+    return page + view.folded("The same in each workload alone", _by_workload(results))
 
 
 def _whole(results: Results) -> Iterator[str]:

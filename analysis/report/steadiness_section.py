@@ -14,6 +14,7 @@ from analysis.stats.levels import LEAST, Level, Levels
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Estimate
 from analysis.stats.steadiness import Steadiness
+from analysis.suite.records import Suite
 
 SCATTERS = "it scatters by more than it changed"
 FEW_READINGS = "so few readings do not tell how much they scatter"
@@ -24,7 +25,7 @@ def steadiness_section(
     results: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
 ) -> Blocks:
     """The drift check, runs on more than one level, and scatter, drift and order by workload."""
-    page = view.paragraph(drift_check_sentence(results, drift_check))
+    page = view.paragraph(drift_check_sentence(results.suite, drift_check))
     page += drift_check_table(results, drift_check)
     page += _levels_table(results)
     columns: Fields[Steadiness] = {
@@ -77,13 +78,11 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
     )
 
 
-def drift_check_sentence(results: Results, drift_check: DriftCheck | None) -> str:
+def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
     """Whether the drift check moved between its first and its last run."""
     if drift_check is None:
         return "There is no drift check: nothing ran twice on the baseline to tell."
-    of = (
-        f"{words.name_of(drift_check.workload)} on {results.suite.label(drift_check.configuration)}"
-    )
+    of = f"{words.name_of(drift_check.workload)} on {suite.label(drift_check.configuration)}"
     apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
     runs = f"over {drift_check.runs} runs{apart}"
     limit = f"limit ±{words.given(drift_check.limit * 100)} %"

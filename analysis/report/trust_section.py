@@ -28,7 +28,7 @@ def trust_box(
     results: Results, twice: Sequence[Sequence[str]], drift_check: DriftCheck | None
 ) -> Blocks:
     """Five lines at most: what was measured, how it agrees, and what limits it."""
-    steady = [*_agreement(twice), drift_check_sentence(results, drift_check)]
+    steady = [*_agreement(twice), drift_check_sentence(results.suite, drift_check)]
     lines = [
         " ".join(
             [_blocks(results), *_seen(results), provenance.sentence(results.incidents)]

@@ -240,13 +240,6 @@ class Terms(Block):
 
 
 @dataclass(frozen=True)
-class Gallery(Block):
-    """Figures side by side where there is room."""
-
-    inside: Blocks
-
-
-@dataclass(frozen=True)
 class Columns(Block):
     """`aside` stands right of both others where there is room, else between them."""
 
@@ -375,12 +368,6 @@ def picture(drawn: Figure | None, caption: str, origin: str, wide: bool = False)
 def trace(drawn: Figure | None, caption: str, origin: str, curves: str) -> Blocks:
     """Return a picture of power over time that can be zoomed, if one was drawn."""
     return () if drawn is None else (Trace(drawn, caption, origin, True, curves),)
-
-
-def gallery(figures: Iterable[Blocks]) -> Blocks:
-    """Return a gallery, if there is a figure for it."""
-    inside = join(figures)
-    return (Gallery(inside),) if inside else ()
 
 
 def columns(first: Blocks, aside: Blocks, below: Blocks) -> Blocks:

@@ -82,9 +82,6 @@ def joules(value: Estimate | None, one: str) -> str:
     return words.plus_minus(value.scaled(1 / factor), f"{prefix}J/{one}")
 
 
-BROAD_IN = 6.0  # a broader picture has no room for another beside it
-
-
 def workload_section(results: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:
     """Sentences, tables and pictures; `flagged` are the (block, configuration) to be ringed."""
     energy = results.energy.filter(pl.col("workload") == name)
@@ -127,18 +124,15 @@ def _pictures(results: Results, energy: pl.DataFrame, name: str, component: str)
 
 
 def _bars(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
-    """Narrow pictures beside each other, wide ones below."""
-    narrow: list[Blocks] = []
-    wide: list[Blocks] = []
+    """Return the bars of a workload, as the paper's figures where it has some."""
+    page: Blocks = ()
     for plot in bars.plots_of(name):
         number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
         dots = "; dots: blocks" if bars.has_dots(plot, energy) else ""
         caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
         drawn = bars.draw(plot, energy, results.suite)
-        broad = drawn is not None and drawn.get_figwidth() > BROAD_IN
-        shown = view.picture(drawn, caption, joint_origin(energy), broad)
-        (wide if broad else narrow).append(shown)
-    return view.gallery(narrow) + view.join(wide)
+        page += view.picture(drawn, caption, joint_origin(energy), wide=True)
+    return page
 
 
 def _over_time(results: Results, energy: pl.DataFrame, name: str) -> Blocks:

@@ -6,10 +6,9 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import polars.selectors as cs
@@ -31,7 +30,7 @@ from analysis.stats.contrasts import Answer, Contrast, by_block
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
 from analysis.stats.family import Family, judge, summarise
-from analysis.stats.planning import next_suite
+from analysis.stats.planning import NextSuite, next_suite
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import compare_pairs
 from analysis.stats.voids import void_tries, with_void_tries
@@ -256,7 +255,7 @@ class Results:
             yield sentence
 
     @cached_property
-    def next_suite(self) -> dict[str, Any]:
+    def next_suite(self) -> NextSuite:
         """How many more blocks the precision takes that the plan asks for (`fde-next/1`)."""
         return next_suite(self.suite, self.contrasts)
 
@@ -306,7 +305,7 @@ def mark(results: Results, *names: str) -> None:
 
 def next_text(results: Results) -> str:
     """next.json."""
-    return json.dumps(results.next_suite, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(asdict(results.next_suite), indent=1, ensure_ascii=False) + "\n"
 
 
 _MAGIC = re.compile(r"[*?[]")

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.report import answer, first_page, morning, tables, words
+from analysis.report import answer, first_page, summary_text, tables, words
 from analysis.report.build import build
 from analysis.report.figures import forest
 from analysis.report.sections import Report
@@ -169,7 +169,7 @@ def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -
     built = build(own)
     lines = known(built.answer)
     assert on_page == [(line.verdict, line.reason) for line in lines]
-    assert morning.summary(own).answer == lines
+    assert summary_text.summary(own).answer == lines
     printed = " ".join(built.text.split())
     places = [printed.index(f"{line.verdict}{line.reason}") for line in lines]
     assert places == sorted(places)

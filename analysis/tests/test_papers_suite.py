@@ -19,7 +19,7 @@ from analysis.energy.trust import LIMIT, own_shares
 from analysis.report import (
     first_page,
     missing_section,
-    morning,
+    summary_text,
     questions_section,
     tables,
     workload_section,
@@ -295,7 +295,7 @@ def test_skipped_runs_are_not_void_and_are_said_everywhere(
         missing_section.sentence(suite)
         == "skipped: cascades; left out: 1 part of The kernel's ciphers"
     )
-    lines = morning.summary(suite.folder).lines
+    lines = summary_text.summary(suite.folder).lines
     assert any(line.startswith("skipped: cascades; left out") for line in lines)
     for text in (NO_CASCADES, "camellia-xts-256", "This kernel has no camellia"):
         assert text in papers_page

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.report import morning
+from analysis.report import summary_text
 from analysis.stats.results import results, write
 from analysis.suite.incidents import incident_log
 from analysis.suite.suite_folder import read
@@ -169,15 +169,15 @@ def test_the_command_in_the_last_line_is_never_cut(copy: Path) -> None:
     without_report(copy)
     deep = copy.parent / ("a" * 40) / ("b" * 40)
     shutil.copytree(copy, deep)
-    assert morning.summary(deep).lines[-1].endswith(f"{deep}")
+    assert summary_text.summary(deep).lines[-1].endswith(f"{deep}")
 
 
 def test_lines_are_cut_at_a_word() -> None:
-    assert morning.fitted("short\u202fish  line") == "shortish line"
-    cut = morning.fitted("word " * 30)
+    assert summary_text.fitted("short\u202fish  line") == "shortish line"
+    cut = summary_text.fitted("word " * 30)
     assert len(cut) <= 80
     assert cut.endswith("word…")
-    assert len(morning.fitted("x" * 200)) == 80
+    assert len(summary_text.fitted("x" * 200)) == 80
 
 
 def test_samples_damaged_in_the_middle_cost_no_summary(
