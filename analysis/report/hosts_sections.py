@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from analysis.energy import trust
 from analysis.report import answer, missing_section, view, words
-from analysis.report.provenance import sentence as incidents_sentence
+from analysis.report.provenance import plan_and_machine
+from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.tables import cell_of
-from analysis.report.texts import catalogue
+from analysis.report.trust_section import measured_sentence
 from analysis.report.view import Blocks, Fields, Group, Matrix, MatrixCell
 from analysis.report.words import count
 from analysis.stats import disks
@@ -20,7 +20,6 @@ from analysis.stats.hosts import ALL, Effect, Hosts
 from analysis.stats.results import Results
 from analysis.suite.records import MEASURED, SYSTEM
 
-NAMED = 3  # so many configurations are told one by one, more of them as a range
 DRIVE, SOFTWARE = "encryption in the drive (Opal)", "encryption in software"
 
 
@@ -63,22 +62,8 @@ def _costs(group: Hosts, what: str, effects: Sequence[Effect]) -> str:
         f"energy against {group.first.label(group.first.baseline or '')}, over "
         f"{answer.extent(used, len(counted(group.first)), blocks)} each,"
     )
-    if len(effects) <= NAMED:
-        labelled = what != DRIVE
-        return f"{where} {'; '.join(_one(group, effect, labelled) for effect in effects)}."
-    by_ratio = sorted((e.these.ratio if e.these else 1.0, e.other) for e in effects)
-    ends = [
-        f"{words.percent(ratio)} ({group.first.label(name)})"
-        for ratio, name in (by_ratio[0], by_ratio[-1])
-    ]
-    counts = {
-        word: sum(e.hosts == word for e in effects) for word in ("alike", "differ", "inconclusive")
-    }
-    verdicts = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
-    return (
-        f"{where} by {ends[0]} to {ends[1]} in the mean: of {len(effects)} configurations, as to "
-        f"the hosts, {verdicts}."
-    )
+    labelled = what != DRIVE
+    return f"{where} {'; '.join(_one(group, effect, labelled) for effect in effects)}."
 
 
 def _one(group: Hosts, effect: Effect, labelled: bool) -> str:
@@ -120,14 +105,9 @@ def _general(group: Hosts) -> str:
     ]
     if not effects:
         return "What holds for other hosts is unknown: not every host has both sides."
-    if len(effects) > NAMED + 1:
-        sure = sum(c.verdict != "inconclusive" for _, c in effects)
-        verdicts = f"{sure} of {len(effects)} configurations have a verdict"
-    else:
-        verdicts = "; ".join(
-            f"{group.first.label(name)} {words.change(c)}, {words.verdict_of(c)}"
-            for name, c in effects
-        )
+    verdicts = "; ".join(
+        f"{group.first.label(name)} {words.change(c)}, {words.verdict_of(c)}" for name, c in effects
+    )
     return (
         f"For hosts in general, as far as these {count} were chosen at random from them "
         f"(the host is the unit, not the block): {verdicts}."
@@ -249,33 +229,12 @@ def _mean(c: Comparison | None) -> str:
 def trusted(group: Hosts) -> Iterator[str]:
     """How far to trust each host, a line each."""
     for host in group.hosts:
-        yield f"{host.name}: {'; '.join(_trusted(host.results))}."
-
-
-def _trusted(results: Results) -> Iterator[str]:
-    suite = results.suite
-    blocks = len({run.block for run in suite.runs})
-    planned = suite.planned_blocks or blocks
-    yield f"{blocks} of {count(int(planned), 'block')}, {count(len(suite.runs), 'finished run')}"
-    yield answer.void(suite)
-    if left := missing_section.sentence(suite):
-        yield left
-    for meter in trust.meters(suite, results.energy):
-        if meter.component == SYSTEM and meter.mean_coverage is not None:
-            share = min(meter.mean_coverage, 0.9999 if meter.gaps else 1.0)
-            yield f"{meter.source} saw {share * 100:.4g} % of the measured time"
-    checked = results.drift_check
-    if checked is None:
-        yield "no drift check"
-    else:
-        moved, limit = words.percent(1 + checked.worst.change, 2), words.given(checked.limit * 100)
-        yield f"drift check {checked.verdict} ({moved}, limit ±{limit} %)"
-    if incidents := incidents_sentence(results.incidents):
-        yield incidents[0].lower() + incidents[1:].rstrip(".")
-    if not suite.sealed:
-        yield "not sealed"
-    if suite.problems:
-        yield f"{count(len(suite.problems), 'reservation')}, told in its own report"
+        results = host.results
+        left, problems = missing_section.sentence(host.suite), len(host.suite.problems)
+        drift = drift_check_sentence(host.suite, results.drift_check)
+        texts = [measured_sentence(results), drift, f"Not measured: {left}." if left else ""]
+        texts += [f"{count(problems, 'reservation')} in its own report."] * bool(problems)
+        yield f"{host.name}: {' '.join(filter(None, texts))}"
 
 
 def provenance(group: Hosts) -> Blocks:
@@ -297,16 +256,10 @@ def provenance(group: Hosts) -> Blocks:
 
 def _facts(results: Results) -> dict[str, str]:
     suite = results.suite
-    facts = {"Suite": suite.suite_id, "Planned": suite.plan.created_wall}
-    of_disks = [
-        (f"Disk {role}, {what}", f"disks.{role}.{what}")
-        for role in disks.roles(suite)
-        for what in ("model", "firmware", "size_bytes", "transport")
-    ]
-    host_facts = ((label, path) for path, label in catalogue().tables["host_facts"].items())
-    for label, path in (*host_facts, *of_disks):
-        if text := suite.machine.get(path):
-            facts.setdefault(label, text)
+    facts = plan_and_machine(results)
+    for role in disks.roles(suite):
+        of_disk = (suite.machine.get(f"disks.{role}.{what}") for what in ("model", "firmware"))
+        facts[f"Disk {role}"] = ", ".join(filter(None, of_disk)) or words.NOTHING
     for meter in suite.meters:
         limit = meter.accuracy.get("relative_limit")
         stated = f", ±{limit * 100:g} % by its maker" if isinstance(limit, int | float) else ""

@@ -124,20 +124,13 @@ def times(number: int) -> str:
 
 def provenance_section(results: Results) -> Blocks:
     """Plan, machine, packages, changes during the suite, time."""
-    suite = results.suite
-    plan, tables = suite.plan, catalogue().tables
-    facts = [[label, str(getattr(plan, key))] for key, label in tables["plan"].items()]
-    facts += [
-        [label, words.LAB_MACHINES.get(suite.machine[key], suite.machine[key])]
-        for key, label in tables["machine"].items()
-        if key in suite.machine
-    ]
+    facts = [list(fact) for fact in plan_and_machine(results).items()]
     if shares := trust.stolen_shares(results.energy):
         mean, most = (words.number(100 * of, 1) for of in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
-    page = _time(suite.timing)
+    page = _time(results.suite.timing)
     page += view.table("Plan and machine", ["What", "Value"], facts, words=2)
-    if disks := specimens.table(suite):
+    if disks := specimens.table(results.suite):
         heads, *differing = disks
         caption = "What the disks differ in besides their encryption"
         page += view.table(caption, heads, differing, words=3)
@@ -145,6 +138,17 @@ def provenance_section(results: Results) -> Blocks:
         "The whole plan is in plan.json, the machine before and after in the folder provenance.",
         "key",
     )
+
+
+def plan_and_machine(results: Results) -> dict[str, str]:
+    """Return by their labels what the plan and the machine are."""
+    suite, tables = results.suite, catalogue().tables
+    facts = {label: str(getattr(suite.plan, key)) for key, label in tables["plan"].items()}
+    return facts | {
+        label: words.LAB_MACHINES.get(suite.machine[key], suite.machine[key])
+        for key, label in tables["machine"].items()
+        if key in suite.machine
+    }
 
 
 def _time(timing: Mapping[str, float]) -> Blocks:

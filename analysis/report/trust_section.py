@@ -29,12 +29,7 @@ def trust_box(
 ) -> Blocks:
     """Five lines at most: what was measured, how it agrees, and what limits it."""
     steady = [*_agreement(twice), drift_check_sentence(results.suite, drift_check)]
-    lines = [
-        " ".join(
-            [_blocks(results), *_seen(results), provenance.sentence(results.incidents)]
-        ).strip(),
-        " ".join(steady),
-    ]
+    lines = [measured_sentence(results), " ".join(steady)]
     left = missing_section.sentence(results.suite)
     limits = [f"Not measured: {left}."] * bool(left)
     # Their first sentences; the whole texts stand at Trust.
@@ -47,16 +42,18 @@ def trust_box(
     return view.note(TITLE, view.bullets([*limits, *lines]), kind)
 
 
-def _blocks(results: Results) -> str:
+def measured_sentence(results: Results) -> str:
+    """Return how many blocks and runs there are, what the meter saw, and what interrupted them."""
     suite = results.suite
     blocks = len({run.block for run in suite.compared_runs})
     planned = suite.planned_blocks or blocks
     of = "" if planned == blocks else f" of {planned}"
     sealed = "" if suite.sealed else " The files are not sealed."
-    return (
+    text = (
         f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, "
         f"{answer.void(suite)}; {trust.proof(suite, results.origin)}.{sealed}"
     )
+    return " ".join([text, *_seen(results), provenance.sentence(results.incidents)]).strip()
 
 
 def _seen(results: Results) -> Iterator[str]:

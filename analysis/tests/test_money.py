@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from analysis.money.course import course
 
 from analysis.money import costs
-from analysis.money.course import course
 from analysis.money.payback import PROFILE, repaid_after_years
 from analysis.report import payback_text
 from analysis.report.figures import payback_curve

@@ -19,8 +19,8 @@ from analysis.energy.trust import LIMIT, own_shares
 from analysis.report import (
     first_page,
     missing_section,
-    summary_text,
     questions_section,
+    summary_text,
     tables,
     workload_section,
 )
