@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
@@ -26,6 +26,7 @@ from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Sui
 from analysis.suite.suite_folder import rapl_samples, rapl_tables
 from contract.documents import Edge
 from contract.plan import SuitePlan
+from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources import counter as rapl
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S
 from instrumentation.sources.counter import Reading
@@ -190,7 +191,7 @@ RAPL, PYRAPL = "rapl", "pyrapl"
 COUNTERS = (RAPL, PYRAPL)
 ALL = "all"
 BETWEEN = "between"
-Row = dict[str, Any]
+Row = dict[str, str | float | None]
 
 
 def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame:
@@ -502,7 +503,7 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                 duration_s = sum(end - start for start, end in stretches) * 1e-9
                 label = {"phase": name, "source": meter.name, "component": channel}
                 label["origin"] = meter.origin
-                yield _row(run, label, duration_s, energy, meter.accuracy)
+                yield _row(run, label, duration_s, energy, meter.terms)
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:
@@ -519,15 +520,15 @@ def _row(
     label: Mapping[str, str],
     duration_s: float,
     energy: Energy,
-    accuracy: Mapping[str, object] | None,
+    terms: Sequence[ErrorTerm] | None,
 ) -> Row:
     """`label`: phase, source, component and origin of the energy.
 
-    `accuracy` None: nobody states limits for this source, so there is no whole interval.
+    `terms` None: nobody states limits for this source, so there is no whole interval.
     """
     type_b = None
-    if accuracy is not None and energy.energy_j is not None:
-        type_b = TypeB.of(accuracy, energy.energy_j, duration_s)
+    if terms is not None and energy.energy_j is not None:
+        type_b = TypeB.of(terms, energy.energy_j, duration_s)
     parts: tuple[float | None, float | None] = (None, None)
     if type_b is not None and energy.statistical_j is not None:
         parts = type_b.parts_j(energy.statistical_j)

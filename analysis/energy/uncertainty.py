@@ -7,16 +7,15 @@ has it; distributions are propagated as in its Supplement 1 (JCGM 101), in close
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import chdtri, ndtr
 
 from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats
-from instrumentation.accuracy import read_terms
+from instrumentation.accuracy import ErrorTerm
 
 # Readings in a row whose variance is taken, and the share of its mean below which a twentieth of
 # such variances lies (χ² with one degree of freedom less). A short recording may lack a long quiet.
@@ -144,15 +143,15 @@ class TypeB:
     limits_j: tuple[float, ...]
 
     @classmethod
-    def of(cls, accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> TypeB | None:
-        """Return the terms of `accuracy` (meter.json) that are stated; None if there is none.
+    def of(cls, terms: Iterable[ErrorTerm], energy_j: float, duration_s: float) -> TypeB | None:
+        """Return those of an instrument's terms that are stated; None if there is none.
 
         Each holds in one direction for a whole run, so it does not average out.
         """
         scales = {"1": abs(energy_j), "W": duration_s}
         limits = tuple(
             term.limit * scales[term.unit]
-            for term in read_terms(accuracy)
+            for term in terms
             if term.limit is not None and term.unit in scales
         )
         return cls(limits) if limits else None

@@ -184,8 +184,8 @@ def _payback(
 
     # Of the one meter that read all; of several, none is known.
     sources = base.sources | other.sources
-    accuracy = (meter.accuracy for meter in suite.meters if {meter.name} == sources)
-    terms = read_terms(next(accuracy, {}))
+    known = (meter.terms for meter in suite.meters if {meter.name} == sources)
+    terms = next(known, read_terms({}))
 
     rule = a.after_work if a.after_work in whole_j else SLEEP
     return payback(

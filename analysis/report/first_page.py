@@ -6,7 +6,7 @@ catalogue by its code; this module decides on codes, figures and their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from analysis.energy.watermarks import DISAGREES
 from analysis.report import view, words
 from analysis.report.answer import against, line, near, void
 from analysis.report.payback_text import money_line
-from analysis.report.tables import energy_of
 from analysis.report.texts import say
 from analysis.report.trust_section import twice
 from analysis.report.view import Blocks, Link
@@ -291,14 +290,13 @@ def _most(results: Results) -> AnswerLine:
 
 
 def _most_joules(results: Results, component: str) -> AnswerLine:
-    of = results.summary.filter(component=component)
-    rows = [row for row in of.rows(named=True) if row["mean_j"] is not None]
-    worst: Mapping[str, Any] | None = max(rows, key=lambda row: row["mean_j"], default=None)
+    rows = [row for row in results.summary_rows if row.component == component]
+    worst = max(rows, key=lambda row: row.mean_j, default=None)
     if worst is None:
         return line("most", "unknown")
-    joules = words.plus_minus(energy_of(worst), "J")
-    facts = {"workload": worst["workload"], "component": component, "mean_j": worst["mean_j"]}
-    return line("most", "joules", facts, name=words.name_of(worst["workload"]), joules=joules)
+    joules = words.plus_minus(worst.joules, "J")
+    facts = {"workload": worst.workload, "component": component, "mean_j": worst.mean_j}
+    return line("most", "joules", facts, name=words.name_of(worst.workload), joules=joules)
 
 
 def _trusted(results: Results) -> AnswerLine:

@@ -261,8 +261,8 @@ def _facts(results: Results) -> dict[str, str]:
         of_disk = (suite.machine.get(f"disks.{role}.{what}") for what in ("model", "firmware"))
         facts[f"Disk {role}"] = ", ".join(filter(None, of_disk)) or words.NOTHING
     for meter in suite.meters:
-        limit = meter.accuracy.get("relative_limit")
-        stated = f", ±{limit * 100:g} % by its maker" if isinstance(limit, int | float) else ""
+        limit = next((t.limit for t in meter.terms if t.name == "gain"), None)
+        stated = "" if limit is None else f", ±{limit * 100:g} % by its maker"
         origin = "" if meter.origin == MEASURED else f", {meter.origin}"
         channels = ", ".join(meter.channels)
         facts[f"Meter {meter.name}"] = f"{meter.kind}: {channels}{stated}{origin}"

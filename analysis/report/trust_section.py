@@ -16,7 +16,6 @@ from analysis.stats.drift_check import DriftCheck
 from analysis.stats.results import Results
 from analysis.suite import readers
 from analysis.suite.records import Meter, Suite
-from instrumentation.accuracy import read_terms
 
 TITLE = "How far to trust it"
 
@@ -227,7 +226,7 @@ def _seal(suite: Suite) -> str:
 
 def _accuracy(meter: Meter) -> str:
     """Return what is stated of a meter, and where it counts."""
-    terms = read_terms(meter.accuracy)
+    terms = meter.terms
     stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in terms if t.limit]
     unknown = [named(t.name) for t in terms if t.limit is None]
     if not stated:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
 from analysis.report import view, words
 from analysis.report.figures import bars, blocks, by_phase, by_size, timeline
-from analysis.report.tables import energy_of
 from analysis.report.view import Blocks, Fields
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
     COMPONENTS,
     PerUnit,
+    SummaryRow,
     block_values,
     compare_pairs,
     estimate_of,
@@ -161,20 +160,20 @@ def _blocks(
 
 
 def _components(results: Results, name: str) -> Blocks:
-    rows = results.summary.filter(pl.col("workload") == name).rows(named=True)
+    rows = [row for row in results.summary_rows if row.workload == name]
     rank = {component: i for i, component in enumerate(COMPONENTS)}
     order = {configuration: i for i, configuration in enumerate(results.suite.configurations)}
-    rows.sort(key=lambda r: (order.get(r["configuration"], 99), rank.get(r["component"], 99)))
-    columns: Fields[dict[str, Any]] = {
-        "Configuration": lambda row: results.suite.label(row["configuration"]),
-        "Component (source)": lambda row: f"{words.name_of(row['component'])} ({row['source']})",
-        "Energy (J)": lambda row: words.plus_minus(energy_of(row)),
-        "Mean power (W)": lambda row: words.number(row["mean_w"]),
-        "Time (s)": lambda row: words.number(row["mean_s"]),
+    rows.sort(key=lambda r: (order.get(r.configuration, 99), rank.get(r.component, 99)))
+    columns: Fields[SummaryRow] = {
+        "Configuration": lambda row: results.suite.label(row.configuration),
+        "Component (source)": lambda row: f"{words.name_of(row.component)} ({row.source})",
+        "Energy (J)": lambda row: words.plus_minus(row.joules),
+        "Mean power (W)": lambda row: words.number(row.mean_w),
+        "Time (s)": lambda row: words.number(row.mean_s),
         "Change [95 % interval]": lambda row: (
             ""
-            if row["configuration"] == results.suite.baseline
-            else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"])
+            if row.configuration == results.suite.baseline
+            else words.change_of(row.ratio, row.ratio_low, row.ratio_high)
         ),
     }
     caption = f"{words.name_of(name)}: every component"

@@ -290,11 +290,6 @@ class Comparison:
         return verdict(*self.deciding)
 
     @property
-    def unseen_share(self) -> float:
-        """The share of runs in another mode that so many blocks miss with 5 % probability."""
-        return unseen_share(self.n)
-
-    @property
     def contradicted(self) -> bool:
         """Whether the plain interval seems to show what the verdict, for its family, denies."""
         low, high = self.low, self.high

@@ -7,9 +7,8 @@ component that is judged, and for the declared questions. What is neither has an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
@@ -26,10 +25,11 @@ from analysis.stats.levels import Levels, apart, find_levels
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import (
     COMPONENTS,
-    KEYS,
+    RATIO_COLUMNS,
     SUMMARY_SCHEMA,
     Group,
     Key,
+    SummaryRow,
     base_of,
     compare_in_blocks,
     first_component,
@@ -207,37 +207,42 @@ def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]
     if source in COUNTERS:
         return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
     meter = next((meter for meter in suite.meters if meter.name == source), None)
-    return read_terms({} if meter is None else meter.accuracy)
+    return read_terms({}) if meter is None else meter.terms
 
 
-def summarise(suite: Suite, energy: pl.DataFrame, family: Family | None = None) -> pl.DataFrame:
-    """Return the table of `SUMMARY_SCHEMA`, in the plan's order."""
-    versus = (family or judge(suite, energy)).versus
-    rows: list[dict[str, Any]] = []
+def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator[SummaryRow]:
+    """Yield the rows of the summary, in the plan's order."""
     groups = groups_of(suite, energy)
     for key, group in groups.items():
         if group.mean is None:
             continue
-        c = versus.get(key)
+        c = family.versus.get(key)
         beside: Iterable[str] = () if c is None else groups[base_of(key, suite)].origins
         terms = terms_of(suite, *key[2:])
         joules = joules_budget(terms, group.mean, *group.error_j, suite.any_look)
         decided = c is not None and (c.p_adjusted is not None or c.error is None)
-        rows.append(
-            {
-                "suite_id": suite.suite_id,
-                "host": suite.host,
-                **dict(zip(KEYS, key, strict=True)),
-                "n": len(group.energy_j),
-                "mean_j": group.mean[0],
-                "ci_low_j": joules.interval.low,
-                "ci_high_j": joules.interval.high,
-                "mean_s": group.mean[1],
-                "mean_w": group.mean_w,
-                **({} if c is None else c.columns),
-                "verdict": c.verdict if c is not None and decided else "",
-                "doubts": "" if c is None else " ".join(c.doubts),
-                "origin": records.joint([*group.origins, *beside]),
-            }
+        yield SummaryRow(
+            suite.suite_id,
+            suite.host,
+            *key,
+            n=len(group.energy_j),
+            mean_j=group.mean[0],
+            ci_low_j=joules.interval.low,
+            ci_high_j=joules.interval.high,
+            mean_s=group.mean[1],
+            mean_w=group.mean_w,
+            **(dict.fromkeys(RATIO_COLUMNS) if c is None else c.columns),
+            verdict=c.verdict if c is not None and decided else "",
+            doubts="" if c is None else " ".join(c.doubts),
+            origin=records.joint([*group.origins, *beside]),
         )
-    return pl.DataFrame(rows, schema=dict(SUMMARY_SCHEMA))
+
+
+def summarise(suite: Suite, energy: pl.DataFrame, family: Family | None = None) -> pl.DataFrame:
+    """Return the table of `SUMMARY_SCHEMA`."""
+    return as_table(summary_rows(suite, energy, family or judge(suite, energy)))
+
+
+def as_table(rows: Iterable[SummaryRow]) -> pl.DataFrame:
+    """Return rows of the summary as summary.parquet has them."""
+    return pl.DataFrame([asdict(row) for row in rows], schema=dict(SUMMARY_SCHEMA))

@@ -29,10 +29,10 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Answer, Contrast, by_block
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
-from analysis.stats.family import Family, judge, summarise
+from analysis.stats.family import Family, as_table, judge, summary_rows
 from analysis.stats.planning import NextSuite, next_suite
 from analysis.stats.stats import LEVEL
-from analysis.stats.summary import compare_pairs
+from analysis.stats.summary import SummaryRow, compare_pairs
 from analysis.stats.voids import void_tries, with_void_tries
 from analysis.suite import bundle, manifest, samples
 from analysis.suite.clocks import TargetClock
@@ -177,7 +177,12 @@ class Results:
     @cached_property
     def summary(self) -> pl.DataFrame:
         """Joules, ratio and verdict by workload × configuration × source × component."""
-        return summarise(self.suite, self.energy, self.family)
+        return as_table(self.summary_rows)
+
+    @cached_property
+    def summary_rows(self) -> tuple[SummaryRow, ...]:
+        """The rows of the summary."""
+        return tuple(summary_rows(self.suite, self.energy, self.family))
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ import polars as pl
 from analysis.energy.energy import ALL, BETWEEN
 from analysis.stats.comparison import Comparison, compare
 from analysis.stats.incomplete import InBlocks, in_blocks
-from analysis.stats.stats import Estimate, estimate
+from analysis.stats.stats import LEVEL, Estimate, estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
 
@@ -23,13 +23,47 @@ KEYS = ("workload", "configuration", "source", "component")
 # suite has is judged.
 COMPONENTS = (SYSTEM, "drive", "package", "package-0", "dram")
 
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """A row of summary.parquet: joules, ratio to the baseline and verdict (data/README.md)."""
+
+    suite_id: str
+    host: str
+    workload: str
+    configuration: str
+    source: str
+    component: str
+    n: int
+    mean_j: float
+    ci_low_j: float | None
+    ci_high_j: float | None
+    mean_s: float
+    mean_w: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    p_adjusted: float | None
+    p_equivalence_adjusted: float | None
+    verdict: str
+    doubts: str
+    origin: str
+
+    @property
+    def joules(self) -> Estimate:
+        return Estimate(self.n, self.mean_j, self.ci_low_j, self.ci_high_j)
+
+    @property
+    def both(self) -> bool:
+        """Whether it is equivalent and significantly different."""
+        p = self.p_adjusted
+        return self.verdict == "equivalent" and p is not None and p < LEVEL
+
+
+RATIO_COLUMNS = ("ratio", "ratio_low", "ratio_high", "p_adjusted", "p_equivalence_adjusted")
+_KINDS = {"str": pl.String(), "int": pl.Int64()}
 SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(("suite_id", "host", *KEYS), pl.String()),
-    "n": pl.Int64(),
-    **dict.fromkeys(("mean_j", "ci_low_j", "ci_high_j", "mean_s", "mean_w"), pl.Float64()),
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), pl.Float64()),
-    **dict.fromkeys(("p_adjusted", "p_equivalence_adjusted"), pl.Float64()),
-    **dict.fromkeys(("verdict", "doubts", "origin"), pl.String()),
+    field.name: _KINDS.get(str(field.type), pl.Float64()) for field in fields(SummaryRow)
 }
 
 

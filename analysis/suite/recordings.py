@@ -10,11 +10,12 @@ from functools import cached_property
 from pathlib import Path
 
 from analysis.suite import samples
-from analysis.suite.documents import read_optional
+from analysis.suite.documents import read_document
 from analysis.suite.records import Meter
-from contract import derived, schema
+from contract import derived
 from contract.documents import MeterDocument
 from instrumentation import decode
+from instrumentation.accuracy import read_terms
 
 # What must be the same in all folders of a meter; else its records cannot stand in one line.
 ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accuracy")
@@ -53,12 +54,9 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
     source = derived.plan_sum(folder)
     recorded = []
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
-        try:
-            described = schema.read(MeterDocument, read_optional(path / "meter.json", problems))
-        except ValueError as error:
-            problems.append(
-                f"Meter {path.name} has no readable meter.json ({error}): it is left out."
-            )
+        described = read_document(MeterDocument, path / "meter.json", problems)
+        if described is None:
+            problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
             continue
         name, number = _place(path.name, described)
         decoded = f"meters/{path.name}/samples.parquet"
@@ -100,7 +98,7 @@ def meters(
             origin=first.origin,
             own_names=tuple(_named(first)),
             channels=tuple(_named(first).values()),
-            accuracy=first.accuracy,
+            terms=read_terms(first.accuracy),
             timing=first.timing,
             arrival_delay_limit_s=first.arrival_delay_limit_s,
             samples=samples.chained(alike),

@@ -17,6 +17,7 @@ from contract.documents import LockedRead, WatermarkLine
 from contract.errors import AgentError
 from contract.journal import Entry
 from contract.plan import ConfigurationEntry, SuitePlan, WorkloadEntry
+from instrumentation.accuracy import ErrorTerm
 from instrumentation.clock import ClockReading
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class VoidRun:
 class Meter:
     """A meter and its records (data/README.md: meter.json, samples.parquet).
 
-    `own_names` are the meter's own names of `channels`, in the same order.
+    `own_names` are the meter's own names of `channels`, in the same order; `terms` those of its
+    error.
     """
 
     name: str
@@ -78,7 +80,7 @@ class Meter:
     origin: str
     own_names: tuple[str, ...]
     channels: tuple[str, ...]
-    accuracy: Mapping[str, Any]
+    terms: tuple[ErrorTerm, ...]
     timing: str
     arrival_delay_limit_s: float
     samples: Samples

@@ -195,7 +195,9 @@ def test_what_is_not_stated_makes_a_budget_incomplete() -> None:
 def test_any_limit_that_a_file_may_state_gives_a_budget(metered: Results, limit: float) -> None:
     (meter,) = metered.suite.meters
     terms = {"terms": [{"name": n, "limit": limit, "source": ""} for n, _ in LIMITS]}
-    odd = replace(metered, suite=replace(metered.suite, meters=(replace(meter, accuracy=terms),)))
+    odd = replace(
+        metered, suite=replace(metered.suite, meters=(replace(meter, terms=read_terms(terms)),))
+    )
     assert len(budgets.table(odd)) > 0
     assert "nan" not in text_of(budget_section(odd))
 
@@ -232,7 +234,7 @@ def test_time_that_is_saved_has_the_meters_error_of_the_declared_rule(metered: R
     """At rest until the other is done, both sides take the same time: an offset cancels."""
     (meter,) = metered.suite.meters
     terms = {"terms": [{"name": n, "limit": x, "source": ""} for n, x in LIMITS]}
-    suite = replace(metered.suite, meters=(replace(meter, accuracy=terms),))
+    suite = replace(metered.suite, meters=(replace(meter, terms=read_terms(terms)),))
     idles = replace(known(suite.assumptions), after_work="idle")
     first = costs.paybacks(suite, metered.energy)[0]
     idle = costs.paybacks(replace(suite, assumptions=idles), metered.energy)[0]
@@ -304,7 +306,7 @@ def test_what_does_not_cancel_enters_interval_and_verdict(metered: Results) -> N
     """A meter that may be off by 20 W of some 25 W shows no change at all."""
     (meter,) = metered.suite.meters
     rough = {"relative_limit": 0.0, "absolute_limit_w": 20.0, "source": "-"}
-    suite = replace(metered.suite, meters=(replace(meter, accuracy=rough),))
+    suite = replace(metered.suite, meters=(replace(meter, terms=read_terms(rough)),))
     other = replace(metered, suite=suite)
     key = next(
         key

@@ -22,6 +22,7 @@ from analysis.suite.clocks import TargetClock
 from analysis.tests.known import known, replanned
 from analysis.tests.pages import pieces, text_of
 from contract.assumptions import Assumptions, parse_assumptions
+from instrumentation.accuracy import read_terms
 from validation.synthetic.suite import ASSUMPTIONS, Options, write_suite
 from validation.synthetic.tables import energy_of, suite_of
 
@@ -89,7 +90,7 @@ def test_the_meters_limits_are_those_of_a_difference(found: Results) -> None:
     for p in costs.paybacks(found.suite, found.energy):
         assert p.meter_share == pytest.approx(0.95 * 0.03, rel=1e-3)
     (meter,) = found.suite.meters
-    unknown = replace(found.suite, meters=(replace(meter, accuracy={}),))
+    unknown = replace(found.suite, meters=(replace(meter, terms=read_terms({})),))
     assert costs.paybacks(unknown, found.energy)[0].meter_share is None
 
 

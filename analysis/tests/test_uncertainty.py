@@ -20,6 +20,7 @@ from analysis.energy.uncertainty import (
 from analysis.energy.windows import Windows
 from analysis.suite.records import Counter
 from analysis.tests.known import known
+from instrumentation.accuracy import read_terms
 from instrumentation.sources.counter import COARSE, SHORTER, Reading
 
 
@@ -51,10 +52,12 @@ def test_the_interval_lies_between_its_parts_and_their_sum(limit: float, sigma: 
 
 
 def test_type_b_by_hand() -> None:
-    found = known(TypeB.of({"relative_limit": 0.03, "absolute_limit_w": 0.1}, 200.0, 10.0))
+    found = known(
+        TypeB.of(read_terms({"relative_limit": 0.03, "absolute_limit_w": 0.1}), 200.0, 10.0)
+    )
     assert found.limits_j == pytest.approx((6.0, 1.0))
     assert found.standard_j == pytest.approx(math.hypot(6.0 / math.sqrt(3), 1.0 / math.sqrt(3)))
-    assert TypeB.of({}, 200.0, 10.0) is None
+    assert TypeB.of(read_terms({}), 200.0, 10.0) is None
 
 
 def test_two_limits_and_noise_hold_what_they_say() -> None:
