@@ -150,8 +150,8 @@ class Odd:
         inside = np.zeros(len(power_w), np.bool_)
         for start, end in stretches:
             inside |= (end_ns > start) & (start_ns < end)
-        found = {ZERO_FLAG: inside & (power_w == 0), NEGATIVE_FLAG: inside & (power_w < 0)}
-        flags = {flag for flag, odd in found.items() if odd.any()}
+        states = {ZERO_FLAG: inside & (power_w == 0), NEGATIVE_FLAG: inside & (power_w < 0)}
+        flags = {flag for flag, odd in states.items() if odd.any()}
         if float(excess_j[inside].sum()) > LONE_SHARE * abs(energy_j):
             flags.add(LONE_FLAG)
         return flags

@@ -120,8 +120,8 @@ def _from_rule(figure: Published, rule: Rule) -> Counterpart:
     configurations = rule.on.split() or [""]
     parts, against = _parts(rule, rule.phases), _parts(rule, rule.against_phases)
     if rule.take in ("", "average"):
-        whole = _versus(one, parts, against, configurations[0], rule)
-        return _in_unit(figure, whole, len(parts) if rule.take else 1)
+        versus = _versus(one, parts, against, configurations[0], rule)
+        return _in_unit(figure, versus, len(parts) if rule.take else 1)
     combine = cast(Combine, rule.take)
     several = tuple(
         _in_unit(figure, replace(single, medium=medium))

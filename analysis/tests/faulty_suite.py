@@ -89,8 +89,8 @@ def _journal(folder: Path, order: list[str]) -> None:
         {**line("suite-started", detail="6 of 18 finished"), **cut},
         {**line("waiting", order[6], "the meter is silent", cause="held"), **cut},
     )
-    seen = "meter0 saw 41 % of tar"
-    insert(at("switching", order[12]), {**line("void", order[5], seen, cause="repeat"), **cut})
+    detail = "meter0 saw 41 % of tar"
+    insert(at("switching", order[12]), {**line("void", order[5], detail, cause="repeat"), **cut})
     insert(
         len(lines) - 1,
         {**line("running", order[5]), **cut},

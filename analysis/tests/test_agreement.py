@@ -40,14 +40,10 @@ MB = 2**20
 
 
 @pytest.fixture(scope="module")
-def found(papers: Results) -> Results:
-    return papers
-
-
-@pytest.fixture(scope="module")
-def rows(found: Results) -> dict[str, list[ComparedFigure]]:
+def rows(papers: Results) -> dict[str, list[ComparedFigure]]:
     return {
-        c.paper: compare_figures(found.suite, found.energy, published(c.paper)) for c in citations()
+        c.paper: compare_figures(papers.suite, papers.energy, published(c.paper))
+        for c in citations()
     }
 
 
@@ -75,10 +71,10 @@ def test_every_paper_has_something_beside_it(rows: dict[str, list[ComparedFigure
 
 
 def test_a_file_of_twenty_is_a_twentieth_of_the_phase(
-    found: Results, rows: dict[str, list[ComparedFigure]]
+    papers: Results, rows: dict[str, list[ComparedFigure]]
 ) -> None:
     read = one(rows["fujimoto"], configuration="plain", quantity="time", phase="read-small")
-    phase = found.energy.filter(
+    phase = papers.energy.filter(
         workload="file_io", configuration="plain", phase="read-small", component="system"
     )["duration_s"].mean()
     assert isinstance(phase, float)
@@ -150,11 +146,11 @@ def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(
     assert known(serpent.measured_ratio).ratio == pytest.approx(1.3 / 1.8, rel=0.05)
 
 
-def test_a_cascade_is_not_taken_for_its_first_cipher(found: Results) -> None:
-    aes = found.suite.stacks["tcrypt-aes256"]
+def test_a_cascade_is_not_taken_for_its_first_cipher(papers: Results) -> None:
+    aes = papers.suite.stacks["tcrypt-aes256"]
     settings = {**aes.settings, "cipher": "aes-twofish-serpent"}
     cascade = replace(aes, name="all-three", settings=settings)
-    suite = replanned(found.suite, configurations=(cascade, *found.suite.plan.configurations))
+    suite = replanned(papers.suite, configurations=(cascade, *papers.suite.plan.configurations))
     assert find_configuration(suite, "truecrypt-aes256") == "tcrypt-aes256"
 
 
@@ -180,9 +176,9 @@ def test_rsa_decrypts_one_block_whatever_the_size(rows: dict[str, list[ComparedF
         and r.published.size_bytes in (MB, 2 * MB)
     ]
     block = [mean(r) for r in mine if r.counterpart.member == "RSA (OAEP of one block)"]
-    whole = [mean(r) for r in mine if r.counterpart.member == "RSA (OAEP of all data)"]
+    single_block = [mean(r) for r in mine if r.counterpart.member == "RSA (OAEP of all data)"]
     assert block[0] == pytest.approx(block[1], rel=0.05)
-    assert whole[0] == pytest.approx(block[0] * MB / 190, rel=0.05)
+    assert single_block[0] == pytest.approx(block[0] * MB / 190, rel=0.05)
 
 
 def test_ranks_are_held_against_each_other_by_order_alone(
@@ -257,15 +253,15 @@ def test_joules_stand_beside_every_time(rows: dict[str, list[ComparedFigure]]) -
     assert key.joules_per == "derivation"
 
 
-def test_without_a_meter_there_are_no_joules(found: Results) -> None:
-    energy = found.energy.filter(pl.col("component") == "package-0")
-    there = compare_figures(found.suite, energy, published("panda"))
-    assert there
-    assert all(r.joules is None and r.measured is not None for r in there)
+def test_without_a_meter_there_are_no_joules(papers: Results) -> None:
+    energy = papers.energy.filter(pl.col("component") == "package-0")
+    figures = compare_figures(papers.suite, energy, published("panda"))
+    assert figures
+    assert all(r.joules is None and r.measured is not None for r in figures)
 
 
 @pytest.mark.parametrize(
-    ("there", "here", "low", "high", "says"),
+    ("published_value", "here", "low", "high", "says"),
     [
         (1.30, 1.25, 1.24, 1.26, "agrees"),  # certainly within a factor of 1.25
         (1.30, 1.25, 0.90, 1.70, "inconclusive"),  # near it, as 1 is
@@ -278,8 +274,10 @@ def test_without_a_meter_there_are_no_joules(found: Results) -> None:
         (1.50, 0.50, None, None, "inconclusive"),
     ],
 )
-def test_the_rule(there: float, here: float, low: float | None, high: float, says: str) -> None:
-    assert verdict_on_ratio(there, compared(here, low, high)) == says
+def test_the_rule(
+    published_value: float, here: float, low: float | None, high: float, says: str
+) -> None:
+    assert verdict_on_ratio(published_value, compared(here, low, high)) == says
 
 
 def test_the_papers_own_interval_counts() -> None:
@@ -337,9 +335,9 @@ def test_pairs_are_counted_within_their_group(rows: dict[str, list[ComparedFigur
         == ("table-iii", 36_002, "cipher_modes")
     ]
     assert [r.published.value for r in table] == [4, 13, 6, 3]  # DES, 3DES, AES, Blowfish
-    told = count_agreement(table)
+    counts = count_agreement(table)
     # Here AES is the fastest, then Blowfish, DES, 3DES: two pairs with AES stand otherwise.
-    assert (told.pairs, told.same_order) == (6, 4)
+    assert (counts.pairs, counts.same_order) == (6, 4)
 
 
 def test_nothing_is_said_where_there_is_nothing(rows: dict[str, list[ComparedFigure]]) -> None:
@@ -371,15 +369,15 @@ def test_what_is_unsafe_is_marked_by_its_word(text: str, names: set[str]) -> Non
 
 
 def test_unsafe_ciphers_are_marked_in_every_table(
-    found: Results, rows: dict[str, list[ComparedFigure]]
+    papers: Results, rows: dict[str, list[ComparedFigure]]
 ) -> None:
-    shown = cells(published_section.tables(found, rows["verma"]))
+    shown = cells(published_section.tables(papers, rows["verma"]))
     unsafe = [cell for cell in shown if cell.startswith(("DES", "3DES", "Blowfish"))]
     assert unsafe
     assert all(reference.MARK in cell for cell in unsafe)
-    told = text_of(published_section.published_section(found))
+    text = text_of(published_section.published_section(papers))
     for name in ("DES", "3DES", "Blowfish", "ECB"):
-        assert f"{reference.MARK} {name} is unsafe today" in told
+        assert f"{reference.MARK} {name} is unsafe today" in text
     assert all(one.why and one.source for one in reference.known())
 
 
@@ -426,25 +424,25 @@ def test_what_a_text_says_of_ciphers_is_made_of_their_phases(
     assert mean(slower) == pytest.approx(SPEED["aes"] / SPEED["rsa"], rel=0.05)
 
 
-def test_a_figure_goes_with_the_disk_of_its_medium(found: Results) -> None:
+def test_a_figure_goes_with_the_disk_of_its_medium(papers: Results) -> None:
     stacks = tuple(
         replace(stack, disk=disk, name=f"{disk}-{stack.name}")
         for disk in ("hdd", "ssd")
-        for stack in found.suite.plan.configurations
+        for stack in papers.suite.plan.configurations
     )
-    suite = replanned(found.suite, configurations=stacks)
+    suite = replanned(papers.suite, configurations=stacks)
     assert find_configuration(suite, "truecrypt-aes256", "ssd") == "ssd-tcrypt-aes256"
     assert find_configuration(suite, "plain", "hdd") == "hdd-plain"
     assert find_configuration(suite, "plain", "sshd") is None
-    assert find_configuration(found.suite, "plain", "hdd") == "plain"  # whatever disk there is
+    assert find_configuration(papers.suite, "plain", "hdd") == "plain"  # whatever disk there is
 
 
-def test_a_closed_program_is_known_by_its_name(found: Results) -> None:
-    stacks = found.suite.plan.configurations
+def test_a_closed_program_is_known_by_its_name(papers: Results) -> None:
+    stacks = papers.suite.plan.configurations
     settings: dict[str, ParameterValue | None] = {"cipher": "aes", "key_bits": 256}
     other = replace(stacks[0], kind="external", name="veracrypt-aes", settings=settings)
-    suite = replanned(found.suite, configurations=(*stacks, other))
+    suite = replanned(papers.suite, configurations=(*stacks, other))
     assert find_configuration(suite, "bestcrypt-aes256") is None
     named = replace(other, name="hdd-bestcrypt-aes256")
-    suite = replanned(found.suite, configurations=(*stacks, other, named))
+    suite = replanned(papers.suite, configurations=(*stacks, other, named))
     assert find_configuration(suite, "bestcrypt-aes256") == "hdd-bestcrypt-aes256"

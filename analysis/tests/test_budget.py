@@ -50,12 +50,12 @@ def row(contribution: float, df: float = math.inf, kind: str = "B") -> Row:
 def test_the_guides_own_example_of_an_end_gauge() -> None:
     """JCGM 100:2008, H.1: contributions in nm and their degrees of freedom; 32 nm, 16."""
     terms = [(25, 18), (9.7, 25.6), (2.9, 50), (16.6, 2)]
-    found = Budget("length", "nm", 0.0, tuple(row(*term) for term in terms))
-    assert found.combined == pytest.approx(31.67, abs=0.005)
-    assert math.floor(found.freedom) == 16
-    t = special.stdtrit(found.freedom, 0.975)
-    assert known(found.expanded) == pytest.approx(t * found.combined, rel=1e-6)
-    assert known(found.factor) == pytest.approx(t, rel=1e-6)
+    budget = Budget("length", "nm", 0.0, tuple(row(*term) for term in terms))
+    assert budget.combined == pytest.approx(31.67, abs=0.005)
+    assert math.floor(budget.freedom) == 16
+    t = special.stdtrit(budget.freedom, 0.975)
+    assert known(budget.expanded) == pytest.approx(t * budget.combined, rel=1e-6)
+    assert known(budget.factor) == pytest.approx(t, rel=1e-6)
 
 
 def test_joules_of_a_wattmeter_by_hand() -> None:
@@ -65,19 +65,19 @@ def test_joules_of_a_wattmeter_by_hand() -> None:
     factor 0.95: tan φ = 0.32868, 0.1 % of it 3.287 J / √3 = 1.898 J. With 4 J: √71.684 = 8.467 J,
     and 9 × (8.467 / 4)⁴ = 180.7 degrees of freedom.
     """
-    found = joules_budget(read_terms(WT310E), (10_000.0, 100.0), 4.0, 9)
-    by = {row.term: row for row in found.rows}
+    budget = joules_budget(read_terms(WT310E), (10_000.0, 100.0), 4.0, 9)
+    by = {row.term: row for row in budget.rows}
     contributions = {name: known(one.contribution) for name, one in by.items()}
     assert contributions == pytest.approx(
         {"scatter": 4.0, "gain": 5.7735, "range": 4.3301, "power_factor": 1.8976}, rel=1e-4
     )
-    assert found.combined == pytest.approx(8.4666, rel=1e-4)
-    assert found.freedom == pytest.approx(180.65, rel=1e-3)
-    assert sum(known(found.share(one)) for one in found.rows) == pytest.approx(1)
+    assert budget.combined == pytest.approx(8.4666, rel=1e-4)
+    assert budget.freedom == pytest.approx(180.65, rel=1e-3)
+    assert sum(known(budget.share(one)) for one in budget.rows) == pytest.approx(1)
     assert by["scatter"].divisor == pytest.approx(2.262, abs=5e-4)
-    assert found.missing == ()
+    assert budget.missing == ()
     # The rectangle of the gain is not a normal distribution: less than 1.97 × 8.467 J.
-    assert 16.0 < known(found.expanded) < 1.973 * 8.4666
+    assert 16.0 < known(budget.expanded) < 1.973 * 8.4666
 
 
 @given(
@@ -95,9 +95,9 @@ def test_a_gain_cancels_in_every_ratio_and_stays_in_joules(
     (in_ratio,) = of_terms([gain], ratio_readings(pairs))
     assert in_ratio.contribution == 0
     linearity = replace(LINEARITY, limit=limit)
-    (own,) = of_terms([linearity], ratio_readings(pairs))
+    (share,) = of_terms([linearity], ratio_readings(pairs))
     expected = limit / math.sqrt(3) * math.sqrt(2 / len(pairs))
-    assert own.contribution == pytest.approx(expected)
+    assert share.contribution == pytest.approx(expected)
     energy_j, seconds = pairs[0][0]
     (in_joules,) = of_terms([gain], [Reading(energy_j, seconds, 1.0)])
     assert in_joules.contribution == pytest.approx(limit * energy_j / math.sqrt(3))
@@ -136,10 +136,14 @@ def test_without_an_instruments_error_a_ratio_has_the_interval_of_its_comparison
 
 
 def test_two_blocks_that_may_be_looked_at_at_any_time_bound_nothing() -> None:
-    found = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
-    budget = budgets.ratio_budget((), found, [])
+    comparison = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
+    budget = budgets.ratio_budget((), comparison, [])
     assert budget.expanded is None
-    assert (budget.interval.low, budget.interval.high) == (found.low, found.high) == (None, None)
+    assert (
+        (budget.interval.low, budget.interval.high)
+        == (comparison.low, comparison.high)
+        == (None, None)
+    )
 
 
 def test_of_one_block_nothing_is_expanded() -> None:
@@ -292,14 +296,14 @@ def test_no_figure_of_the_page_contradicts_a_budget(metered: Results) -> None:
 
 
 def test_the_section_tells_what_counts_and_what_is_not_stated(
-    metered: Results, found: Results
+    metered: Results, derived: Results
 ) -> None:
-    whole, lacking = text_of(budget_section(metered)), text_of(budget_section(found))
-    assert "of meter0" not in whole
+    with_meter, lacking = text_of(budget_section(metered)), text_of(budget_section(derived))
+    assert "of meter0" not in with_meter
     assert "Incomplete: no limit is stated for the linearity of meter0" in lacking
     assert "Incomplete: no limit is stated for the power factor of meter0" in lacking
-    assert "budget.csv" in whole
-    assert "Yokogawa IM WT310E-02EN, 7.3.2" in whole
+    assert "budget.csv" in with_meter
+    assert "Yokogawa IM WT310E-02EN, 7.3.2" in with_meter
 
 
 def test_what_does_not_cancel_enters_interval_and_verdict(metered: Results) -> None:

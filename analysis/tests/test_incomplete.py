@@ -41,23 +41,23 @@ def test_with_holes_the_ratio_is_that_of_least_squares() -> None:
         [[*(b == k for k in range(6)), *(c == k for k in (1, 2, 3))] for b, c in rows]
     )
     fitted = sm.OLS([logs[0, b, c] for b, c in rows], design.astype(float)).fit()
-    found = known(in_blocks(logs, 0.02)).comparison
-    assert math.log(found.ratio) == pytest.approx(fitted.params[6], abs=1e-12)
-    assert found.n == 6
-    assert 3 < known(found.df) < 5
+    comparison = known(in_blocks(logs, 0.02)).comparison
+    assert math.log(comparison.ratio) == pytest.approx(fitted.params[6], abs=1e-12)
+    assert comparison.n == 6
+    assert 3 < known(comparison.df) < 5
     paired = known(in_blocks(np.delete(logs, [0, 2], axis=1)[..., :2], 0.02)).comparison
     assert paired.n == 4
-    assert known(paired.df) < known(found.df)
+    assert known(paired.df) < known(comparison.df)
 
 
 def test_two_configurations_alone_leave_a_lone_run_out() -> None:
     logs = logs_of((1, 6, 2))
     logs[0, 4, 0] = np.nan
-    found = known(in_blocks(logs, 0.02)).comparison
+    comparison = known(in_blocks(logs, 0.02)).comparison
     pairs = known(in_blocks(np.delete(logs, 4, axis=1), 0.02)).comparison
-    assert found.n == 5
-    assert found.ratio == pytest.approx(pairs.ratio)
-    assert known(found.error) == pytest.approx(known(pairs.error))
+    assert comparison.n == 5
+    assert comparison.ratio == pytest.approx(pairs.ratio)
+    assert known(comparison.error) == pytest.approx(known(pairs.error))
 
 
 def test_every_workload_weighs_the_same_whatever_it_lacks() -> None:
@@ -70,8 +70,8 @@ def test_every_workload_weighs_the_same_whatever_it_lacks() -> None:
 def test_what_one_block_alone_tells_has_no_interval() -> None:
     logs = logs_of((2, 4, 3))
     logs[1, 1:, 1] = np.nan
-    found = known(in_blocks(logs, 0.02)).comparison
-    assert (found.low, found.p_value, found.verdict) == (None, None, "inconclusive")
+    comparison = known(in_blocks(logs, 0.02)).comparison
+    assert (comparison.low, comparison.p_value, comparison.verdict) == (None, None, "inconclusive")
 
 
 def test_a_workload_without_the_one_side_compares_nothing() -> None:

@@ -31,8 +31,8 @@ def test_detectable_difference_is_that_of_statsmodels(n: int) -> None:
         math.exp(0.004 * theirs), rel=1e-6
     )
     theirs = TTestPower().solve_power(None, nobs=n, alpha=0.05, power=0.95)
-    found = planning.detectable(scattered(0.004, n), power=0.95)
-    assert found == pytest.approx(math.exp(0.004 * theirs), rel=1e-6)
+    percent = planning.detectable(scattered(0.004, n), power=0.95)
+    assert percent == pytest.approx(math.exp(0.004 * theirs), rel=1e-6)
 
 
 def test_detectable_difference_at_the_ends() -> None:
@@ -87,8 +87,8 @@ def planned(blocks: int, sd: float, **analysis: object) -> tuple[Suite, dict[str
         }
         for name, block in itertools.product(KINDS, range(blocks))
     ]
-    told = {"contrasts": [["plain", "soft"], ["plain", "opal"]], "margin": 0.02, **analysis}
-    suite = suite_of(KINDS, ["write"], analysis=told)
+    plan = {"contrasts": [["plain", "soft"], ["plain", "opal"]], "margin": 0.02, **analysis}
+    suite = suite_of(KINDS, ["write"], analysis=plan)
     return suite, planning.next_suite(suite, contrasts(suite, energy_of(rows)))
 
 

@@ -38,24 +38,24 @@ def rows(paper: str) -> list[dict[str, str]]:
 
 def faults(row: dict[str, str]) -> list[str]:
     """Return what the schema does not allow in a row, in a few words each."""
-    said = []
+    problems = []
     if row["unit"] not in UNITS:
-        said.append("unit")
+        problems.append("unit")
     if row["operation"] not in OPERATIONS:
-        said.append("operation")
+        problems.append("operation")
     if not QUANTITY.fullmatch(row["quantity"]) or not row["entry"] or not row["place"]:
-        said.append("name")
+        problems.append("name")
     if row["doubtful"] not in {"", "yes"}:
-        said.append("doubtful")
+        problems.append("doubtful")
     if row["doubtful"] and not REASON.search(row["note"]):
-        said.append("doubtful without its reason")
+        problems.append("doubtful without its reason")
     if row["configuration"] and row["configuration"] not in reference.configurations():
-        said.append("configuration")
+        problems.append("configuration")
     if bool(row["phase"]) > bool(row["workload"]):
-        said.append("phase without workload")
+        problems.append("phase without workload")
     if any(text != text.strip() for text in row.values()):
-        said.append("space")
-    return said
+        problems.append("space")
+    return problems
 
 
 @pytest.mark.parametrize("paper", NAMES)
@@ -95,11 +95,11 @@ def test_a_mark_without_its_reason_is_a_fault() -> None:
 def test_known_errors_are_marked_and_stand_as_printed(
     paper: str, entry: str, subject: str, printed: str
 ) -> None:
-    found = [
+    errors = [
         p for p in published(paper) if (p.entry, p.subject, p.printed) == (entry, subject, printed)
     ]
-    assert found
-    assert all(p.doubtful and p.note for p in found)
+    assert errors
+    assert all(p.doubtful and p.note for p in errors)
 
 
 def test_a_figure_that_fits_is_not_marked() -> None:

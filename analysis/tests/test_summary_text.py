@@ -132,7 +132,7 @@ def empty(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "expected"),
     [
         (without_report, ["fde report"]),
         (older_report, ["fde report"]),
@@ -148,12 +148,12 @@ def empty(folder: Path) -> None:
 def test_what_it_cannot_say_it_says(
     copy: Path,
     damage: Callable[[Path], None],
-    said: list[str],
+    expected: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     damage(copy)
     lines = summary(copy, capsys)
-    for text in said:
+    for text in expected:
         assert any(text in line for line in lines), f"{text!r} is not in\n" + "\n".join(lines)
     assert any(line.startswith("Cost: ") for line in lines) == (damage is changed)
 

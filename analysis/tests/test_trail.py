@@ -70,7 +70,7 @@ def test_whole_runs_are_told_with_their_number(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (other_run_json, "is not the one that the journal closed"),
         (other_samples, "is not the one that its run.json names"),
@@ -79,14 +79,14 @@ def test_whole_runs_are_told_with_their_number(folder: Path) -> None:
     ],
 )
 def test_damage_that_was_sealed_is_found_all_the_same(
-    folder: Path, damage: Callable[[Path], None], said: str
+    folder: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     damage(folder)
     write_manifest(folder)
     write(results(folder))
     *order, problem = verify(folder).problems
     assert len(order) == (damage is other_boot)  # a boot that comes again is out of order, too
-    assert said in problem
+    assert message in problem
     assert first(folder).name in problem
 
 
@@ -120,7 +120,9 @@ def test_a_run_is_not_counted_that_the_journal_does_not_leave_finished(
     kept = pl.read_parquet(folder / "energy.parquet")
     assert name in set(kept["run_id"])  # of before: so the old table does not pass either
     write_manifest(folder)
-    assert any("does not follow from the raw bytes" in said for said in verify(folder).problems)
+    assert any(
+        "does not follow from the raw bytes" in problem for problem in verify(folder).problems
+    )
     assert name not in {run.run_id for run in results(folder).suite.runs}
 
 
@@ -149,7 +151,7 @@ def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["as-it-was", "numbered-again"])
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (without_end, "has no closing line"),
         (without_middle, "not numbered one by one|leaves it at"),
@@ -161,14 +163,14 @@ def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_journal_that_was_cut_or_reordered_is_found(
     folder: Path,
     change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
-    said: str,
+    message: str,
     again: bool,
 ) -> None:
     lines = change(journal(folder))
     write_lines(folder / "journal.jsonl", numbered(lines) if again else lines)
     write_manifest(folder)
     write(results(folder))
-    assert re.search(said, " ".join(verify(folder).problems))
+    assert re.search(message, " ".join(verify(folder).problems))
 
 
 def void_try(folder: Path) -> None:
@@ -208,7 +210,7 @@ def other_steady_state(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (void_try, "has 1 void tries, the journal tells of 0"),
         (unknown_run, "does not tell of runs/0099-b09-plain-idle"),
@@ -219,12 +221,12 @@ def other_steady_state(folder: Path) -> None:
     ],
 )
 def test_every_file_is_held_against_what_closed_it(
-    folder: Path, damage: Callable[[Path], None], said: str
+    folder: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     damage(folder)
     write_manifest(folder)
     write(results(folder))
-    assert said in " ".join(verify(folder).problems)
+    assert message in " ".join(verify(folder).problems)
 
 
 def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(

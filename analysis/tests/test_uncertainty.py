@@ -45,18 +45,20 @@ def test_the_interval_holds_what_it_says_of_drawn_sums(limit: float, sigma: floa
 
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
 def test_the_interval_lies_between_its_parts_and_their_sum(limit: float, sigma: float) -> None:
-    found = one(limit, sigma)
-    assert max(0.95 * limit, 1.9599 * sigma) * (1 - 1e-4) <= found
-    assert found <= (limit + 1.96 * sigma) * (1 + 1e-4)
-    assert one(10 * limit, 10 * sigma) == pytest.approx(10 * found, rel=1e-6)
+    interval = one(limit, sigma)
+    assert max(0.95 * limit, 1.9599 * sigma) * (1 - 1e-4) <= interval
+    assert interval <= (limit + 1.96 * sigma) * (1 + 1e-4)
+    assert one(10 * limit, 10 * sigma) == pytest.approx(10 * interval, rel=1e-6)
 
 
 def test_type_b_by_hand() -> None:
-    found = known(
+    comparison = known(
         TypeB.of(read_terms({"relative_limit": 0.03, "absolute_limit_w": 0.1}), 200.0, 10.0)
     )
-    assert found.limits_j == pytest.approx((6.0, 1.0))
-    assert found.standard_j == pytest.approx(math.hypot(6.0 / math.sqrt(3), 1.0 / math.sqrt(3)))
+    assert comparison.limits_j == pytest.approx((6.0, 1.0))
+    assert comparison.standard_j == pytest.approx(
+        math.hypot(6.0 / math.sqrt(3), 1.0 / math.sqrt(3))
+    )
     assert TypeB.of(read_terms({}), 200.0, 10.0) is None
 
 
@@ -110,9 +112,9 @@ def test_noise_is_taken_where_the_readings_are_quietest() -> None:
     power = np.rint(power / 0.001) * 0.001
     end = np.arange(1, 40_001) * 1_000_000
     windows = Windows(end - 1_000_000, end, np.ones(40_000, np.int64), {"system": power})
-    found = Resolution.seen_in(windows, "system")
-    assert found.quantum_w == pytest.approx(0.001)
-    assert 0.02 * 0.95 < found.noise_w < 0.02 * 1.3
+    resolution = Resolution.seen_in(windows, "system")
+    assert resolution.quantum_w == pytest.approx(0.001)
+    assert 0.02 * 0.95 < resolution.noise_w < 0.02 * 1.3
 
 
 def test_a_counter_is_known_to_its_last_digit_and_to_its_last_update() -> None:
@@ -133,9 +135,9 @@ def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show(
             Reading(round(m * 1e9) - 1_000, round(m * 1e9) + 1_000, e)
             for m, e in zip(marks, uj, strict=True)
         )
-        found = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, (), 1_000_000))
-        errors.append(known(found.energy_j) - float(np.diff(marks)[0]) * power_w)
-        stated = known(found.statistical_j)
+        energy = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, (), 1_000_000))
+        errors.append(known(energy.energy_j) - float(np.diff(marks)[0]) * power_w)
+        stated = known(energy.statistical_j)
     assert np.std(errors) == pytest.approx(stated, rel=0.1)
 
 
@@ -148,8 +150,8 @@ def test_a_steady_rest_is_known_to_its_last_digit_and_a_restless_one_by_its_scat
 
 
 def test_a_doubt_without_end_is_an_interval_without_end() -> None:
-    found = half_width(np.array([1.0, 0.0, np.inf]), np.array([np.inf, 0.0, 1.0]))
-    assert found.tolist() == [np.inf, 0.0, np.inf]
+    half = half_width(np.array([1.0, 0.0, np.inf]), np.array([np.inf, 0.0, 1.0]))
+    assert half.tolist() == [np.inf, 0.0, np.inf]
 
 
 @pytest.mark.parametrize("every_ms", [1, 5, 20, 50, 100])
@@ -171,9 +173,9 @@ def test_counters_of_any_interval_hold_the_truth(every_ms: int, observed: bool, 
         update_ns = round(every_ms * 1e6) if observed else None
         range_uj = (2**32 - 1) * (10**9 >> unit) // 1000
         start, end = edges
-        found = counted(Counter("rapl", "package-0", start, end, range_uj, (), update_ns))
-        off_j = abs(known(found.energy_j) - 20 * lasts_s)
-        held.append(off_j <= 1.96 * known(found.statistical_j))
+        energy = counted(Counter("rapl", "package-0", start, end, range_uj, (), update_ns))
+        off_j = abs(known(energy.energy_j) - 20 * lasts_s)
+        held.append(off_j <= 1.96 * known(energy.statistical_j))
     assert np.mean(held) >= 0.93
 
 

@@ -58,13 +58,13 @@ def test_tries_that_one_configuration_makes_void_are_told_and_withhold_equivalen
         concerned = VOIDED in (contrast.base, contrast.other)
         c = known(contrast.comparison)
         assert c.withheld == ("voids" in c.doubts) == concerned
-    (told,) = (text for text in derived.reservations if text.startswith("8 of 12 tries"))
+    (sentence,) = (text for text in derived.reservations if text.startswith("8 of 12 tries"))
     accepted = known(next(c for c in derived.contrasts if c.other == VOIDED).comparison)
     both = known(with_void_tries(derived.suite, derived.energy, "plain", VOIDED))
     other = next(c for c in derived.contrasts if c.other == "dmcrypt-aes256" and c.base == "plain")
     # The tries that were void took as much as the other configuration's runs.
     assert accepted.ratio < both.ratio < known(other.comparison).ratio
-    assert f"{100 * (both.ratio - 1):+.1f} %".replace("-", "−") in told
+    assert f"{100 * (both.ratio - 1):+.1f} %".replace("-", "−") in sentence
 
 
 def test_a_suite_without_void_tries_has_no_ratio_with_them(small_suite: Path) -> None:

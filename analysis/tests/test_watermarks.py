@@ -129,37 +129,37 @@ LINES = (line("start"), line("end"))
 
 
 def test_both_ways_agree() -> None:
-    (found,) = watermarks(suite(LINES, meter(LINES)), clock())
-    assert found.verdict == AGREES
-    assert (found.session, found.source, found.component) == (1, "meter0", "system")
-    assert found.fit.offset_ms == pytest.approx((1, 1), abs=0.5)
-    low_ms, high_ms = found.allowed_ms[0]
+    (fitted,) = watermarks(suite(LINES, meter(LINES)), clock())
+    assert fitted.verdict == AGREES
+    assert (fitted.session, fitted.source, fitted.component) == (1, "meter0", "system")
+    assert fitted.fit.offset_ms == pytest.approx((1, 1), abs=0.5)
+    low_ms, high_ms = fitted.allowed_ms[0]
     # Half a round trip of 1 ms, and what the rate of a clock may wander between two of them.
     assert -0.7 < low_ms < -0.5
     assert 0.5 < high_ms <= 5.7
-    assert found.fit.skew_ppm == pytest.approx(0, abs=1)
-    assert "the clocks allow" in found.sentence
-    assert disagreements([found]) == ()
+    assert fitted.fit.skew_ppm == pytest.approx(0, abs=1)
+    assert "the clocks allow" in fitted.sentence
+    assert disagreements([fitted]) == ()
 
 
 @pytest.mark.parametrize("wrong_s", [-0.02, 0.02])
 def test_a_wrong_clock_link_is_flagged(wrong_s: float) -> None:
-    found = watermarks(suite(LINES, meter(LINES)), clock(wrong_s))
-    assert [trust.verdict for trust in found] == [DISAGREES]
-    (flag,) = disagreements(found)
+    fits = watermarks(suite(LINES, meter(LINES)), clock(wrong_s))
+    assert [trust.verdict for trust in fits] == [DISAGREES]
+    (flag,) = disagreements(fits)
     assert "meter0" in flag and "disagree" in flag
 
 
 def test_a_meter_later_than_its_limit_is_flagged() -> None:
-    (found,) = watermarks(suite(LINES, meter(LINES, delay_s=0.02)), clock())
-    assert found.verdict == DISAGREES
+    (fitted,) = watermarks(suite(LINES, meter(LINES, delay_s=0.02)), clock())
+    assert fitted.verdict == DISAGREES
 
 
 def test_a_clock_link_that_drifts_away_is_flagged_by_the_second_watermark() -> None:
     late = line("end", STARTS_S["end"] + 0.03)
-    (found,) = watermarks(suite((LINES[0], late), meter(LINES)), clock())
-    assert found.verdict == DISAGREES
-    assert found.fit.skew_ppm == pytest.approx(-50, abs=2)
+    (fitted,) = watermarks(suite((LINES[0], late), meter(LINES)), clock())
+    assert fitted.verdict == DISAGREES
+    assert fitted.fit.skew_ppm == pytest.approx(-50, abs=2)
 
 
 def test_the_children_s_spread_is_part_of_the_bound() -> None:
@@ -185,10 +185,10 @@ def test_windows_that_are_not_as_declared_are_said_and_known_by_their_delay() ->
 
 
 def test_no_swing_gives_no_verdict() -> None:
-    (found,) = watermarks(suite(LINES, meter(LINES, swing_w=0)), clock())
-    assert found.verdict == CANNOT_TELL
-    assert "no watermark seen" in found.sentence and found.fit.offset_ms == ()
-    assert disagreements([found]) == ()
+    (fitted,) = watermarks(suite(LINES, meter(LINES, swing_w=0)), clock())
+    assert fitted.verdict == CANNOT_TELL
+    assert "no watermark seen" in fitted.sentence and fitted.fit.offset_ms == ()
+    assert disagreements([fitted]) == ()
 
 
 def test_each_session_is_fitted_by_itself_also_of_another_boot() -> None:
@@ -196,11 +196,11 @@ def test_each_session_is_fitted_by_itself_also_of_another_boot() -> None:
     again = (line("start", 120.0), line("end", 220.0))
     rebooted = line("start", 420.0, boot="boot-2")
     lines = (broken_off, *again, rebooted)
-    found = watermarks(suite(lines, meter(lines)), clock(boots=(BOOT, "boot-2")))
-    assert [trust.session for trust in found] == [1, 2, 3]
-    assert [len(trust.fit.offset_ms) for trust in found] == [1, 2, 1]
-    assert [trust.verdict for trust in found] == [AGREES] * 3
-    assert "once" in found[0].sentence and "at the end" in found[1].sentence
+    fits = watermarks(suite(lines, meter(lines)), clock(boots=(BOOT, "boot-2")))
+    assert [trust.session for trust in fits] == [1, 2, 3]
+    assert [len(trust.fit.offset_ms) for trust in fits] == [1, 2, 1]
+    assert [trust.verdict for trust in fits] == [AGREES] * 3
+    assert "once" in fits[0].sentence and "at the end" in fits[1].sentence
     # An end without its start is a session that was broken off at the other side.
     (alone,) = watermarks(suite((again[1],), meter(again)), clock())
     assert len(alone.fit.offset_ms) == 1
@@ -212,8 +212,8 @@ def test_only_a_start_and_an_end_of_one_boot_are_one_session(
     first: str, second: dict[str, Any]
 ) -> None:
     lines = (line(first, 20.0), second)
-    found = watermarks(suite(lines, meter(lines)), clock(boots=(BOOT, "boot-2")))
-    assert [len(trust.fit.offset_ms) for trust in found] == [1, 1]
+    fits = watermarks(suite(lines, meter(lines)), clock(boots=(BOOT, "boot-2")))
+    assert [len(trust.fit.offset_ms) for trust in fits] == [1, 1]
 
 
 def test_two_ends_are_two_sessions() -> None:
@@ -233,15 +233,15 @@ def test_two_ends_are_two_sessions() -> None:
     ],
 )
 def test_what_cannot_be_told_is_said(lines: tuple[dict[str, Any], ...], message: str) -> None:
-    (found,) = watermarks(suite(lines, meter(LINES)), clock())
-    assert found.verdict == CANNOT_TELL
-    assert message in found.sentence
+    (fitted,) = watermarks(suite(lines, meter(LINES)), clock())
+    assert fitted.verdict == CANNOT_TELL
+    assert message in fitted.sentence
 
 
 def test_a_meter_without_readings_is_said() -> None:
     empty = replace(meter(LINES), samples=NOTHING)
-    (found,) = watermarks(suite(LINES, empty), clock())
-    assert found.verdict == CANNOT_TELL and "has no readings" in found.sentence
+    (lines,) = watermarks(suite(LINES, empty), clock())
+    assert lines.verdict == CANNOT_TELL and "has no readings" in lines.sentence
 
 
 def test_a_plan_without_watermarks_asks_for_none() -> None:
@@ -262,8 +262,8 @@ def test_a_plan_without_watermarks_asks_for_none() -> None:
     ],
 )
 def test_intervals_that_meet_agree(offset_ms: float, bound_ms: float, verdict: str) -> None:
-    found = Fit(problem="", middle_ns=(0,), offset_ms=(offset_ms,), bound_ms=(bound_ms,))
-    assert agreement(found, [(-1.0, 22.0)])[0] == verdict
+    fitted = Fit(problem="", middle_ns=(0,), offset_ms=(offset_ms,), bound_ms=(bound_ms,))
+    assert agreement(fitted, [(-1.0, 22.0)])[0] == verdict
 
 
 def test_a_file_that_no_seal_covers_is_told(tmp_path: Path) -> None:
@@ -278,6 +278,6 @@ def test_lines_of_a_folder_are_read_and_damage_is_told(tmp_path: Path) -> None:
     plan["sha256"] = digest(plan)
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     (tmp_path / "watermark.jsonl").write_text(json.dumps(LINES[0]) + '\n{"when": "e')
-    found = read(tmp_path)
-    assert found.watermarks == (schema.read(WatermarkLine, LINES[0]),)
-    assert any("watermark.jsonl" in problem for problem in found.problems)
+    lines = read(tmp_path)
+    assert lines.watermarks == (schema.read(WatermarkLine, LINES[0]),)
+    assert any("watermark.jsonl" in problem for problem in lines.problems)

@@ -106,9 +106,9 @@ def trial(
     edges |= {Edge(b, "after", rest_ns) if rests else Edge(b) for _, b in marks}
     samples = of_table(frame_of(np.round(read_w, 3), 1.0))
     metered = Metered.of(samples, "poll", 0.001, ["system"], edges, **more)
-    found = [metered.energy("system", [mark]) for mark in marks]
+    energies = [metered.energy("system", [mark]) for mark in marks]
     between_j = np.interp(marks_s, edges_s, true_j)
-    return Trial(between_j[:, 1] - between_j[:, 0], found)
+    return Trial(between_j[:, 1] - between_j[:, 0], energies)
 
 
 def test_a_meter_as_declared_is_not_flagged_nor_wide() -> None:
@@ -192,8 +192,8 @@ def test_a_stretch_shorter_than_a_window_has_a_figure_only_between_rests() -> No
     between = {Edge(start, "before", rest), Edge(end, "after", rest)}
     for edges, figure in (({Edge(start), Edge(end)}, False), (between, True)):
         metered = Metered.of(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
-        found = metered.energy("system", [(start, end)], refuse_short=True)
+        energies = metered.energy("system", [(start, end)], refuse_short=True)
         assert metered.energy("system", [(start, end)]).energy_j is not None
-        assert SHORTER in found.flags
-        assert (found.energy_j is not None) == figure
-    assert found.energy_j == pytest.approx(40.0, abs=1.0)
+        assert SHORTER in energies.flags
+        assert (energies.energy_j is not None) == figure
+    assert energies.energy_j == pytest.approx(40.0, abs=1.0)
