@@ -318,11 +318,6 @@ class Comparison:
         return self.verdict == "equivalent" and p is not None and p < LEVEL
 
 
-def unseen_share(n: int) -> float:
-    """The share of runs in another mode that `n` runs miss with 5 % probability: 1 − 0.05^(1/n)."""
-    return float(1 - LEVEL ** (1 / n))
-
-
 SKEWED, FOLLOWING = "skewed", "blocks-follow"
 LEAST_SERIAL = 8  # blocks; fewer have too few neighbours
 SURE = float(special.ndtri(0.995))  # each assumption is doubted in 1 % of what keeps it

@@ -155,7 +155,7 @@ class _Guests(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: list[str] = []
+        self.intruders: list[str] = []
         self.script: list[str] | None = None
 
     def handle_data(self, data: str) -> None:
@@ -165,19 +165,19 @@ class _Guests(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == "script" and self.script is not None:
             text = "".join(self.script)
-            self.found += [f"<script>{text[:200]}"] * (text not in OWN_SCRIPTS)
+            self.intruders += [f"<script>{text[:200]}"] * (text not in OWN_SCRIPTS)
             self.script = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "script" and not attrs:
             self.script = []
         elif tag in ("script", "iframe", "object", "embed", "base", "form", "svg", "math"):
-            self.found.append(f"<{tag}>")
+            self.intruders.append(f"<{tag}>")
         for name, value in attrs:
             leads = name in ("href", "src", "style", "srcset", "action", "formaction")
             within_page = ("#", "data:image/svg+xml;base64,")
             if name.startswith("on") or (leads and not str(value).startswith(within_page)):
-                self.found.append(f"<{tag} {name}={value!r}>"[:200])
+                self.intruders.append(f"<{tag} {name}={value!r}>"[:200])
 
 
 def live_markup(page: str) -> str:
@@ -187,7 +187,7 @@ def live_markup(page: str) -> str:
     guests.close()
     if guests.script is not None:
         return "<script> that does not end"
-    return guests.found[0] if guests.found else ""
+    return guests.intruders[0] if guests.intruders else ""
 
 
 def without_own(page: str) -> str:

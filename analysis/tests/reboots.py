@@ -58,7 +58,7 @@ def reboot_controller(
 def suspend_controller(folder: Path, at_s: float, asleep_s: float, journalled: bool = True) -> None:
     """The controller sleeps from `at_s` on: its clock stands still, and it records nothing.
 
-    `told`: its clock readings say how long it slept.
+    `journalled`: its clock readings say how long it slept.
     """
     gone_ns, asleep_ns = round(at_s * 1e9), round(asleep_s * 1e9)
     meter = folder / "meters" / "meter0"

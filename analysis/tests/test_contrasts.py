@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from analysis.stats import contrasts
-from analysis.stats.comparison import unseen_share
 from analysis.stats.family import judge, summarise
 from analysis.tests.known import known
 from validation.synthetic.tables import energy_of, suite_of
@@ -110,8 +109,6 @@ def test_fewer_than_six_blocks_are_never_equivalent() -> None:
         summary = summarise(suite_of(KINDS, WORK), energy_of(rows(blocks)))
         of_idle = summary.filter(workload="idle", configuration="soft")
         assert of_idle["verdict"].to_list() == [word], blocks
-    assert unseen_share(6) == pytest.approx(0.393, abs=0.001)
-    assert unseen_share(10) == pytest.approx(0.2589, abs=0.0001)
 
 
 def test_a_run_that_is_missing_costs_no_block() -> None:

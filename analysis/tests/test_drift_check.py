@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -155,15 +154,15 @@ def test_each_phase_is_held_against_itself_on_what_matters(
 
 def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
     report = made(tmp_path / "s", 1.03, interval_ms=50)
-    check, page = report.results, report.page()
+    derived, page = report.results, report.page()
     sections = {section.anchor: text_of(section.blocks) for section in page.sections}
-    write(check)
-    assert "drift_check" in set(check.energy["workload"])
-    assert "drift_check" not in set(check.summary["workload"])
-    assert "drift_check" not in check.suite.workloads
+    write(derived)
+    assert "drift_check" in set(derived.energy["workload"])
+    assert "drift_check" not in set(derived.summary["workload"])
+    assert "drift_check" not in derived.suite.workloads
     for text in (
         (tmp_path / "s" / "summary.csv").read_text(),
-        json.dumps(check.next_suite),
+        repr(derived.next_suite),
         *(sections[name] for name in ("figures", "workloads", "money", "published")),
     ):
         assert "rift check" not in text

@@ -1,4 +1,4 @@
-"""In which state the disks were: read from a suite's folder, said, and drawn."""
+"""The state of the disks, as a suite's folder records it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from analysis.report import disks_section
-from analysis.report.figures import rounds
 from analysis.report.sections import Report
-from analysis.report.view import Paragraph, Picture
+from analysis.report.view import Paragraph
 from analysis.stats.results import Results, results
-from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
-from analysis.tests.known import known
 from analysis.tests.pages import pieces, text_of
 from validation.synthetic.suite import Options, write_suite
 
@@ -158,31 +154,9 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return results(folder_of(folder, {"plain": STEADY, "sed": RESTLESS}))
 
 
-def done(suite: Suite, role: str) -> Any:
-    return suite.preconditioned[role]
-
-
-def test_the_picture_has_the_rounds_the_window_and_its_bounds(derived: Results) -> None:
-    figure = known(rounds.draw(done(derived.suite, "plain"), derived.origin))
-    assert figure.get_suptitle() == "Preconditioning of disk plain (modelled)"
-    (axis,) = figure.axes
-    assert axis.get_ylabel().endswith("(MiB/s)")
-    drawn = {line.get_label(): line for line in axis.lines}
-    assert list(np.asarray(drawn["rounds"].get_ydata())) == pytest.approx(STEADY)
-    slope, start = np.polyfit(range(5), STEADY[-5:], 1)
-    assert list(np.asarray(drawn["best line"].get_ydata())) == pytest.approx(
-        [start, start + 4 * slope]
-    )
-    assert list(np.asarray(drawn["best line"].get_xdata())) == [3, 7]
-    shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown == ["rounds", "window", "its mean", "mean ± 10 %", "best line"]
-
-
-def test_the_section_stands_in_the_page_with_its_pictures(derived: Results) -> None:
+def test_the_section_stands_in_the_page(derived: Results) -> None:
     section = disks_section.disks_section(derived)
-    pictures = pieces(Picture, section)
-    assert len(pictures) == 2 and len(pieces(Paragraph, section)) == 2
-    assert {picture.origin for picture in pictures} == {"modelled"}
+    assert len(pieces(Paragraph, section)) == 2
     page = text_of(Report(derived).steadiness())
     assert text_of(section) in page
     assert "Steady state was not reached" in page

@@ -53,7 +53,7 @@ def test_every_configuration_and_workload_is_there_and_no_nan(page: Parsed) -> N
         assert name in page.text
     assert not UNWANTED.search(page.text)
     by_workload = sum(len(plots_of(name)) + 2 for name in PHASES)  # over time, and over the blocks
-    assert len(pictures(page)) == 2 + by_workload + 1  # all, the ratios; the payback's one
+    assert len(pictures(page)) == 2 + by_workload  # all, the ratios
     assert all(page.pictures)
 
 
