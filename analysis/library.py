@@ -53,9 +53,7 @@ def _schema(columns: str) -> dict[str, pl.DataType]:
     return {name: _KINDS[kind] for name, _, kind in parts}
 
 
-RUNS = _schema(
-    "run_id block:i workload configuration state reason started duration_s:f origin",
-)
+RUNS = _schema("run_id block:i workload configuration state reason started duration_s:f origin")
 PHASES = _schema("phase start_ns:i end_ns:i start_s:f end_s:f")
 POWER = _schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
 CONTRASTS = _schema(

@@ -14,11 +14,7 @@ import polars as pl
 from analysis.energy.curve import Edge as PhaseEdge
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
-from analysis.energy.uncertainty import (
-    TypeB,
-    counter_uncertainty_j,
-    half_width,
-)
+from analysis.energy.uncertainty import TypeB, counter_uncertainty_j, half_width
 from analysis.energy.watermarks import delays_s
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
@@ -230,7 +226,7 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
     package = "package" if "package" in set(rapl["component"]) else "package-0"
     parts = [
         rapl.filter(pl.col("component").is_in([package, "dram"])),
-        totals.filter(pl.col("component") == "drive", ~pl.col("source").is_in(COUNTERS)),
+        totals.filter(~pl.col("source").is_in(COUNTERS), component="drive"),
     ]
     small = pl.lit(False)
     for meter in totals.filter(~pl.col("source").is_in(COUNTERS))["source"].unique():

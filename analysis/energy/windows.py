@@ -356,7 +356,7 @@ class Remarks:
         for table in samples.tables(["t_mono_ns", "window_s", "flags"]):
             remarked = table.filter(pl.col("flags") != "")
             for flags in remarked["flags"].unique():
-                bearing = remarked.filter(pl.col("flags") == flags)
+                bearing = remarked.filter(flags=flags)
                 end = bearing["t_mono_ns"].to_numpy().astype(np.int64)
                 width = np.rint(bearing["window_s"].to_numpy() * 1e9).astype(np.int64)
                 for word in set(flags.split()) - KNOWN:

@@ -151,10 +151,7 @@ COLUMNS: Mapping[str, Column] = {
     ),
     "sensitivity_least": (NUMBER, lambda _, row: min(row.sensitivities, default=None)),
     "sensitivity_most": (NUMBER, lambda _, row: max(row.sensitivities, default=None)),
-    "correlation": (
-        NUMBER,
-        lambda _, row: row.correlation if len(row.sensitivities) > 1 else None,
-    ),
+    "correlation": (NUMBER, lambda _, row: row.correlation if len(row.sensitivities) > 1 else None),
     "contribution": (NUMBER, lambda _, row: row.contribution),
     "share": (NUMBER, lambda of, row: of.budget.share(row)),
     "stated_by": (TEXT, lambda _, row: row.stated),

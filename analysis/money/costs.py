@@ -8,13 +8,7 @@ from statistics import fmean
 
 import polars as pl
 
-from analysis.money.payback import (
-    PROFILE,
-    SECONDS_PER_HOUR,
-    Payback,
-    battery_runs,
-    payback,
-)
+from analysis.money.payback import PROFILE, SECONDS_PER_HOUR, Payback, battery_runs, payback
 from analysis.stats.budget import Reading, of_terms
 from analysis.stats.contrasts import IDLE as AT_REST
 from analysis.stats.contrasts import working

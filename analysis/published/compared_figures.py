@@ -8,13 +8,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from analysis.published.counterparts import (
-    MEDIA,
-    Counterpart,
-    counterparts,
-    medium_of,
-    plain_unit,
-)
+from analysis.published.counterparts import MEDIA, Counterpart, counterparts, medium_of, plain_unit
 from analysis.published.our_runs import OurRuns, combined, for_joules, in_paper_unit
 from analysis.published.reference import Published, configurations
 from analysis.stats.comparison import Comparison

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.published import reference
-from analysis.published.agreement import (
-    CLOSE,
-    Agreement,
-    Verdict,
-    count_agreement,
-    verdict_on,
-)
+from analysis.published.agreement import CLOSE, Agreement, Verdict, count_agreement, verdict_on
 from analysis.published.compared_figures import ComparedFigure, compare_figures
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.report import view, words

@@ -9,13 +9,7 @@ from analysis.report import answer, view, words
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import parse
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import (
-    Answer,
-    Contrast,
-    Question,
-    passes,
-    questions,
-)
+from analysis.stats.contrasts import Answer, Contrast, Question, passes, questions
 from analysis.stats.results import Results, whole_joules
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS

@@ -43,7 +43,7 @@ def units_section(results: Results) -> Blocks:
     if not rows_of_all:
         return view.paragraph("No run counted the work that it did.")
     what = f"Energy of the {words.name_of(component)} per unit of work, and how fast it went"
-    origin = joint_origin(results.energy.filter(pl.col("component") == component))
+    origin = joint_origin(results.energy.filter(component=component))
     heads = ["Workload", *HEADERS]
     page = view.table(what, heads, rows_of_all, words=3, origin=origin, group=True)
     page += view.paragraph(
@@ -83,7 +83,7 @@ def joules(value: Estimate | None, one: str) -> str:
 
 def workload_section(results: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:
     """Sentences, tables and pictures; `flagged` are the (block, configuration) to be ringed."""
-    energy = results.energy.filter(pl.col("workload") == name)
+    energy = results.energy.filter(workload=name)
     page = view.heading(words.name_of(name), 3, f"workload-{name}")
     if energy.is_empty():
         reasons = list(dict.fromkeys(r.reason for r in results.suite.skipped if r.workload == name))
@@ -102,7 +102,7 @@ def _pictures(results: Results, energy: pl.DataFrame, name: str, component: str)
     by_unit = per_unit(results.suite, energy, name, component)
     phases = [row for row in by_unit if row.phase != ALL and row.unit == by_unit[0].unit]
     what = f"Energy of the {words.name_of(component)}"
-    drawn = joint_origin(energy.filter(pl.col("component") == component))
+    drawn = joint_origin(energy.filter(component=component))
     per = f"Energy per {phases[0].unit.one}" if phases else ""
     page: Blocks = ()
     for unit, axis in by_size.AXES.items():

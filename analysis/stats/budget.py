@@ -272,11 +272,7 @@ Mean = tuple[float, float]  # joules and seconds
 
 
 def joules_budget(
-    terms: Iterable[ErrorTerm],
-    mean: Mean,
-    error: float | None,
-    df: float,
-    any_look: bool = False,
+    terms: Iterable[ErrorTerm], mean: Mean, error: float | None, df: float, any_look: bool = False
 ) -> Budget:
     """Of a mean over blocks with its standard error and degrees of freedom."""
     rows = scatter(error, df, "J", any_look), *of_terms(terms, [Reading(*mean, 1.0)])

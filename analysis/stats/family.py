@@ -14,12 +14,7 @@ import polars as pl
 
 from analysis.energy.energy import COUNTERS, PYRAPL
 from analysis.stats.budget import Mean, instrument_error, joules_budget
-from analysis.stats.comparison import (
-    SKEWED,
-    Comparison,
-    judged,
-    pooled_skewness,
-)
+from analysis.stats.comparison import SKEWED, Comparison, judged, pooled_skewness
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
 from analysis.stats.levels import Levels, apart, find_levels
 from analysis.stats.stats import LEVEL
@@ -126,9 +121,7 @@ def _judged_once(comparisons: Sequence[Comparison | None]) -> list[Comparison | 
 
 
 def _versus(
-    suite: Suite,
-    groups: Mapping[Key, Group],
-    levels: Sequence[Levels],
+    suite: Suite, groups: Mapping[Key, Group], levels: Sequence[Levels]
 ) -> dict[Key, Comparison]:
     """Each group against its baseline's, not yet judged."""
     compared: dict[Key, Comparison] = {}

@@ -147,11 +147,7 @@ def gaps_of_one_level(sizes: tuple[int, ...], count: int) -> Floats:
 
 
 def _levels(
-    workload: str,
-    name: str,
-    runs: list[tuple[float, int]],
-    p_adjusted: float | None,
-    margin: float,
+    workload: str, name: str, runs: list[tuple[float, int]], p_adjusted: float | None, margin: float
 ) -> Levels:
     ordered = sorted(runs)
     place, gap, _ = _split([math.log(j) for j, _ in ordered]) if len(runs) >= LEAST else (0, 0.0, 0)

@@ -13,14 +13,7 @@ from pathlib import Path
 import polars as pl
 import polars.selectors as cs
 
-from analysis.energy.energy import (
-    ALL,
-    BETWEEN,
-    COUNTERS,
-    PYRAPL,
-    energy_table,
-    of_references,
-)
+from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, of_references
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.flags import doubt, flag_note, reserves
 from analysis.spreadsheet import csv_bytes

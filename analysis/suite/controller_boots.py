@@ -65,9 +65,7 @@ def place_on_one_axis(
 
 
 def shifts(
-    readings: Sequence[ClockReading],
-    recordings: Sequence[Recording],
-    runs: Mapping[str, Span],
+    readings: Sequence[ClockReading], recordings: Sequence[Recording], runs: Mapping[str, Span]
 ) -> dict[str, int]:
     """Tell by boot of the controller how far its times are moved, in ns; 0 for the first.
 

@@ -72,10 +72,7 @@ def _journal(folder: Path, order: list[str]) -> None:
     insert(at("switching", order[4]), line("running", order[4]))
     insert(
         at("switching", order[4]),
-        {
-            **line("void", order[4], cause="target-down", facts={"during": "running"}),
-            **cut,
-        },
+        {**line("void", order[4], cause="target-down", facts={"during": "running"}), **cut},
         {**line("suite-started", detail="4 of 18 finished"), **cut},
         {
             **line("waiting", detail="the controller has not placed them yet", cause="secrets"),

@@ -224,10 +224,7 @@ def test_a_record_without_power_is_a_gap() -> None:
 
 
 def test_each_boot_has_its_own_clock() -> None:
-    readings = [
-        ClockReading(0, 5_000, 10, "a"),
-        ClockReading(10**12, 70, 10**12 + 20, "b"),
-    ]
+    readings = [ClockReading(0, 5_000, 10, "a"), ClockReading(10**12, 70, 10**12 + 20, "b")]
     clock = clocks.TargetClock.fit(readings)
     assert clock.to_controller_ns("a", 5_000) == 5
     assert clock.to_controller_ns("b", 70) == 10**12 + 10

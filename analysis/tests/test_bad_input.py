@@ -259,11 +259,7 @@ def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
     ],
 )
 def test_what_is_no_suite_is_refused(
-    what: str,
-    plan: str | None,
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    what: str, plan: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "suite"
     folder.mkdir()

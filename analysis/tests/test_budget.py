@@ -262,10 +262,10 @@ def test_the_tail_is_read_as_well(metered: Results) -> None:
     p = costs.paybacks(metered.suite, metered.energy)[0]
     of_range = next(row for row in p.budget.rows if row.term == "range")
     rows = metered.energy.filter(
-        (pl.col("component") == "system")
-        & (pl.col("workload") == p.workload)
-        & (pl.col("configuration") == p.against)
-        & pl.col("phase").is_in(["all", "tail"])
+        pl.col("phase").is_in(["all", "tail"]),
+        component="system",
+        workload=p.workload,
+        configuration=p.against,
     )
     per_run = rows.group_by("run_id").agg(pl.col("duration_s").sum())
     assert of_range.sensitivities[0] == pytest.approx(per_run["duration_s"].mean())
@@ -333,8 +333,8 @@ def test_the_table_beside_the_report_has_every_budget(tmp_path: Path) -> None:
     table = pl.read_csv(tmp_path / "s" / BUDGET)
     assert table.columns == ["suite_id", "host", *budgets.COLUMNS]
     assert {*table["figure"]} == {"joules of a run", "ratio", "saving", "saving a year"}
-    assert {*table.filter(pl.col("figure") == "ratio")["workload"]} == {"sql", "idle", "all"}
-    rapl = table.filter((pl.col("source") == "rapl") & (pl.col("component") == "package-0"))
-    assert {*rapl.filter(pl.col("figure") == "joules of a run")["not_stated"]} == {"gain"}
+    assert {*table.filter(figure="ratio")["workload"]} == {"sql", "idle", "all"}
+    rapl = table.filter(source="rapl", component="package-0")
+    assert {*rapl.filter(figure="joules of a run")["not_stated"]} == {"gain"}
     build(tmp_path / "s")
     assert (tmp_path / "s" / BUDGET).read_bytes() == before

@@ -92,7 +92,7 @@ def test_a_page_is_one_family_of_contrasts_and_judged_rows() -> None:
     adjusted += [c.p_adjusted or 1.0 for key, c in family.versus.items() if key[3] == "system"]
     assert min(adjusted) == pytest.approx(12 * min(plain))
     summary = summarise(suite, energy_of(both))
-    drive = summary.filter(pl.col("component") == "drive", pl.col("configuration") != "bare")
+    drive = summary.filter(pl.col("configuration") != "bare", component="drive")
     assert set(drive["verdict"]) == {""} and drive["p_adjusted"].is_null().all()
     assert not drive["ratio_low"].is_null().any()
     by_name = {

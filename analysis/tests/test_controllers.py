@@ -36,7 +36,7 @@ WHOLE = (pl.col("component") == "system") & (pl.col("phase") == "all")
 
 def errors(derived: Results, truth: Truth) -> dict[str, float]:
     """By run: how far its system's joules are off, as a share."""
-    rows = derived.energy.filter((pl.col("component") == "system") & (pl.col("phase") == "all"))
+    rows = derived.energy.filter(component="system", phase="all")
     return {
         row["run_id"]: abs(
             (row["energy_j"] or 0.0) / truth.energy_j[row["run_id"], "all", "system"] - 1
@@ -76,7 +76,7 @@ def test_the_controller_started_again_while_the_target_stayed_up(made: tuple[Pat
     assert derived.suite.controller_boots == 2
     assert [meter.name for meter in derived.suite.meters] == ["meter0"]
     assert max(errors(derived, truth).values()) < 4e-3
-    both = derived.energy.filter(pl.col("phase") == "all").join(
+    both = derived.energy.filter(phase="all").join(
         plain, on=["run_id", "phase", "source", "component"], validate="1:1"
     )
     assert len(both) == 8 * 4
@@ -179,11 +179,9 @@ def test_a_phase_across_the_break_is_filled_over_its_true_length(made: tuple[Pat
     begin, end = truth.phases_s[run_id, phase]
     reboot_controller(folder, begin + (end - begin) / 3, away_s=(end - begin) / 3)
     derived = results(folder)
-    (row,) = derived.energy.filter(
-        (pl.col("run_id") == run_id)
-        & (pl.col("phase") == phase)
-        & (pl.col("component") == "system")
-    ).iter_rows(named=True)
+    (row,) = derived.energy.filter(run_id=run_id, phase=phase, component="system").iter_rows(
+        named=True
+    )
     assert row["flags"] == "gap-filled"
     assert row["coverage"] == pytest.approx(2 / 3, abs=0.1)
     assert row["energy_j"] == pytest.approx(truth.energy_j[run_id, phase, "system"], rel=0.03)

@@ -125,7 +125,7 @@ def test_the_plan_names_the_drift_check_and_its_limit() -> None:
 
 def test_a_drift_check_that_ran_once_tells_nothing() -> None:
     suite, energy = idle_suite(0.013)
-    assert drift_check(suite, energy.filter(pl.col("block") == 0), NO_CLOCK) is None
+    assert drift_check(suite, energy.filter(block=0), NO_CLOCK) is None
     assert drift_check(suite_of({"soft": "dmcrypt"}, ["idle"]), energy, NO_CLOCK) is None
 
 

@@ -81,7 +81,7 @@ def test_a_phase_too_short_for_its_counter_counts_within_a_longer_run(
 
 
 def errors(energy: pl.DataFrame, truth: Truth, component: str, phase: str | None) -> list[float]:
-    rows = energy.filter((pl.col("component") == component) & (pl.col("phase") != "between"))
+    rows = energy.filter(pl.col("phase") != "between", component=component)
     return [
         abs(row["energy_j"] / truth.energy_j[row["run_id"], row["phase"], component] - 1)
         for row in rows.iter_rows(named=True)
@@ -114,7 +114,7 @@ def test_all_is_the_sum_of_the_phases_without_the_tail(derived: Results) -> None
         .group_by(keys)
         .agg(pl.col("energy_j").sum().alias("sum_j"), pl.col("duration_s").sum().alias("sum_s"))
     )
-    both = energy.filter(pl.col("phase") == "all").join(parts, on=keys, validate="1:1")
+    both = energy.filter(phase="all").join(parts, on=keys, validate="1:1")
     assert len(both) == 72 * 4
     assert (both["energy_j"] - both["sum_j"]).abs().max() == pytest.approx(0, abs=1e-9)
     assert (both["duration_s"] - both["sum_s"]).abs().max() == pytest.approx(0, abs=1e-9)
@@ -160,10 +160,10 @@ def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(derived: Results
     limit_s = meter.arrival_delay_limit_s
     both = Metered.of(meter.samples, meter.timing, limit_s, meter.channels, ends)
     stretch = sorted(edge.t_ns for edge in ends)
-    rows = derived.energy.filter((pl.col("run_id") == run.run_id) & (pl.col("phase") != "all"))
+    rows = derived.energy.filter(pl.col("phase") != "all", run_id=run.run_id)
     for channel in meter.channels:
         energy = both.energy(channel, [(stretch[0], stretch[1])])
-        parts = rows.filter(pl.col("component") == channel)
+        parts = rows.filter(component=channel)
         assert float(parts["energy_j"].sum()) == pytest.approx(energy.energy_j, abs=1e-6)
 
 
@@ -171,11 +171,11 @@ def test_every_joule_has_both_parts_of_its_uncertainty(derived: Results) -> None
     energy = derived.energy
     assert energy["energy_statistical_j"].null_count() == 0
     assert (energy["energy_statistical_j"] > 0).all()
-    metered = energy.filter(pl.col("source") == "meter0")
+    metered = energy.filter(source="meter0")
     widest = metered["energy_type_b_j"] * 3**0.5
     assert (metered["energy_u95_j"] > 0.94 * widest).all()
     assert (metered["energy_u95_j"] < 1.01 * widest + 1.96 * metered["energy_statistical_j"]).all()
-    rapl = energy.filter(pl.col("source") == "rapl")
+    rapl = energy.filter(source="rapl")
     assert rapl["energy_type_b_j"].null_count() == len(rapl)
     assert rapl["energy_u95_j"].null_count() == len(rapl)
 
@@ -192,16 +192,16 @@ def test_a_gap_in_the_stream_shows_in_the_phases_it_hits_and_only_there(
         reopen_after_loss=reopen,
     )
     truth = write_suite(tmp_path / "s", o)
-    energy = results(tmp_path / "s").energy.filter(pl.col("component") == "system")
+    energy = results(tmp_path / "s").energy.filter(component="system")
     hit = {
         key for key, (a, b) in truth.phases_s.items() if a < 5.59 and b > 5.01
     }  # a first window after reopening is lost as well, hence the 10 ms
     flagged = energy.filter(pl.col("flags").str.contains("gap-filled|no-samples"))
     named = {(r["run_id"], r["phase"]) for r in flagged.iter_rows(named=True)}
     assert {key for key in named if key[1] not in {"all", "between"}} == hit
-    assert (energy.filter(pl.col("flags") == "")["coverage"] == 1).all()
+    assert (energy.filter(flags="")["coverage"] == 1).all()
     assert (flagged["coverage"] < 1).all()
-    gaps = flagged.filter((pl.col("phase") == "all") & (pl.col("coverage") < 1))
+    gaps = flagged.filter(pl.col("coverage") < 1, phase="all")
     assert len(gaps) >= 1
 
 
@@ -210,11 +210,11 @@ def test_a_phase_on_an_unknown_boot_has_no_meter_figure(tmp_path: Path) -> None:
     path = next((tmp_path / "s" / "runs").iterdir()) / "run.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "boot_id": "another"}))
-    energy = results(tmp_path / "s").energy.filter(pl.col("run_id") == path.parent.name)
-    metered = energy.filter(pl.col("source") == "meter0")
+    energy = results(tmp_path / "s").energy.filter(run_id=path.parent.name)
+    metered = energy.filter(source="meter0")
     assert metered["energy_j"].null_count() == len(metered)
     assert set(" ".join(metered["flags"]).split()) == {"no-clock", "incomplete"}
-    assert energy.filter(pl.col("source") == "rapl")["energy_j"].null_count() == 0
+    assert energy.filter(source="rapl")["energy_j"].null_count() == 0
 
 
 def test_a_sum_that_lacks_a_phase_is_no_figure(tmp_path: Path) -> None:
@@ -224,11 +224,11 @@ def test_a_sum_that_lacks_a_phase_is_no_figure(tmp_path: Path) -> None:
     document["phases"][1]["counters"][1]["start"] = None
     path.write_text(json.dumps(document))
     energy = results(tmp_path / "s").energy
-    rows = energy.filter(pl.col("component") == "dram")
+    rows = energy.filter(component="dram")
     by = {r["phase"]: (r["energy_j"] is None, r["flags"]) for r in rows.iter_rows(named=True)}
     assert by["load"] == (True, "read-failed")
     assert by["all"] == (True, "read-failed incomplete")
     assert by["between"] == (True, "read-failed incomplete")
     assert by["query"] == (False, "")
-    package = energy.filter(pl.col("component") == "package-0")
+    package = energy.filter(component="package-0")
     assert package["energy_j"].null_count() == 0

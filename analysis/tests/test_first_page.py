@@ -97,10 +97,7 @@ SUITES: dict[str, tuple[Callable[[Path], None], Sequence[str]]] = {
         made(replace(ALONE, configurations=("opal", SOFT))),
         ["unknown", "unknown", "does-not-pay", "measured", "no-baseline"],
     ),
-    "without a meter": (
-        without_meter,
-        ["unknown", "found", "unknown", "measured", "no-meter"],
-    ),
+    "without a meter": (without_meter, ["unknown", "found", "unknown", "measured", "no-meter"]),
 }
 
 

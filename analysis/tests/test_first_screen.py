@@ -33,35 +33,8 @@ from analysis.tests.pages import OWN_SCRIPTS, Parsed, live_markup, pieces, text_
 from contract import schema
 from contract.documents import OtherSource
 
-# What somebody asks to whom the report was forwarded, and what answers it where it can be found by
-# a program. What to choose is the twelfth: the reader's own, from the cost and the payback.
-QUESTIONS = {
-    "What was measured?": "energy of the system, the drive",
-    "On which machine?": r"of bench",
-    "By which instrument?": "the meter .* and RAPL",
-    "Doing what?": "6 workloads",
-    "Which ways of encrypting were compared?": "on plain, Opal drive, dm-crypt AES-128 and dm-cr",
-    "How often, and did anything fail?": "3 blocks *: 72 finished runs, none void",
-    "Is it real?": "Modelled.*no evidence about real hardware",
-    "What does the drive's own encryption cost?": r"Opal drive\s*, [+−±][\d.]+ % to [+−±]",
-    "What does Linux's encryption cost?": r"dm-crypt AES-256: [\d.]+ % more energy",
-    "How sure is that?": r"95 % interval [+−±][\d.]+ % to",
-    "Does the dearer drive pay for itself?": "drive (pays|does not pay)|No payback is shown",
-}
 ROOT = Path(__file__).parents[2]
 LONGEST = 900  # characters of the lines: what 390 × 844 pixels hold below the heading
-
-
-def first_screen(page: Page) -> str:
-    """Return the head and the first section, with what its pictures show."""
-    captions = tuple(picture.caption for picture in pieces(Picture, page.sections[0]))
-    return text_of((page.heading, page.head, page.sections[0], captions))
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_reader_finds_the_answer_on_the_first_screen(derived: Results, question: str) -> None:
-    screen = first_screen(Report(derived).page()).replace("\n", " ")
-    assert re.search(QUESTIONS[question], screen), screen
 
 
 def test_the_first_screen_is_a_sentence_a_picture_and_the_matrix(derived: Results) -> None:

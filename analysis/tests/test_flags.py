@@ -44,12 +44,7 @@ def test_a_flag_of_a_driver_from_elsewhere_is_kept_and_reserves() -> None:
 def test_a_note_has_code_facts_and_sentence() -> None:
     note = flag_note("gap-filled", 1, 2, "runs of x", ["system", "drive"], coverage=0.5)
     assert note.code == "gap-filled"
-    assert note.facts == {
-        "flagged": 1,
-        "of": 2,
-        "components": ("system", "drive"),
-        "coverage": 0.5,
-    }
+    assert note.facts == {"flagged": 1, "of": 2, "components": ("system", "drive"), "coverage": 0.5}
     assert "1 of 2 runs of x" in note.sentence and "50 %" in note.sentence
 
 

@@ -197,10 +197,7 @@ def test_a_counter_is_compared_alike_in_pieces_of_any_size(size: int) -> None:
             piece = Piece.of(at_once, begin, min(begin + size, 18))
             check.take(piece, power_w, counter)
         assert (check.counted_j, check.measured_j) == pytest.approx((12 * counted_w, 1200))
-        assert (check.agrees(0.01), check.contradicts(0.01)) == (
-            counted_w == 100,
-            counted_w == 600,
-        )
+        assert (check.agrees(0.01), check.contradicts(0.01)) == (counted_w == 100, counted_w == 600)
 
 
 def test_a_counter_that_was_never_seen_beside_its_power_fills_no_gap() -> None:

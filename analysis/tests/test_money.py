@@ -51,11 +51,11 @@ def assuming(derived: Results, **changes: Any) -> Results:
 def joules(derived: Results, workload: str, configuration: str, block: int) -> float:
     """With the delayed writes of the tail."""
     rows = derived.energy.filter(
-        (pl.col("workload") == workload)
-        & (pl.col("configuration") == configuration)
-        & (pl.col("block") == block)
-        & (pl.col("component") == "system")
-        & pl.col("phase").is_in(["all", "tail"])
+        pl.col("phase").is_in(["all", "tail"]),
+        workload=workload,
+        configuration=configuration,
+        block=block,
+        component="system",
     )
     assert len(rows) == 2
     return float(rows["energy_j"].sum())
@@ -188,13 +188,9 @@ def test_more_work_than_a_day_holds_is_told(derived: Results) -> None:
     assumed = assuming(derived, duty=DUTY)
     (first, _), a = costs.profiles(assumed.suite, assumed.energy), assumed.suite.assumptions
     assert a is not None
-    joules_of_runs = assumed.energy.filter(
-        (pl.col("configuration") == "opal")
-        & (pl.col("component") == "system")
-        & (pl.col("phase") == "all")
-    )
+    joules_of_runs = assumed.energy.filter(configuration="opal", component="system", phase="all")
     run_s = sum(
-        count * sum(joules_of_runs.filter(pl.col("workload") == w)["duration_s"]) / 3
+        count * sum(joules_of_runs.filter(workload=w)["duration_s"]) / 3
         for w, count in DUTY.items()
     )
     assert first.hours_per_day == pytest.approx(run_s / 3600)
@@ -276,8 +272,7 @@ def test_a_configuration_may_have_any_name(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     kept = ("plain", "opal", AES128)
     write_suite(
-        folder,
-        Options(blocks=2, interval_ms=100, workloads=("kernel_tree",), configurations=kept),
+        folder, Options(blocks=2, interval_ms=100, workloads=("kernel_tree",), configurations=kept)
     )
     named = {"plain": "bare", "opal": "drive", AES128: "soft"}
     paths = [folder / "plan.json", *(folder / "runs").glob("*/run.json")]
@@ -298,7 +293,7 @@ def test_time_that_is_saved_is_worth_what_the_machine_then_does(derived: Results
     sleeping = costs.paybacks(assuming(derived).suite, derived.energy)[0]
     idling = costs.paybacks(assuming(derived, after_work="idle").suite, derived.energy)[0]
     assert (sleeping.after_work, idling.after_work) == ("sleep", "idle")
-    rows = derived.energy.filter((pl.col("component") == "system") & (pl.col("phase") == "all"))
+    rows = derived.energy.filter(component="system", phase="all")
     of_rest = rows.filter(workload="idle", configuration=derived.suite.sed)
     rest_w = (of_rest["energy_j"] / of_rest["duration_s"]).to_list()
     of_work = rows.filter(workload=sleeping.workload)

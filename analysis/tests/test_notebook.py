@@ -136,16 +136,24 @@ def test_it_runs_on_whatever_suite_there_is(tmp_path: Path, options: Options) ->
     assert set(notebook_of(tmp_path / "s")["differing"].values()) == {0}
 
 
-def test_it_runs_without_a_meter(tmp_path: Path, small_suite: Path) -> None:
-    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns("meters"))
+@pytest.mark.parametrize(
+    ("lost", "name", "value"), [("meters", "component", "package-0"), ("runs", "run_id", "")]
+)
+def test_it_runs_without_a_meter_and_without_runs(
+    tmp_path: Path, small_suite: Path, lost: str, name: str, value: str
+) -> None:
+    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns(lost))
     made = notebook_of(tmp_path / "s")
-    assert made["component"] == "package-0" and set(made["differing"].values()) == {0}
+    assert made[name] == value and set(made["differing"].values()) == {0}
 
 
-def test_it_runs_on_a_suite_without_runs(tmp_path: Path, small_suite: Path) -> None:
-    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns("runs"))
-    made = notebook_of(tmp_path / "s")
-    assert made["run_id"] == "" and set(made["differing"].values()) == {0}
+def test_it_runs_on_faults_and_on_a_suite_that_may_be_looked_at_any_time(
+    tmp_path: Path, small_suite: Path, night: FaultySuite
+) -> None:
+    shutil.copytree(small_suite, tmp_path / "s")
+    change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
+    for folder in (tmp_path / "s", night.folder):
+        assert set(notebook_of(folder)["differing"].values()) == {0}
 
 
 def test_a_counter_that_starts_again_in_a_phase_is_counted_through(tmp_path: Path) -> None:
@@ -168,18 +176,6 @@ def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_s
     made = notebook_of(tmp_path / "s")
     assert made["by_counter"].height > 0
     assert set(made["differing"].values()) == {0}
-
-
-def test_it_runs_on_a_suite_that_may_be_looked_at_any_time(
-    tmp_path: Path, small_suite: Path
-) -> None:
-    shutil.copytree(small_suite, tmp_path / "s")
-    change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
-    assert set(notebook_of(tmp_path / "s")["differing"].values()) == {0}
-
-
-def test_it_runs_on_a_suite_full_of_faults(night: FaultySuite) -> None:
-    assert set(notebook_of(night.folder)["differing"].values()) == {0}
 
 
 def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report_does(

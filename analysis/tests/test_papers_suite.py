@@ -35,12 +35,7 @@ from analysis.tests.known import known
 from analysis.tests.pages import UNWANTED, text_of
 from contract import schema
 from contract.plan import Side, SuitePlan
-from validation.synthetic.papers import (
-    BLOCKS,
-    COMPARISONS,
-    EXTRA_BLOCKS,
-    NO_CASCADES,
-)
+from validation.synthetic.papers import BLOCKS, COMPARISONS, EXTRA_BLOCKS, NO_CASCADES
 from validation.synthetic.suite import Truth
 
 
@@ -351,13 +346,7 @@ def test_a_suite_of_one_configuration_says_so(derived: Results) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [
-        {"left_out": [{"what": "x"}]},
-        {"left_out": 7},
-        {"cpus": "many"},
-        {"kept": 7},
-    ],
+    "broken", [{"left_out": [{"what": "x"}]}, {"left_out": 7}, {"cpus": "many"}, {"kept": 7}]
 )
 def test_a_broken_record_makes_its_run_void(
     small_suite: Path, tmp_path: Path, broken: object

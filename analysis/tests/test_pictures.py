@@ -217,9 +217,7 @@ def test_the_curve_holds_the_energy_of_the_run(derived: Results) -> None:
     line = next(c for c in figure.axes[0].lines if c.get_label() == "system")
     seconds, watts = (np.asarray(v, float) for v in (line.get_xdata(), line.get_ydata()))
     area = float(np.trapezoid(watts, seconds))
-    rows = derived.energy.filter(
-        (pl.col("run_id") == run.run_id) & (pl.col("component") == "system")
-    )
+    rows = derived.energy.filter(run_id=run.run_id, component="system")
     parts = rows.filter(pl.col("phase") != "all")["energy_j"].sum()
     assert area == pytest.approx(parts, rel=0.05)
 
@@ -252,11 +250,7 @@ def test_flagged_blocks_are_ringed_and_named(derived: Results) -> None:
 def test_the_blocks_changes_are_those_of_the_joules(derived: Results) -> None:
     figure = known(blocks.draw(derived.suite, derived.energy, "sql", "system"))
     ratio = {line.get_label(): line for line in figure.axes[1].lines}["dm-crypt AES-256"]
-    rows = derived.energy.filter(
-        (pl.col("workload") == "sql")
-        & (pl.col("component") == "system")
-        & (pl.col("phase") == "all")
-    )
+    rows = derived.energy.filter(workload="sql", component="system", phase="all")
     joules = {(r["configuration"], r["block"]): r["energy_j"] for r in rows.iter_rows(named=True)}
     wanted = [(joules["dmcrypt-aes256", b] / joules["plain", b] - 1) * 100 for b in range(3)]
     assert np.asarray(ratio.get_ydata()).tolist() == pytest.approx(wanted)
@@ -269,7 +263,7 @@ def test_a_bar_of_one_block_has_no_whisker(
     which: str, several: bool, request: pytest.FixtureRequest
 ) -> None:
     suite: Results = request.getfixturevalue(which)
-    energy = suite.energy if several else suite.energy.filter(pl.col("block") == 0)
+    energy = suite.energy if several else suite.energy.filter(block=0)
     figure = known(bars.draw(bars.plots_of("sql")[0], energy, suite.suite))
     whiskers = [
         one for axis in figure.axes for one in axis.containers if isinstance(one, ErrorbarContainer)
@@ -278,7 +272,7 @@ def test_a_bar_of_one_block_has_no_whisker(
 
 
 def test_one_block_has_no_course(derived: Results) -> None:
-    one = derived.energy.filter(pl.col("block") == 0)
+    one = derived.energy.filter(block=0)
     assert blocks.draw(derived.suite, one, "sql", "system") is None
 
 

@@ -48,11 +48,7 @@ def test_published_stands_beside_measured(derived: Results) -> None:
     assert base.published_ratio is None
     assert base.measured_ratio is None
     assert drive.published_ratio == pytest.approx(2455.955 / 2414.687)
-    untar = derived.energy.filter(
-        (pl.col("phase") == "untar")
-        & (pl.col("component") == "system")
-        & (pl.col("configuration") == "opal")
-    )
+    untar = derived.energy.filter(phase="untar", component="system", configuration="opal")
     assert known(drive.measured).mean == pytest.approx(untar["energy_j"].mean())
     assert known(drive.measured_ratio).ratio == pytest.approx(1.012, abs=0.02)
     assert drive.origin == "modelled"
@@ -111,9 +107,7 @@ def test_any_paper_stands_beside_once_it_names_a_workload(derived: Results) -> N
     ]
     rows = compare_figures(derived.suite, derived.energy, figures)
     assert len(rows) == len(figures) > 0
-    seconds = derived.energy.filter(
-        (pl.col("phase") == "query") & (pl.col("configuration") == "plain")
-    )["duration_s"].mean()
+    seconds = derived.energy.filter(phase="query", configuration="plain")["duration_s"].mean()
     assert isinstance(seconds, float)
     assert known(rows[0].measured).mean == pytest.approx(seconds * 1000)
     assert not compare_figures(derived.suite, derived.energy, published("panda"))
@@ -126,6 +120,6 @@ def test_a_paper_of_which_nothing_was_measured_is_named_and_has_no_table(derived
     assert all(c.short in page for c in citations())
     assert not any(c.title in page for c in untouched)
     assert not re.search(r"\b(None|nan|NaN)\b", page)
-    idle = derived.energy.filter(pl.col("workload") == "idle")
+    idle = derived.energy.filter(workload="idle")
     none = published_section(replace(derived, all_energy=idle))
     assert not pieces(Table, none) and pieces(Table, published_section(derived))

@@ -45,9 +45,9 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def test_its_joules_stand_beside_ours_and_never_in_their_place(derived: Results) -> None:
-    energy = derived.energy.filter(pl.col("configuration") == "plain")
-    counted = energy.filter(pl.col("source") == "rapl", pl.col("phase") != "between")
-    by_pyrapl = energy.filter(pl.col("source") == "pyrapl")
+    energy = derived.energy.filter(configuration="plain")
+    counted = energy.filter(pl.col("phase") != "between", source="rapl")
+    by_pyrapl = energy.filter(source="pyrapl")
     assert set(by_pyrapl["component"]) == {"pyrapl-package-0", "pyrapl-dram"}
     both = counted.with_columns((pl.lit("pyrapl-") + pl.col("component")).alias("component")).join(
         by_pyrapl, on=["run_id", "phase", "component"], validate="1:1"
@@ -58,15 +58,11 @@ def test_its_joules_stand_beside_ours_and_never_in_their_place(derived: Results)
 
 
 def test_a_phase_that_wrapped_has_no_figure_nor_has_its_run(derived: Results) -> None:
-    rows = derived.energy.filter(
-        pl.col("configuration") == "opal", pl.col("component") == "pyrapl-package-0"
-    )
+    rows = derived.energy.filter(configuration="opal", component="pyrapl-package-0")
     lost = rows.filter(pl.col("energy_j").is_null())
     assert set(lost["phase"]) == {"create", "all"}
     assert all("pyrapl-wrapped" in flags for flags in lost["flags"])
-    counted = derived.energy.filter(
-        pl.col("configuration") == "opal", pl.col("component") == "package-0"
-    )
+    counted = derived.energy.filter(configuration="opal", component="package-0")
     assert counted["energy_j"].null_count() == 0
 
 

@@ -94,16 +94,16 @@ def test_summary_has_the_contracts_columns(derived: Results) -> None:
     summary = derived.summary
     assert summary.columns == list(SUMMARY_SCHEMA)
     assert len(summary) == len(PHASES) * len(CONFIGURATIONS) * 4
-    plain = summary.filter(pl.col("configuration") == "plain")
+    plain = summary.filter(configuration="plain")
     assert set(plain["verdict"]) == {""}
     assert plain["ratio"].null_count() == len(plain)
     others = summary.filter(pl.col("configuration") != "plain")
     judged = others.filter(component="system")
     assert set(judged["verdict"]) <= {"differs", "equivalent", "inconclusive"}
     assert set(others.filter(pl.col("component") != "system")["verdict"]) == {""}
-    video = others.filter((pl.col("workload") == "video") & (pl.col("component") == "system"))
+    video = others.filter(workload="video", component="system")
     assert "differs" not in set(video["verdict"])
-    tree = others.filter((pl.col("workload") == "kernel_tree") & (pl.col("component") == "system"))
+    tree = others.filter(workload="kernel_tree", component="system")
     assert dict(tree.select("configuration", "verdict").iter_rows())["dmcrypt-aes256"] == "differs"
 
 

@@ -70,7 +70,7 @@ def test_where_a_run_of_the_block_is_void_the_contrast_is_left_out(derived: Resu
     assert [c.configuration for c in answer.contrasts] == ["dmcrypt-aes128", "dmcrypt-aes256"]
     later = after(suite, 3, void)
     assert {c.configuration: c.blocks for c in later.contrasts} == {
-        **{"opal": 2, "dmcrypt-aes128": 3, "dmcrypt-aes256": 3},
+        **{"opal": 2, "dmcrypt-aes128": 3, "dmcrypt-aes256": 3}
     }
     baseline = after(suite, 2, run_of(suite, 1, "plain", "video"))
     assert baseline.contrasts == () and {one.cause for one in baseline.left_out} == {"void"}

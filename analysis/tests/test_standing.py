@@ -97,8 +97,7 @@ def sound(derived: Results) -> Mapping[tuple[str, str], set[str]]:
 
 
 @pytest.mark.parametrize(
-    ("channels", "when"),
-    [*product((["system"], ["drive"]), WHEN), (["system", "drive"], "always")],
+    ("channels", "when"), [*product((["system"], ["drive"]), WHEN), (["system", "drive"], "always")]
 )
 def test_no_verdict_comes_from_a_channel_that_stood_still(
     derived: Results, sound: Mapping[tuple[str, str], set[str]], channels: list[str], when: str

@@ -176,7 +176,7 @@ def test_what_few_blocks_cannot_tell_is_none() -> None:
     assert two.carry_over_p is None
     assert "too few blocks" in carry_over_sentence([two])
     suite, energy = made(3)
-    lone = energy.filter(pl.col("configuration") == "plain")
+    lone = energy.filter(configuration="plain")
     assert steadiness(suite, lone, NO_CLOCK)[0].between_sd_percent is None
     apart = energy.filter(
         ((pl.col("block") == 0) & (pl.col("configuration") == "plain"))

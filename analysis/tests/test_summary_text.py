@@ -134,10 +134,7 @@ def empty(folder: Path) -> None:
         (older_report, ["fde report"]),
         (without_seal, ["; not sealed", "fde resume"]),
         (changed, ["files changed after sealing", "fde verify"]),
-        (
-            running,
-            ["never made", "fde resume", "timing.json"],
-        ),
+        (running, ["never made", "fde resume", "timing.json"]),
         (empty, ["no run finished; not sealed", "21 never made", "fde resume"]),
     ],
 )

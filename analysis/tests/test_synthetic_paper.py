@@ -24,9 +24,7 @@ def paper(shared: Shared) -> Results:
 
 
 def _verdicts(paper: Results, workload: str) -> dict[str, str]:
-    rows = paper.summary.filter(
-        (pl.col("workload") == workload) & (pl.col("component") == "system")
-    )
+    rows = paper.summary.filter(workload=workload, component="system")
     return dict(rows.select("configuration", "verdict").iter_rows())
 
 
@@ -51,7 +49,7 @@ def test_the_suite_is_whole(paper: Results) -> None:
 def test_what_was_put_in_comes_out(paper: Results) -> None:
     """Over 20 blocks the mean of each phase lies within four standard errors of the figure."""
     means = (
-        paper.energy.filter(pl.col("component") == "system")
+        paper.energy.filter(component="system")
         .group_by("configuration", "workload", "phase")
         .agg(pl.col("energy_j").mean(), pl.col("duration_s").mean())
     )

@@ -58,9 +58,7 @@ def test_several_suites_stand_below_each_other(suites: Path) -> None:
 
 
 def test_work_stands_beside_the_joules(suites: Path) -> None:
-    rows = load(suites / "first").filter(
-        (pl.col("workload") == "file_io") & (pl.col("component") == "drive")
-    )
+    rows = load(suites / "first").filter(workload="file_io", component="drive")
     by = {phase: part["bytes"].unique().to_list() for (phase,), part in rows.group_by("phase")}
     assert by["write-large"] == [41943040.0]
     assert by["all"] == [4 * 41943040.0]

@@ -229,9 +229,7 @@ def test_every_file_is_held_against_what_closed_it(
     assert message in " ".join(verify(folder).problems)
 
 
-def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(
-    folder: Path,
-) -> None:
+def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(folder: Path) -> None:
     """Whatever seal and sums a stranger makes for them."""
     path = folder / "meters/meter0/samples.parquet"
     honest = load(folder)

@@ -77,9 +77,7 @@ def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
     assert parts.worst_ratio == pytest.approx(0.9)
 
 
-def test_a_machine_without_a_dram_zone_is_said_to_have_none(
-    derived: Results,
-) -> None:
+def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) -> None:
     energy = derived.energy.filter(pl.col("component") != "dram")
     assert not trust.whole(energy).memory
     for memory, one in ((True, derived), (False, replace(derived, all_energy=energy))):
@@ -121,9 +119,7 @@ def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(
         meters=tuple(replace(m, arrival_delay_limit_s=1e-5) for m in derived.suite.meters),
     )
     energy = energy_table(suite, derived.clock)
-    metered, known = (
-        table.filter(pl.col("source") == "meter0") for table in (energy, derived.energy)
-    )
+    metered, known = (table.filter(source="meter0") for table in (energy, derived.energy))
     assert metered["flags"].str.contains(DELAY_FLAG).all()
     assert not known["flags"].str.contains(DELAY_FLAG).any()
     (note,) = [note for note in flag_notes(energy) if note.code == DELAY_FLAG]

@@ -68,7 +68,7 @@ def plots_of(workload: str) -> tuple[Plot, ...]:
 
 def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     """Bars with 95 % intervals and, for few blocks, a dot each; None where there is nothing."""
-    rows = energy.filter((pl.col("workload") == plot.workload) & (pl.col("phase") == plot.phase))
+    rows = energy.filter(workload=plot.workload, phase=plot.phase)
     components = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
     panels = [c for c in PARTS if c in components] if plot.parts else []
     if "package" in panels:  # of several packages or dies: what they take together
@@ -88,7 +88,7 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
 
 def has_dots(plot: Plot, energy: pl.DataFrame) -> bool:
     """Whether each block has its dot in the picture."""
-    return int(energy.filter(pl.col("workload") == plot.workload)["block"].n_unique()) <= DOTS
+    return int(energy.filter(workload=plot.workload)["block"].n_unique()) <= DOTS
 
 
 def _bars_of(plot: Plot, energy: pl.DataFrame, suite: Suite, component: str) -> list[Bar]:

@@ -53,7 +53,7 @@ def draw(
     }
     panels: list[tuple[str, Series]] = [("Against own mean (%)", changes)]
     panels += [(f"Against {suite.base_label} (%)", ratio)] if ratio else []
-    here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
+    here = energy.filter(workload=workload, component=component)
     height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
     with style.drawing(7.2, height) as figure:
         axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
