@@ -245,7 +245,7 @@ class Suite:
         >>> contrasts.select("base", "other", "n").rows()[0]
         ('plain', 'opal', 2)
         """
-        rows = [_contrast(one) for one in self.results.contrasts]
+        rows = [_contrast(contrast) for contrast in self.results.contrasts]
         return pl.DataFrame(rows, schema=CONTRASTS)
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
@@ -366,12 +366,12 @@ def _named(run: Run | records.VoidRun) -> dict[str, object]:
     return {key: getattr(run, key) for key in keys}
 
 
-def _contrast(one: Contrast) -> dict[str, object]:
-    c = one.comparison
+def _contrast(contrast: Contrast) -> dict[str, object]:
+    c = contrast.comparison
     figures = {} if c is None else {"n": c.n, "verdict": c.verdict, **c.columns}
     return {
-        **{"base": one.base, "other": one.other, "declared": one.declared},
-        **{"workloads": list(one.workloads), "n": 0},
+        **{"base": contrast.base, "other": contrast.other, "declared": contrast.declared},
+        **{"workloads": list(contrast.workloads), "n": 0},
         **figures,
     }
 

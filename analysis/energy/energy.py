@@ -347,7 +347,7 @@ def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
                 by_phase = by_zone.setdefault(counter.zone, {})
                 by_phase[phase.name] = (phase.duration_s, _by_pyrapl(counter))
     for zone, by_phase in by_zone.items():
-        by_phase[ALL] = _whole(run, by_phase)
+        by_phase[ALL] = _run_energy(run, by_phase)
         if (run.run_id, zone) in still:
             by_zone[zone] = none_of(by_phase)
     yield from _zone_rows(run, PYRAPL, f"{PYRAPL}-", by_zone)
@@ -380,7 +380,7 @@ def _zone_rows(
             yield _row(run, label | {"origin": run.origin}, duration_s, energy, None)
 
 
-def _whole(run: Run, by_phase: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
+def _run_energy(run: Run, by_phase: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
     """All phases without the tail."""
     measured = [by_phase[phase.name] for phase in run.measured_phases if phase.name in by_phase]
     seconds = sum(phase.duration_s for phase in run.measured_phases)
@@ -417,7 +417,7 @@ def _zone_energies(
             energy = counted(counter, samples().get(zone, ()))
         by_phase[phase.name] = (phase.duration_s, energy)
         within[phase.name] = (phase.duration_s, _summand(counter, energy, run))
-    total = _whole(run, within)
+    total = _run_energy(run, within)
     between = [counted(counter, windows=False) for counter in pauses(run.phases, zone)]
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:

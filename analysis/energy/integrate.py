@@ -389,7 +389,7 @@ def _response_s(responses: Sequence[tuple[float, float, float]]) -> float:
     does not step at its mark (the spread of the differences says how far), or the meter answers
     late (their mean).
     """
-    known = [one for one in responses if one[1] > 0 and one[2] > 0]
+    known = [response for response in responses if response[1] > 0 and response[2] > 0]
     if not known:
         return 0.0
     apart_j, swing_w, u_j = np.array(known).T

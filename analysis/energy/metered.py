@@ -117,8 +117,8 @@ class Metered:
             name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
             for name, curve in curves.items()
         }
-        only_w = {n: w for n, one in constant.items() if (w := one.only_w) is not None}
-        constant_ns = {name: one.stretches() for name, one in constant.items()}
+        only_w = {n: w for n, channel in constant.items() if (w := channel.only_w) is not None}
+        constant_ns = {name: channel.stretches() for name, channel in constant.items()}
         spans = stuck.stretches(), odd
         return cls(ordered, timing, resolutions, updates, curves, *spans, only_w, constant_ns)
 

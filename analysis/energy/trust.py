@@ -31,7 +31,7 @@ class OwnShare:
 
     @property
     def worst(self) -> tuple[str, float, bool]:
-        return max(self.by_phase, key=lambda one: one[1])
+        return max(self.by_phase, key=lambda share: share[1])
 
     @property
     def mean(self) -> float:
@@ -173,7 +173,7 @@ def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
     return coverages
 
 
-def whole(energy: pl.DataFrame) -> WholeAgainstParts:
+def against_parts(energy: pl.DataFrame) -> WholeAgainstParts:
     """Hold the processor's and memory's joules (RAPL) against the whole machine's (meter).
 
     Of several packages or memories that is their sum. Domains inside a package (core, uncore) and

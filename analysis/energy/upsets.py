@@ -70,7 +70,7 @@ class Stuck:
         first = np.flatnonzero(np.concatenate([[True], ~same]))
         length = np.diff(np.concatenate([first, [len(powers[0])]]))
         level = _level(np.abs(powers[0][first]))
-        kind = level * _LONGEST + _told(length)
+        kind = level * _LONGEST + _distinct(length)
         self._counts += np.bincount(kind, minlength=LEVELS * _LONGEST).reshape(LEVELS, _LONGEST)
         long = np.flatnonzero(length >= LEAST)
         last = first[long] + length[long] - 1
@@ -88,7 +88,7 @@ class Stuck:
         return chosen[:, 2], chosen[:, 3]
 
     def _is(self, level: int, length: int) -> bool:
-        counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _told(length)
+        counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _distinct(length)
         if int(counts @ _LENGTHS) - capped < ENOUGH:
             counts = self._counts.sum(axis=0)
         counts[capped] -= 1
@@ -253,7 +253,7 @@ class _Level:
         return _Level(low_w, high_w, (min(starts), max(ends)))
 
 
-def _told(length: Ints | int) -> Any:
+def _distinct(length: Ints | int) -> Any:
     """Lengths as far as they are told apart."""
     return np.minimum(length, _LONGEST - 1)
 

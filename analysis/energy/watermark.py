@@ -330,7 +330,7 @@ def _solve(model: Model, rough_s: Sequence[float]) -> _Solved:
         )
         for scale in (0.9, 1.6)
     ]
-    x = min(tries, key=lambda one: float(one.cost)).x
+    x = min(tries, key=lambda solution: float(solution.cost)).x
     columns, factors, left_w = at(x)
     every = np.column_stack([columns.linear, _bent(model, columns, factors)])
     swing_w = _each(model, factors[2::3])

@@ -100,14 +100,14 @@ def compare_figures(
 ) -> list[ComparedFigure]:
     """Compare those of `figures` that have a counterpart in the suite."""
     runs = OurRuns(energy)
-    ours = [one for figure in figures for one in _ours(suite, runs, figure)]
+    ours = [mine for figure in figures for mine in _ours(suite, runs, figure)]
     groups: dict[tuple[object, ...], list[_Ours]] = {}
-    for one in ours:
-        groups.setdefault(group_of(one.figure), []).append(one)
+    for mine in ours:
+        groups.setdefault(group_of(mine.figure), []).append(mine)
     return [
-        _compare(suite, energy, runs, one, _reference(one, same, figures))
+        _compare(suite, energy, runs, mine, _reference(mine, same, figures))
         for same in groups.values()
-        for one in same
+        for mine in same
     ]
 
 
@@ -185,7 +185,7 @@ def _combine(
     """
     if counterpart.several:
         all_of_them = [_combine(suite, runs, figure, each) for each in counterpart.several]
-        available = [one for one in all_of_them if one is not None]
+        available = [mine for mine in all_of_them if mine is not None]
         if not available or (counterpart.combine == "rank" and None in all_of_them):
             return None
         values = combined(counterpart.combine, [values for *_, values in available])
@@ -199,9 +199,9 @@ def _combine(
         both = values.keys() & base[2].keys() if base is not None else set()
         sides = {block: (values[block], base[2][block]) for block in both} if base else {}
         if counterpart.says == "apart":
-            values = {block: one - other for block, (one, other) in sides.items()}
+            values = {block: mine - other for block, (mine, other) in sides.items()}
         else:
-            values = {block: one / other for block, (one, other) in sides.items() if other > 0}
+            values = {block: mine / other for block, (mine, other) in sides.items() if other > 0}
     return (*places[0], values) if values else None
 
 
@@ -225,11 +225,11 @@ def _nearest(
         for entry in entries
         if (configuration := wanted or _first_with_runs(suite, runs, entry)) is not None
     ]
-    with_values = [one for one in candidates if runs.values(*one, counterpart, "duration_s")]
+    with_values = [mine for mine in candidates if runs.values(*mine, counterpart, "duration_s")]
     if not with_values:
         return candidates
-    far = {one: runs.distance(*one, counterpart) for one in with_values}
-    return [one for one in with_values if far[one] <= min(far.values())]
+    far = {mine: runs.distance(*mine, counterpart) for mine in with_values}
+    return [mine for mine in with_values if far[mine] <= min(far.values())]
 
 
 def _first_with_runs(suite: Suite, runs: OurRuns, entry: str) -> str | None:
@@ -237,16 +237,16 @@ def _first_with_runs(suite: Suite, runs: OurRuns, entry: str) -> str | None:
     return next((name for name in order if (entry, name) in runs.by), None)
 
 
-def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:
+def _reference(mine: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:
     """Return what a figure of ours is a ratio to: plain, where the paper has it; else the first.
 
     Of several entries of ours its own goes first: AES without its instructions has no other cipher
     beside it, and is a ratio to those of the entry that has.
     """
-    if one.counterpart.says:  # the paper prints the ratio itself, or a difference
+    if mine.counterpart.says:  # the paper prints the ratio itself, or a difference
         return None
-    group = group_of(one.figure)
-    alike = [o for o in same if o.counterpart.note == one.counterpart.note] or list(same)
+    group = group_of(mine.figure)
+    alike = [o for o in same if o.counterpart.note == mine.counterpart.note] or list(same)
     if any(_plain(figure) for figure in figures if group_of(figure) == group):
         first = next((o.figure for o in [*alike, *same] if _plain(o.figure)), None)
         alike = [*alike, *same]
@@ -256,9 +256,9 @@ def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) 
     nearest = [
         o
         for o in of_first
-        if (o.entry, o.counterpart.member) == (one.entry, one.counterpart.member)
+        if (o.entry, o.counterpart.member) == (mine.entry, mine.counterpart.member)
     ]
-    nearest += [o for o in of_first if o.entry == one.entry]
+    nearest += [o for o in of_first if o.entry == mine.entry]
     return next(iter([*nearest, *of_first]), None)
 
 
@@ -267,29 +267,29 @@ def _plain(figure: Published) -> bool:
 
 
 def _compare(
-    suite: Suite, energy: pl.DataFrame, runs: OurRuns, one: _Ours, reference: _Ours | None
+    suite: Suite, energy: pl.DataFrame, runs: OurRuns, mine: _Ours, reference: _Ours | None
 ) -> ComparedFigure:
-    figure, counterpart = one.figure, one.counterpart
-    is_reference = one is reference
+    figure, counterpart = mine.figure, mine.counterpart
+    is_reference = mine is reference
     ratio = None
     if reference is not None and not is_reference:
-        ratio = compare_pairs(suite, reference.plain, one.plain)
+        ratio = compare_pairs(suite, reference.plain, mine.plain)
     base = reference.plain_figure if reference is not None else 0.0
-    published_ratio = None if is_reference or not base else one.plain_figure / base
-    if one.ratio:
+    published_ratio = None if is_reference or not base else mine.plain_figure / base
+    if mine.ratio:
         published_ratio = counterpart.stated_ratio(figure.usable)
-        ratio = compare_pairs(suite, dict.fromkeys(one.ratio, 1.0), one.ratio)
-    mean = estimate_of(one.plain)
+        ratio = compare_pairs(suite, dict.fromkeys(mine.ratio, 1.0), mine.ratio)
+    mean = estimate_of(mine.plain)
     against = "" if reference is None else reference.counterpart.member
     against = counterpart.singles[0].against or against
     asked, per = for_joules(counterpart)
-    joules = estimate_of(runs.values(one.entry, one.configuration, asked, "energy_j"))
+    joules = estimate_of(runs.values(mine.entry, mine.configuration, asked, "energy_j"))
     if not runs.system:  # joules of another component are not the system's
         joules, per = None, ""
     if counterpart.says or len({single.configuration for single in counterpart.singles}) > 1:
         joules = None  # a ratio has none, and those of several configurations are no one's
     # Durations are measured even where joules are modelled, but not where no machine ran.
-    rows = energy.filter(workload=one.entry)
+    rows = energy.filter(workload=mine.entry)
     if counterpart.column != "duration_s":
         origin = records.joint(rows.filter(component=SYSTEM)["origin"].unique())
     else:
@@ -298,17 +298,17 @@ def _compare(
     return ComparedFigure(
         published=figure,
         counterpart=counterpart,
-        entry=one.entry,
-        configuration=one.configuration,
+        entry=mine.entry,
+        configuration=mine.configuration,
         is_baseline=is_reference,
         against=against,
         reference=None if reference is None else reference.figure,
         published_ratio=published_ratio,
-        measured=estimate_of(one.values),
+        measured=estimate_of(mine.values),
         measured_ratio=ratio,
-        plain_values=(one.plain_figure, mean.mean) if mean and not counterpart.says else None,
+        plain_values=(mine.plain_figure, mean.mean) if mean and not counterpart.says else None,
         joules=joules,
         joules_per=per,
-        stands_in=runs.stands_in(one.entry, one.configuration, counterpart),
+        stands_in=runs.stands_in(mine.entry, mine.configuration, counterpart),
         origin=origin,
     )

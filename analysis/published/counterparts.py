@@ -116,18 +116,22 @@ def _from_rule(figure: Published, rule: Rule) -> Counterpart:
     """Build the counterpart that a rule describes; with `take` it combines one a choice."""
     member = rule.member or ", ".join(filter(None, [figure.subject, figure.mode]))
     column = "cpu_percent" if figure.quantity.startswith("cpu_use") else "duration_s"
-    one = Counterpart(rule.workload, (), member, column=column, note=rule.note, says=rule.says)
+    counterpart = Counterpart(
+        rule.workload, (), member, column=column, note=rule.note, says=rule.says
+    )
     configurations = rule.on.split() or [""]
     parts, against = _parts(rule, rule.phases), _parts(rule, rule.against_phases)
     if rule.take in ("", "average"):
-        versus = _versus(one, parts, against, configurations[0], rule)
+        versus = _versus(counterpart, parts, against, configurations[0], rule)
         return _in_unit(figure, versus, len(parts) if rule.take else 1)
     combine = cast(Combine, rule.take)
     several = tuple(
         _in_unit(figure, replace(single, medium=medium))
         for medium, configuration in product(rule.media.split() or [""], configurations)
         for place, part in enumerate(parts)
-        for single in [_versus(one, [part], against[place : place + 1], configuration, rule)]
+        for single in [
+            _versus(counterpart, [part], against[place : place + 1], configuration, rule)
+        ]
     )
     if rule.take == "rank":
         several = tuple(replace(single, numerator=1.0) for single in several)
@@ -136,10 +140,14 @@ def _from_rule(figure: Published, rule: Rule) -> Counterpart:
 
 
 def _versus(
-    one: Counterpart, parts: Sequence[Part], against: Sequence[Part], configuration: str, rule: Rule
+    counterpart: Counterpart,
+    parts: Sequence[Part],
+    against: Sequence[Part],
+    configuration: str,
+    rule: Rule,
 ) -> Counterpart:
     """Return the counterpart of these parts, compared with other parts or another configuration."""
-    single = replace(one, parts=tuple(parts), configuration=configuration)
+    single = replace(counterpart, parts=tuple(parts), configuration=configuration)
     if not rule.against:
         return single
     base = rule.against if not against else configuration
@@ -182,7 +190,11 @@ def _expanded(pattern: str) -> list[str]:
     if choice is None:
         return [pattern]
     before, after = pattern[: choice.start()], pattern[choice.end() :]
-    return [text for one in choice[1].split(",") for text in _expanded(f"{before}{one}{after}")]
+    return [
+        text
+        for text_part in choice[1].split(",")
+        for text in _expanded(f"{before}{text_part}{after}")
+    ]
 
 
 @lru_cache(maxsize=4096)
@@ -206,7 +218,7 @@ def plain_unit(unit: str) -> tuple[float, str]:
 
     So that figures of one table in different units (MB/s, GB/s) can be compared.
     """
-    for units, one in ((SECONDS, "s"), (BYTES_A_SECOND, "B/s"), (A_SECOND, "IO/s")):
+    for units, base_unit in ((SECONDS, "s"), (BYTES_A_SECOND, "B/s"), (A_SECOND, "IO/s")):
         if unit in units:
-            return units[unit], one
+            return units[unit], base_unit
     return 1.0, unit

@@ -73,7 +73,7 @@ class OurRuns:
         """
         blocks: dict[int, list[float]] = {}
         for run in self.by.get((entry, configuration), ()):
-            parts = [_of(run, part, column) for part in counterpart.parts]
+            parts = [_value_of(run, part, column) for part in counterpart.parts]
             if all(value is not None for value in parts):
                 blocks.setdefault(run.block, []).append(math.fsum(v for v in parts if v))
         return {block: fmean(values) for block, values in sorted(blocks.items())}
@@ -117,11 +117,11 @@ def for_joules(counterpart: Counterpart) -> tuple[Counterpart, str]:
         mb = sum(part.amount for part in counterpart.parts) / 2**20
         scaled = tuple(replace(part, amount=part.amount / mb) for part in counterpart.parts)
         return replace(counterpart, parts=scaled), "MB"
-    one = {"operations": "operation", "derivations": "derivation", "files": "file"}
-    return counterpart, one.get("".join(units), "")
+    singular = {"operations": "operation", "derivations": "derivation", "files": "file"}
+    return counterpart, singular.get("".join(units), "")
 
 
-def _of(run: OurRun, part: Part, column: str) -> float | None:
+def _value_of(run: OurRun, part: Part, column: str) -> float | None:
     """Return the quantity for the part's amount of work, the mean of the phases that it means."""
     if part.size is not None:
         name, _ = _chosen(run.phases, part)

@@ -157,7 +157,9 @@ def citations() -> tuple[Citation, ...]:
 def configurations() -> dict[str, ReferenceConfiguration]:
     """Return the configurations of the papers' rows, by name."""
     return {
-        row["configuration"]: ReferenceConfiguration(**row | {"key_bits": _whole(row["key_bits"])})
+        row["configuration"]: ReferenceConfiguration(
+            **row | {"key_bits": _integer(row["key_bits"])}
+        )
         for row in rows("configurations")
     }
 
@@ -181,7 +183,7 @@ def _figures(paper: str) -> tuple[Published, ...]:
 def _figure(row: dict[str, Any]) -> Published:
     half = row.pop("half_width_95")
     counts = ("size_bytes", "block_bytes", "iterations")
-    changed: dict[str, Any] = {name: _whole(row[name]) for name in counts}
+    changed: dict[str, Any] = {name: _integer(row[name]) for name in counts}
     changed |= {"value": float(row["value"]), "doubtful": row["doubtful"] == "yes"}
     rules = filter(None, row["counterparts"].split(" | "))
     changed["counterparts"] = tuple(map(Rule.from_text, rules))
@@ -200,7 +202,7 @@ def rows(name: str) -> list[dict[str, Any]]:
         return list(csv.DictReader(file))
 
 
-def _whole(text: str) -> int | None:
+def _integer(text: str) -> int | None:
     return int(text) if text else None
 
 
@@ -231,14 +233,14 @@ def known() -> tuple[Unsafe, ...]:
 @cache
 def marked(text: str) -> str:
     """Return the text with a mark where it names something unsafe."""
-    return f"{text}{MARK}" if any(one.named_in(text) for one in known()) else text
+    return f"{text}{MARK}" if any(unsafe.named_in(text) for unsafe in known()) else text
 
 
 def reasons(texts: Iterable[str]) -> list[str]:
     """Return a sentence each on what is unsafe in any of these texts."""
     all_of_them = list(texts)
     return [
-        f"{MARK} {one.name} is unsafe today: {one.why} ({one.source})."
-        for one in known()
-        if any(one.named_in(text) for text in all_of_them)
+        f"{MARK} {unsafe.name} is unsafe today: {unsafe.why} ({unsafe.source})."
+        for unsafe in known()
+        if any(unsafe.named_in(text) for text in all_of_them)
     ]

@@ -23,13 +23,16 @@ def budget_section(results: Results) -> Blocks:
     """Return the key, who states which term, and which figures lack one."""
     budgeted = [*budgets.joules(results), *budgets.overall(results)]
     stated = dict.fromkeys(
-        (row.term, row.stated) for one in budgeted for row in one.budget.rows if row.stated
+        (row.term, row.stated) for figure in budgeted for row in figure.budget.rows if row.stated
     )
     if not budgeted:
         return ()
     page = view.paragraph(KEY, "key")
     lacking = dict.fromkeys(
-        (one.source, term) for one in budgeted for term in one.budget.missing if term != SCATTER
+        (figure.source, term)
+        for figure in budgeted
+        for term in figure.budget.missing
+        if term != SCATTER
     )
     page += view.bullets(
         f"Incomplete: no limit is stated for the {named(term)} of {source}, so that its figures "

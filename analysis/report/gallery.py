@@ -64,7 +64,11 @@ class OwnEntry:
 def of_suite(results: Results, page: str, bundle: str) -> Entry:
     """Return a suite's entry."""
     suite = results.suite
-    beside = {one.other: one for one in results.contrasts if one.base == suite.baseline}
+    beside = {
+        contrast.other: contrast
+        for contrast in results.contrasts
+        if contrast.base == suite.baseline
+    }
     rows = []
     for name in suite.configurations:
         role = suite.disk_of(name)

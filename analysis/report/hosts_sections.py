@@ -63,18 +63,18 @@ def _costs(group: Hosts, what: str, effects: Sequence[Effect]) -> str:
         f"{answer.extent(used, len(counted(group.first)), blocks)} each,"
     )
     labelled = what != DRIVE
-    return f"{where} {'; '.join(_one(group, effect, labelled) for effect in effects)}."
+    return f"{where} {'; '.join(_effect_sentence(group, effect, labelled) for effect in effects)}."
 
 
-def _one(group: Hosts, effect: Effect, labelled: bool) -> str:
+def _effect_sentence(group: Hosts, effect: Effect, labelled: bool) -> str:
     """One configuration: where the hosts differ, each of them comes before their mean."""
     c = effect.these
     if c is None:
         return ""
     label = f"with {group.first.label(effect.other)} " if labelled else ""
     each = [
-        (name, words.change_alone(one.ratio, one.low, one.high))
-        for name, one in effect.by_host.items()
+        (name, words.change_alone(comparison.ratio, comparison.low, comparison.high))
+        for name, comparison in effect.by_host.items()
     ]
     if effect.hosts == "differ":
         changes = ", ".join(f"{change} on {name}" for name, change in each)
@@ -128,7 +128,7 @@ def by_heading(group: Hosts) -> dict[str, list[Effect]]:
     """
     overall = group.overall if len(counted(group.first)) > 1 else ()
     effects = [*(e for e in overall if e.base == group.first.baseline), *group.single]
-    return {name: list(of) for name, of in groupby(effects, lambda e: heading(e, group))}
+    return {name: list(members) for name, members in groupby(effects, lambda e: heading(e, group))}
 
 
 SIGNS = {"differ": "≠", "alike": "≈", "inconclusive": "?"}
@@ -145,8 +145,10 @@ def matrix(group: Hosts) -> Blocks:
         f"Energy of the {words.name_of(group.component)} against {baseline}, by host",
         ("Configuration", *group.names, f"Mean of {len(group.names)}", "Hosts"),
         tuple(
-            Group(name, tuple((group.first.label(e.other), tuple(_cells(group, e))) for e in of))
-            for name, of in by.items()
+            Group(
+                name, tuple((group.first.label(e.other), tuple(_cells(group, e))) for e in members)
+            )
+            for name, members in by.items()
         ),
         group.origin,
     )
@@ -243,8 +245,10 @@ def provenance(group: Hosts) -> Blocks:
     What is the same everywhere stands once in each column.
     """
     facts = [_facts(host.results) for host in group.hosts]
-    labels = dict.fromkeys(label for of in facts for label in of)
-    rows = [[label, *(of.get(label, words.NOTHING) for of in facts)] for label in labels]
+    labels = dict.fromkeys(label for host_facts in facts for label in host_facts)
+    rows = [
+        [label, *(host_facts.get(label, words.NOTHING) for host_facts in facts)] for label in labels
+    ]
     heads = ["What", *group.names]
     table = view.table("Machines, disks and meters", heads, rows, words=len(heads))
     return table + view.paragraph(

@@ -34,7 +34,7 @@ ON_THE_DRIVE = (
 def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """What is saved, when the drive is repaid, what it is worth, and the carbon where known."""
     worst = records.joint(p.origin for p in paybacks)
-    life, unit = words.given(a.life_years), a.currency
+    life, unit = words.exact(a.life_years), a.currency
     no_unit = replace(a, currency="")
     first: Fields[Payback] = {
         "Workload": lambda p: name_of(p, a),
@@ -47,7 +47,7 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
             "Meter may be off by": _meter,
         },
         "Until the drive is repaid (95 % intervals)": {
-            f"Years, with {words.given(a.discount_rate * 100)} % interest": _years,
+            f"Years, with {words.exact(a.discount_rate * 100)} % interest": _years,
             "Runs, without": lambda p: words.span(p.runs),
         },
         f"What the drive is worth in its {life} years (95 % intervals)": {
@@ -58,7 +58,7 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
         },
     }
     if a.grid_g_co2_per_kwh is not None:
-        grid = f"a grid of {words.given(a.grid_g_co2_per_kwh)} g/kWh"
+        grid = f"a grid of {words.exact(a.grid_g_co2_per_kwh)} g/kWh"
         shown[f"CO₂ avoided on {grid}; making the drive is not counted"] = {
             "A year (kg)": lambda p: span(p.co2_kg_per_year),
             f"In {life} years (kg)": lambda p: span(p.co2_kg_in_life),
@@ -111,12 +111,12 @@ def money_section(results: Results) -> Blocks:
 def _declared(a: Assumptions) -> Blocks:
     text = (
         "Declared before the first run: the self-encrypting drive costs "
-        f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.given(a.life_years)} "
+        f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.exact(a.life_years)} "
         "years; "
-        f"electricity costs {words.given(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
-        f"is {words.given(a.discount_rate * 100)} % a year; each workload by itself is computed at "
+        f"electricity costs {words.exact(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
+        f"is {words.exact(a.discount_rate * 100)} % a year; each workload by itself is computed at "
         f"{payback_text.times(a.runs_per_day)} runs a day; a battery holds "
-        f"{words.given(a.battery_wh)} Wh."
+        f"{words.exact(a.battery_wh)} Wh."
     )
     if a.duty:
         each = [f"{payback_text.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
@@ -163,7 +163,7 @@ def _batteries(results: Results, a: Assumptions) -> Blocks:
         "Energy a run (J)": lambda b: words.plus_minus(b.energy_j),
         "Runs (95 % interval)": lambda b: span(b.runs),
     }
-    caption = f"Runs on a battery of {words.given(a.battery_wh)} Wh"
+    caption = f"Runs on a battery of {words.exact(a.battery_wh)} Wh"
     worst = records.joint(b.origin for b in batteries)
     held = view.table_of(caption, batteries, columns, words=2, origin=worst, group=True)
     if len(batteries) <= MANY:

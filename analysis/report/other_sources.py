@@ -39,11 +39,11 @@ def _rows(results: Results, source: str) -> Iterator[list[str]]:
     runs = [run for run in results.suite.compared_runs if source in run.other_sources]
     zones = dict.fromkeys(zone.zone for run in runs for zone in run.zones_of(source))
     moved = [zone for zone in zones if any(_joules(run, source, zone) for run in runs)]
-    for zone, *of in product(moved, results.suite.workloads, results.suite.configurations):
+    for zone, *cell in product(moved, results.suite.workloads, results.suite.configurations):
         figures = [
             (run, joules)
             for run in runs
-            if [run.workload, run.configuration] == of
+            if [run.workload, run.configuration] == cell
             and (joules := _joules(run, source, zone)) is not None
         ]
         if not figures:
@@ -55,8 +55,8 @@ def _rows(results: Results, source: str) -> Iterator[list[str]]:
         yield [
             source,
             zone,
-            words.name_of(of[0]),
-            results.suite.label(of[1]),
+            words.name_of(cell[0]),
+            results.suite.label(cell[1]),
             words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
             words.number(fmean(power_w)),
             str(len(blocks)),

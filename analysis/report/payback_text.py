@@ -61,7 +61,7 @@ def payback_line(
         facts,
         way,
         years=words.span(years, "years"),
-        life=words.given(a.life_years),
+        life=words.exact(a.life_years),
         worth=words.rounded(top),
         price=money(a.sed_extra_price, a),
         basis=say("answer.payback.basis", against=label(payback.against), work=at) + disks_too,
@@ -147,7 +147,7 @@ def name_of(payback: Payback, assumptions: Assumptions) -> str:
 
 def money(value: float, assumptions: Assumptions) -> str:
     """`25 USD`."""
-    return f"{words.given(value)} {assumptions.currency}".rstrip()
+    return f"{words.exact(value)} {assumptions.currency}".rstrip()
 
 
 def span(value: Span | None, unit: str = "") -> str:
@@ -183,7 +183,7 @@ def saved(value: Estimate | None) -> str:
 
 def times(count: float) -> str:
     """How often: `24`, `0.5`, `12 000`."""
-    return words.number(count, 0) if count == int(count) else words.given(count)
+    return words.number(count, 0) if count == int(count) else words.exact(count)
 
 
 def chance(probability: float | None) -> str:

@@ -61,9 +61,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _times(number: int, noun: str, of: str, plural: str = "") -> Iterator[str]:
+def _times(number: int, noun: str, things: str, plural: str = "") -> Iterator[str]:
     if number > 0:
-        yield f"{number} {noun if number == 1 else plural or noun + 's'} {of}"
+        yield f"{number} {noun if number == 1 else plural or noun + 's'} {things}"
 
 
 def _rows(incidents: IncidentLog) -> Iterator[list[str]]:
@@ -109,8 +109,8 @@ def _rows(incidents: IncidentLog) -> Iterator[list[str]]:
 
 def _cut_short(incidents: IncidentLog) -> Iterator[list[str]]:
     by_cause: dict[str, list[str]] = {}
-    for one in incidents.interruptions:
-        by_cause.setdefault(one.cause, []).append(one.during)
+    for interruption in incidents.interruptions:
+        by_cause.setdefault(interruption.cause, []).append(interruption.during)
     for cause, during in by_cause.items():
         states = Counter(state for state in during if state)
         doing = ", ".join(f"{n} while {state}" for state, n in states.most_common())
@@ -126,7 +126,7 @@ def provenance_section(results: Results) -> Blocks:
     """Plan, machine, packages, changes during the suite, time."""
     facts = [list(fact) for fact in plan_and_machine(results).items()]
     if shares := trust.stolen_shares(results.energy):
-        mean, most = (words.number(100 * of, 1) for of in (fmean(shares), max(shares)))
+        mean, most = (words.number(100 * share, 1) for share in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
     page = _time(results.suite.timing)
     page += view.table("Plan and machine", ["What", "Value"], facts, words=2)

@@ -32,13 +32,13 @@ def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
         by_place.setdefault(row.published.place, []).append(row)
     summary = [(place, part, count_agreement(part)) for place, part in by_place.items()]
     columns: Fields[tuple[str, list[ComparedFigure], Agreement]] = {
-        "Where": lambda of: of[0],
-        "What": lambda of: _quantities(of[1]),
-        "Figures": lambda of: str(len(of[1])),
-        "Ratios": lambda of: str(of[2].ratios),
-        "Agree": lambda of: str(of[2].words["agrees"]),
-        "Pairs in the same order": lambda of: (
-            f"{of[2].same_order} of {of[2].pairs}" if of[2].pairs else words.NOTHING
+        "Where": lambda entry: entry[0],
+        "What": lambda entry: _quantities(entry[1]),
+        "Figures": lambda entry: str(len(entry[1])),
+        "Ratios": lambda entry: str(entry[2].ratios),
+        "Agree": lambda entry: str(entry[2].words["agrees"]),
+        "Pairs in the same order": lambda entry: (
+            f"{entry[2].same_order} of {entry[2].pairs}" if entry[2].pairs else words.NOTHING
         ),
     }
     caption = "Published, and in this suite: how much agrees"

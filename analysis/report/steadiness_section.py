@@ -82,10 +82,10 @@ def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
     """Whether the drift check moved between its first and its last run."""
     if drift_check is None:
         return "There is no drift check: nothing ran twice on the baseline to tell."
-    of = f"{words.name_of(drift_check.workload)} on {suite.label(drift_check.configuration)}"
+    subject = f"{words.name_of(drift_check.workload)} on {suite.label(drift_check.configuration)}"
     apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
     runs = f"over {drift_check.runs} runs{apart}"
-    limit = f"limit ±{words.given(drift_check.limit * 100)} %"
+    limit = f"limit ±{words.exact(drift_check.limit * 100)} %"
     worst = drift_check.worst
     change = f"{_change(worst)} ({where(worst)})"
     if drift_check.verdict == MOVED:
@@ -95,7 +95,7 @@ def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
         verdict = f"cannot tell {runs}: {why}; {limit}"
     else:
         verdict = f"held: its power changed by {change} {runs}; {limit}"
-    return f"The drift check ({of}) {verdict}."
+    return f"The drift check ({subject}) {verdict}."
 
 
 def _change(reading: Reading) -> str:
@@ -134,18 +134,18 @@ def _hours(hours: float) -> str:
 def _levels_table(results: Results) -> Blocks:
     """Return the levels of each workload and configuration that has more than one."""
     columns: Fields[tuple[Levels, Level]] = {
-        "Workload": lambda of: words.name_of(of[0].workload),
-        "Configuration": lambda of: results.suite.label(of[0].configuration),
-        "Level (J)": lambda of: words.number(of[1].mean_j),
-        "Runs": lambda of: f"{of[1].runs} of {of[0].runs}",
-        "Share of runs [95 %]": lambda of: (
-            f"{words.number(100 * of[1].low, 0)} to {words.number(100 * of[1].high, 0)} %"
+        "Workload": lambda row: words.name_of(row[0].workload),
+        "Configuration": lambda row: results.suite.label(row[0].configuration),
+        "Level (J)": lambda row: words.number(row[1].mean_j),
+        "Runs": lambda row: f"{row[1].runs} of {row[0].runs}",
+        "Share of runs [95 %]": lambda row: (
+            f"{words.number(100 * row[1].low, 0)} to {words.number(100 * row[1].high, 0)} %"
         ),
     }
-    rows = [(one, level) for one in results.family.levels for level in one.levels]
+    rows = [(cell, level) for cell in results.family.levels for level in cell.levels]
     what = "More than one level: the gap is wider than the scatter explains (5 % risk in all)"
     page = view.table_of(what, rows, columns, words=2, origin=results.origin, group=True)
-    short = [one for one in results.family.levels if one.p_adjusted is None]
+    short = [cell for cell in results.family.levels if cell.p_adjusted is None]
     if short:
         page += view.paragraph(
             f"Whether runs have more than one level takes {LEAST} of them: of "
@@ -158,10 +158,10 @@ def _levels_table(results: Results) -> Blocks:
 def flagged(results: Results, workload: str) -> set[tuple[int, str]]:
     """(block, configuration) of the runs of a workload that are on its smaller level."""
     return {
-        (block, one.configuration)
-        for one in results.family.levels
-        if one.workload == workload
-        for block in one.blocks
+        (block, cell.configuration)
+        for cell in results.family.levels
+        if cell.workload == workload
+        for block in cell.blocks
     }
 
 

@@ -128,9 +128,9 @@ def matrix(results: Results) -> Blocks:
     if results.suite.by_disk:
         on = [(results.suite.disk_of(o), row) for o, row in zip(others, grid, strict=True)]
         groups = tuple(
-            Group(f"Disk {disk}", tuple(row for of, row in on if of == disk))
+            Group(f"Disk {disk}", tuple(row for base_disk, row in on if base_disk == disk))
             for disk in dict.fromkeys(map(results.suite.disk_of, results.suite.configurations))
-            if any(of == disk for of, _ in on)
+            if any(base_disk == disk for base_disk, _ in on)
         )
     shown = Matrix(caption, (corner, *heads), groups, results.origin)
     return (shown, *_legend(results, over))

@@ -46,16 +46,16 @@ def measured_sentence(results: Results) -> str:
     suite = results.suite
     blocks = len({run.block for run in suite.compared_runs})
     planned = suite.planned_blocks or blocks
-    of = "" if planned == blocks else f" of {planned}"
+    of_planned = "" if planned == blocks else f" of {planned}"
     sealed = "" if suite.sealed else " The files are not sealed."
     text = (
-        f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, "
-        f"{answer.void(suite)}; {trust.proof(suite, results.origin)}.{sealed}"
+        f"{blocks}{of_planned} block{'s' * (blocks != 1)}, {"
+        f"{count(len(suite.runs), 'finished run')}, {answer.void(suite)}; {trust.proof(suite, results.origin)}.{sealed}"
     )
-    return " ".join([text, *_seen(results), provenance.sentence(results.incidents)]).strip()
+    return " ".join([text, *_coverage(results), provenance.sentence(results.incidents)]).strip()
 
 
-def _seen(results: Results) -> Iterator[str]:
+def _coverage(results: Results) -> Iterator[str]:
     for meter in trust.meters(results.suite, results.energy):
         if meter.component == "system" and meter.mean_coverage is not None:
             yield (
@@ -124,7 +124,7 @@ def twice(results: Results) -> Iterator[list[str]]:
     for pair in trust.two_meters(suite, results.all_energy):
         reference = f"{pair.reference}, {pair.channel}: the reference"
         yield [reference, pair.other, *_two_meters(pair)]
-    yield from _whole(trust.whole(results.energy))
+    yield from _whole_rows(trust.against_parts(results.energy))
 
 
 def _two_meters(pair: trust.TwoMeters) -> tuple[str, str]:
@@ -169,7 +169,7 @@ def _clock(clock: trust.ClockTrust) -> str:
     )
 
 
-def _whole(compared: trust.WholeAgainstParts) -> Iterator[list[str]]:
+def _whole_rows(compared: trust.WholeAgainstParts) -> Iterator[list[str]]:
     """Two sources that cannot both be right, or a row that they can."""
     if not compared.runs or compared.worst_ratio is None:
         return
@@ -208,7 +208,7 @@ def _share(value: float | None) -> str:
 
 def _own_share(suite: Suite) -> Iterator[str]:
     """How much of the CPU time was ours, where most of it was."""
-    worst = max(trust.own_shares(suite), key=lambda one: one.worst[1], default=None)
+    worst = max(trust.own_shares(suite), key=lambda share: share.worst[1], default=None)
     if worst is not None:
         yield (
             f"Our own share of the busy CPU time was {worst.worst[1] * 100:.2f} % at most, in "

@@ -274,8 +274,8 @@ def every(kind: type[Piece], shown: object) -> Iterator[Piece]:
     elif is_dataclass(shown) and not isinstance(shown, Table):
         yield from every(kind, tuple(getattr(shown, field.name) for field in fields(shown)))
     elif isinstance(shown, tuple):
-        for one in shown:
-            yield from every(kind, one)
+        for block in shown:
+            yield from every(kind, block)
 
 
 def draw(page: Page) -> None:
@@ -283,7 +283,9 @@ def draw(page: Page) -> None:
     if pictures := list(every(Picture, page)):
         from analysis.report.figures import style
 
-        for picture, svg in zip(pictures, style.svgs([one.drawn for one in pictures]), strict=True):
+        for picture, svg in zip(
+            pictures, style.svgs([picture.drawn for picture in pictures]), strict=True
+        ):
             vars(picture)["svg"] = svg
 
 

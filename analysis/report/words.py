@@ -227,7 +227,7 @@ def rounded(value: float | None) -> str:
     return number(round(value, 2 - power), max(0, 2 - power))
 
 
-def given(value: float) -> str:
+def exact(value: float) -> str:
     """Return a figure that was given, as it was given: `25`, `0.12`."""
     return f"{value:.10g}"
 

@@ -73,12 +73,12 @@ def _cells(results: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
     ]
 
 
-def joules(value: Estimate | None, one: str) -> str:
+def joules(value: Estimate | None, unit: str) -> str:
     """`1.23 ± 0.04 mJ/MB`: in the prefix that leaves a digit before the point."""
     if value is None:
         return words.NOTHING
     factor, prefix = next(((f, p) for f, p in PREFIXES if abs(value.mean) >= f), PREFIXES[-1])
-    return words.plus_minus(value.scaled(1 / factor), f"{prefix}J/{one}")
+    return words.plus_minus(value.scaled(1 / factor), f"{prefix}J/{unit}")
 
 
 def workload_section(results: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:

@@ -169,7 +169,9 @@ def _compared(
     if not shared:
         raise SuiteError(_nothing_shared(a, b))
     joules = [
-        _of(key, list(blocks_a[key].values()), list(blocks_b[key].values()), sds.get(key, 0.0))
+        _ratio_of(
+            key, list(blocks_a[key].values()), list(blocks_b[key].values()), sds.get(key, 0.0)
+        )
         for key in shared
     ]
     origins = [name for energy in energies for name in energy["origin"].unique()]
@@ -197,7 +199,7 @@ def _overall(
             joules = [blocks[key] for key in keys if key[1] == name]
             complete = sorted(set.intersection(*(set(each) for each in joules)))
             sides.append([stats.gmean([each[n] for each in joules]) for n in complete])
-        if all(sides) and (ratio := _of(("all", name), sides[0], sides[1], 0.0)):
+        if all(sides) and (ratio := _ratio_of(("all", name), sides[0], sides[1], 0.0)):
             yield ratio
 
 
@@ -246,7 +248,7 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
         {m.name: f"{m.kind}, {', '.join(m.channels)}" for m in suite.meters} for suite in (a, b)
     ]
     for name in dict.fromkeys([*meters[0], *meters[1]]):
-        yield from _unlike(f"meter {name}", *(of.get(name) for of in meters))
+        yield from _unlike(f"meter {name}", *(parts.get(name) for parts in meters))
     for kind, key in (("configuration", "stacks"), ("workload", "entries")):
         of_a, of_b = (_documents(getattr(suite, key)) for suite in (a, b))
         for name in dict.fromkeys([*of_a, *of_b]):
@@ -282,7 +284,7 @@ def _text(value: Any) -> str | None:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _of(
+def _ratio_of(
     key: tuple[str, str], a: Sequence[float], b: Sequence[float], night_sd: float
 ) -> Ratio | None:
     if min(*a, *b) <= 0:  # no logarithm: then there is no ratio

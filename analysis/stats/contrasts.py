@@ -49,14 +49,14 @@ def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
     return [_contrast(suite, joules, *pair) for pair in pairs(suite)]
 
 
-def scatter_shares(one: Contrast) -> dict[str, float]:
+def scatter_shares(contrast: Contrast) -> dict[str, float]:
     """By workload, its share of the variance of blocks, as far as workloads scatter by
     themselves.
     """
     squares = {
         name: c.sd_log**2
-        for name, c in one.by_workload.items()
-        if name in one.workloads and c.sd_log is not None
+        for name, c in contrast.by_workload.items()
+        if name in contrast.workloads and c.sd_log is not None
     }
     total = sum(squares.values())
     return {name: square / total for name, square in squares.items()} if total else {}
@@ -129,8 +129,8 @@ def _contrast(
     for workload in working(suite):
         sides = joules.get((workload, base), {}), joules.get((workload, other), {})
         rest = _rest(suite, joules, workload, base, other)
-        if (one := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
-            alone[workload] = one.comparison
+        if (comparison := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
+            alone[workload] = comparison.comparison
     both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
     compared = compare_in_blocks(
         suite,
@@ -225,8 +225,8 @@ def _answer(suite: Suite, energy: pl.DataFrame, question: Question, configuratio
     first = _values(on, question.first, question.per)
     second = _values(on, question.second, question.per)
     compared = compare_pairs(suite, second, first)
-    one, other = (estimate_of(values, suite.any_look) for values in (first, second))
-    return Answer(question, configuration, one, other, compared)
+    mean_first, other = (estimate_of(values, suite.any_look) for values in (first, second))
+    return Answer(question, configuration, mean_first, other, compared)
 
 
 def _values(energy: pl.DataFrame, side: Side, per: str) -> BlockValues:

@@ -81,7 +81,7 @@ class DriftCheck:
         its scatter explains it, or is unknown; else `held`.
         """
         verdicts = {self.verdict_of(reading) for reading in self.readings}
-        return next((one for one in (MOVED, CANNOT_TELL) if one in verdicts), HELD)
+        return next((verdict for verdict in (MOVED, CANNOT_TELL) if verdict in verdicts), HELD)
 
     def verdict_of(self, reading: Reading) -> str:
         """Return the same of one reading among them."""

@@ -71,14 +71,17 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
     selected = _selected(suite)
     contrasts_judged = []
-    for one in contrasts(suite, energy):
-        alone, c = one.by_workload, one.comparison
+    for contrast in contrasts(suite, energy):
+        alone, c = contrast.by_workload, contrast.comparison
         if c is not None:
             shared = pooled_skewness(list(alone.values())) / math.sqrt(max(1, len(alone)))
-            sides = [(means.get((w, one.base)), means.get((w, one.other))) for w in one.workloads]
-            codes = _codes(levels, selected, one.base, one.other)
+            sides = [
+                (means.get((w, contrast.base)), means.get((w, contrast.other)))
+                for w in contrast.workloads
+            ]
+            codes = _codes(levels, selected, contrast.base, contrast.other)
             c = _completed(c, terms, sides, shared, codes)
-        contrasts_judged.append(replace(one, comparison=c))
+        contrasts_judged.append(replace(contrast, comparison=c))
     answers = []
     for answer in comparisons(suite, energy):
         if (c := answer.comparison) is not None:
@@ -86,8 +89,10 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
             names = asked.second.workload, asked.first.workload
             both = [tuple(means.get((w, answer.configuration)) for w in names)]
             two_levels = any(
-                one.blocks and one.workload in names and one.configuration == answer.configuration
-                for one in levels
+                level.blocks
+                and level.workload in names
+                and level.configuration == answer.configuration
+                for level in levels
             )
             c = _completed(c, terms, both, 0.0, (LEVELS,) * two_levels)
         answers.append(replace(answer, comparison=c))
@@ -131,9 +136,9 @@ def _versus(
             continue
         others = [(key[0], name, *key[2:]) for name in suite.configurations]
         rest = [groups[k].energy_j for k in others if k in groups and k not in (key, base)]
-        one = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
-        if one is not None:
-            compared[key] = one.comparison
+        comparison = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
+        if comparison is not None:
+            compared[key] = comparison.comparison
     skewed = {
         alike: pooled_skewness([c for key, c in compared.items() if key[1:] == alike])
         for alike in {key[1:] for key in compared}
@@ -162,9 +167,9 @@ def _codes(
 def _selected(suite: Suite) -> frozenset[str]:
     """Return the configurations under which tries were void more often than under the others."""
     return frozenset(
-        one.configuration
-        for one in void_tries(suite)
-        if one.p_adjusted < LEVEL and one.void * one.others > one.others_void * one.tries
+        tries.configuration
+        for tries in void_tries(suite)
+        if tries.p_adjusted < LEVEL and tries.void * tries.others > tries.others_void * tries.tries
     )
 
 

@@ -68,8 +68,8 @@ def p_alike(logs: Sequence[Floats], margin: float) -> Floats:
     """
     parts = [LogRatio.of(host) for host in logs]
     tests = [
-        combined([one, other], [1.0, -1.0]).p_equivalence(margin)
-        for one, other in combinations(parts, 2)
+        combined([first, other], [1.0, -1.0]).p_equivalence(margin)
+        for first, other in combinations(parts, 2)
     ]
     return np.asarray(np.max(tests, axis=0), dtype=float)
 

@@ -67,9 +67,9 @@ def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> 
     ).iter_rows():
         cells.setdefault((workload, name), []).append((joules, block))
     cells_tested = [
-        one
+        cell
         for workload in suite.workloads
-        for one in _of_workload(
+        for cell in _of_workload(
             workload,
             {n: cells[workload, n] for n in suite.configurations if (workload, n) in cells},
         )
@@ -174,7 +174,7 @@ def share_within(count: int, total: int) -> tuple[float, float]:
 
 def apart(levels: Sequence[Levels], base: str, other: str) -> bool:
     """Whether runs of one of two configurations leave their level where the other's do not."""
-    blocks = {(one.workload, one.configuration): one.blocks for one in levels}
+    blocks = {(cell.workload, cell.configuration): cell.blocks for cell in levels}
     return any(
         blocks.get((workload, base), frozenset()) != blocks.get((workload, other), frozenset())
         for workload in {workload for workload, _ in blocks}

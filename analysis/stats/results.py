@@ -222,30 +222,30 @@ class Results:
 
     def _of_levels(self) -> Iterator[str]:
         """A sentence for each workload and configuration whose runs have more than one level."""
-        for one in self.family.levels:
-            if one.levels:
+        for levels in self.family.levels:
+            if levels.levels:
                 parts = " and ".join(
-                    f"{level.runs} of {one.runs} runs at {level.mean_j:.4g} J"
-                    for level in one.levels
+                    f"{level.runs} of {levels.runs} runs at {level.mean_j:.4g} J"
+                    for level in levels.levels
                 )
-                name = f"{one.workload} on {self.suite.label(one.configuration)}"
+                name = f"{levels.workload} on {self.suite.label(levels.configuration)}"
                 yield f"Two levels in {name}: {parts}. There, {doubt('two-levels')}"
 
     def _of_voids(self) -> Iterator[str]:
         """Yield a sentence for each configuration under which tries were void more often."""
         base = self.suite.baseline
-        for one in void_tries(self.suite):
-            others = one.others_void / one.others if one.others else 0.0
-            if one.p_adjusted >= LEVEL or one.void / one.tries <= others:
+        for tries in void_tries(self.suite):
+            others = tries.others_void / tries.others if tries.others else 0.0
+            if tries.p_adjusted >= LEVEL or tries.void / tries.tries <= others:
                 continue
-            label = self.suite.label(one.configuration)
+            label = self.suite.label(tries.configuration)
             sentence = (
-                f"{one.void} of {one.tries} tries of {label} were void, of all others "
-                f"{one.others_void} of {one.others}. For {label}, {doubt('voids')}"
+                f"{tries.void} of {tries.tries} tries of {label} were void, of all others "
+                f"{tries.others_void} of {tries.others}. For {label}, {doubt('voids')}"
             )
             c = None
-            if base not in (None, one.configuration):
-                pair = base or "", one.configuration
+            if base not in (None, tries.configuration):
+                pair = base or "", tries.configuration
                 c = with_void_tries(self.suite, self.energy, *pair)
             if c is not None:
                 change = f"{100 * (c.ratio - 1):+.1f} %".replace("-", "−")
@@ -359,9 +359,9 @@ def whole_joules(
     blocks that have all of them.
     """
     joules = by_block(results.energy, SYSTEM)
-    for one in results.contrasts:
+    for contrast in results.contrasts:
         sides = []
-        for name in (one.base, one.other):
+        for name in (contrast.base, contrast.other):
             each = [joules.get((workload, name), {}) for workload in weights]
             blocks = set.intersection(*map(set, each)) if each else set()
             sides.append(
@@ -371,7 +371,7 @@ def whole_joules(
                 }
             )
         if (ratio := compare_pairs(results.suite, *sides)) is not None:
-            yield one.base, one.other, ratio
+            yield contrast.base, contrast.other, ratio
 
 
 def verify(folder: Path, again: Results | None = None) -> Findings:

@@ -65,11 +65,11 @@ def steadiness(
             "run_id", "block", "configuration", "energy_j"
         ).iter_rows():
             place = float(places.get((block, name), 0))
-            one = _Cell(
+            cell = _Cell(
                 *(block, name, float(np.log(joules)), hours.get(run_id), place),
                 after.get((block, name)),
             )
-            cells.setdefault((block, name), []).append(one)
+            cells.setdefault((block, name), []).append(cell)
         if cells:
             means = [_mean_cell(cells[key]) for key in sorted(cells)]
             workloads.append(_of_workload(workload, means))

@@ -285,7 +285,7 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
     of_all = [unit for unit in units if len(parts) and (parts[unit.work].fill_null(0.0) > 0).all()]
     return [
-        _one(suite, configuration, phase, unit, counted[unit])
+        _per_unit(suite, configuration, phase, unit, counted[unit])
         for phase in (ALL, *phases)
         for unit in (of_all if phase == ALL else units)
         for configuration in suite.configurations
@@ -321,7 +321,9 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
     return by_phase
 
 
-def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks) -> PerUnit:
+def _per_unit(
+    suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks
+) -> PerUnit:
     values = counted[phase, configuration]
     base = counted.get((phase, suite.base_of(configuration) or ""), {}).get("energy_j", {})
     is_base = configuration == suite.baseline

@@ -109,15 +109,19 @@ class Layout:
         tested, freedom = of_more - of_less, self.freedom - of_more
         rest = np.maximum(np.sum(left**2, axis=-1) - more, ROUNDING**2)
         testable = (tested > 0) & (freedom > 0)
-        one, other = np.where(testable, tested, 1), np.where(testable, freedom, 1)
-        p_values = special.fdtrc(one, other, np.maximum(more - less, 0.0) / one / (rest / other))
+        numerator, other = np.where(testable, tested, 1), np.where(testable, freedom, 1)
+        p_values = special.fdtrc(
+            numerator, other, np.maximum(more - less, 0.0) / numerator / (rest / other)
+        )
         # What one configuration adds shows in the part of its column that place and blocks lack.
         least = np.full(np.shape(p_values), np.inf)
         for kind in range(2, columns.shape[-1]):
             column = along[..., kind]
             square = np.sum(column**2, axis=-1) - _explained(column, along[..., :2])[0]
             least = np.minimum(least, np.where(square > ROUNDING, square, np.inf))
-        needed = special.ncfdtrinc(one, other, 1 - POWER, special.fdtri(one, other, 1 - LEVEL))
+        needed = special.ncfdtrinc(
+            numerator, other, 1 - POWER, special.fdtri(numerator, other, 1 - LEVEL)
+        )
         effect = np.sqrt(needed * rest / other / least)
         told_too = testable & np.isfinite(least)
         return np.where(testable, p_values, np.nan), np.where(told_too, effect, np.nan)

@@ -254,13 +254,13 @@ def unlike_here(table: Path) -> str:
 
     Empty if nothing does. Raises OSError or PolarsError.
     """
-    makers, here = pl.read_parquet_metadata(table), maker()
+    makers, this_maker = pl.read_parquet_metadata(table), maker()
     if not makers.keys() & MAKERS.keys():
         return "code, packages and processor that it does not name"
     return " and ".join(
-        f"{words} ({makers.get(key, '')[:NAMED]}, here {here[key]})"
+        f"{words} ({makers.get(key, '')[:NAMED]}, here {this_maker[key]})"
         for key, words in MAKERS.items()
-        if makers.get(key) != here[key]
+        if makers.get(key) != this_maker[key]
     )
 
 

@@ -71,7 +71,7 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
                 samples=_samples(path, tuple(_named(described).values()), is_ours, problems),
             )
         )
-    return sorted(recorded, key=lambda one: (one.name, one.number))
+    return sorted(recorded, key=lambda recording: (recording.name, recording.number))
 
 
 def meters(

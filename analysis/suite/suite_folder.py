@@ -172,10 +172,10 @@ def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame
         of_run = names.gather(np.repeat(np.arange(len(runs)), lengths))
         return table.with_columns(of_run).drop_nulls()
     rows = [
-        (zone, one.t_before_ns, one.t_after_ns, one.energy_uj, run_id)
+        (zone, record.t_before_ns, record.t_after_ns, record.energy_uj, run_id)
         for run_id, _ in runs
         for zone, samples in rapl_samples(suite, run_id).items()
-        for one in samples
+        for record in samples
     ]
     return pl.DataFrame(rows, schema={**_SAMPLE, "run_id": pl.String()}, orient="row")
 

@@ -45,7 +45,7 @@ def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
 
 
 def test_parts_are_added_and_held_against_the_whole() -> None:
-    parts = trust.whole(
+    parts = trust.against_parts(
         rows(
             ("a", "rapl", "package-0", 8.0),
             ("a", "rapl", "dram", 4.0),
@@ -60,7 +60,7 @@ def test_parts_are_added_and_held_against_the_whole() -> None:
 
 
 def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
-    parts = trust.whole(
+    parts = trust.against_parts(
         rows(
             ("a", "rapl", "package-0", 4.0),
             ("a", "rapl", "package-1", 3.0),
@@ -79,7 +79,7 @@ def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
 
 def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) -> None:
     energy = derived.energy.filter(pl.col("component") != "dram")
-    assert not trust.whole(energy).memory
+    assert not trust.against_parts(energy).memory
     for memory, one in ((True, derived), (False, replace(derived, all_energy=energy))):
         (row,) = (row for row in twice(one) if row[1] == "whole system (meter)")
         assert ("no DRAM zone" in row[0]) != memory
@@ -87,7 +87,7 @@ def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) ->
 
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:
-    assert trust.whole(rows(("a", "rapl", "package-0", 4.0))).runs == 0
+    assert trust.against_parts(rows(("a", "rapl", "package-0", 4.0))).runs == 0
 
 
 def test_only_a_machine_proves_its_storage(derived: Results) -> None:

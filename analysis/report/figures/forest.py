@@ -128,7 +128,7 @@ def draw_hosts(group: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
         mean = _line(effect.these, (style.INK, MEAN), f"{words.change_in(effect.these)}{sign}")
         return Entry(group.first.label(effect.other), (*each, mean))
 
-    groups = [(name, [entry(effect) for effect in of]) for name, of in by_name.items()]
+    groups = [(name, [entry(effect) for effect in effects]) for name, effects in by_name.items()]
     baseline = group.first.label(group.first.baseline or "")
     texts = f"Energy against {baseline} on each host", _axis_of(group.component, baseline)
     legend = list(_hosts_legend(group.names))
@@ -168,7 +168,7 @@ def _sheets(
     groups: Sequence[Group], layout: Layout, margin: float, texts: tuple[str, str], origin: str
 ) -> list[Figure]:
     """Whole groups, as many as a sheet holds; `texts` are the title and the axis's name."""
-    lines = [line for _, of in groups for one in of for line in one.lines if line]
+    lines = [line for _, rows in groups for row in rows for line in row.lines if line]
     if not lines:
         return []
     scale = _limits([line.ratio for line in lines], margin)
