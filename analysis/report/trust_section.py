@@ -49,8 +49,9 @@ def measured_sentence(results: Results) -> str:
     of_planned = "" if planned == blocks else f" of {planned}"
     sealed = "" if suite.sealed else " The files are not sealed."
     text = (
-        f"{blocks}{of_planned} block{'s' * (blocks != 1)}, {"
-        f"{count(len(suite.runs), 'finished run')}, {answer.void(suite)}; {trust.proof(suite, results.origin)}.{sealed}"
+        f"{blocks}{of_planned} block{'s' * (blocks != 1)}, "
+        f"{count(len(suite.runs), 'finished run')}, {answer.void(suite)}; "
+        f"{trust.proof(suite, results.origin)}.{sealed}"
     )
     return " ".join([text, *_coverage(results), provenance.sentence(results.incidents)]).strip()
 

@@ -149,8 +149,8 @@ def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
             way = "warmer" if apart[1] > 0 else "colder"
             yield (
                 f"The disk under {suite.label(condition.configuration)} was {abs(apart[1]):.1f} K "
-                f"{way} {apart[0]} its runs than that under {base} (limit {limit:g} K): what differs "
-                "between the two may be heat."
+                f"{way} {apart[0]} its runs than that under {base} (limit {limit:g} K): what "
+                "differs between the two may be heat."
             )
     for key, what in SETTINGS.items():
         settings = {
