@@ -207,7 +207,7 @@ def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame
     same = {"suite_id": suite.suite_id, "host": suite.host}
     work = {(run.run_id, phase): done for run in suite.runs for phase, done in _work(run)}
     frame = pl.DataFrame(
-        [{**same, **row, **work.get((row["run_id"], row["phase"]), {})} for row in rows],
+        [{**same, **row, **work.get((str(row["run_id"]), str(row["phase"])), {})} for row in rows],
         schema={**ENERGY_SCHEMA, **dict.fromkeys(_PARTS, pl.Float64())},
     )
     frame = _without_small_totals(_with_intervals(frame).select(list(ENERGY_SCHEMA)))

@@ -53,10 +53,12 @@ def measured_sentence(results: Results) -> str:
         f"{count(len(suite.runs), 'finished run')}, {answer.void(suite)}; "
         f"{trust.proof(suite, results.origin)}.{sealed}"
     )
-    return " ".join([text, *_coverage(results), provenance.sentence(results.incidents)]).strip()
+    return " ".join(
+        [text, *_measured_time(results), provenance.sentence(results.incidents)]
+    ).strip()
 
 
-def _coverage(results: Results) -> Iterator[str]:
+def _measured_time(results: Results) -> Iterator[str]:
     for meter in trust.meters(results.suite, results.energy):
         if meter.component == "system" and meter.mean_coverage is not None:
             yield (
