@@ -29,7 +29,7 @@ FLAGS = {
 }
 """By code. A meter's driver may set others (its `flag_words`)."""
 DOUBTS: Mapping[str, str] = _TEXTS["doubts"]
-"""What speaks against an assumption of a ratio, by code."""
+"""What contradicts an assumption of a ratio, by code."""
 
 
 def doubt(code: str) -> str:

@@ -88,7 +88,7 @@ class Suite:
         """Read a suite's folder or bundle and compute its figures; nothing is written.
 
         A bundle is unpacked among temporary files, for as long as the suite is in use. Raises
-        SuiteError where it is not a suite; its message says what to do.
+        SuiteError where it is not a suite; its message names the remedy.
 
         >>> Suite.open("nowhere")
         Traceback (most recent call last):
@@ -150,7 +150,7 @@ class Suite:
 
     @cached_property
     def runs(self) -> pl.DataFrame:
-        """A row a run; `state` is `finished`, `void` or `skipped`, and `reason` says why.
+        """A row a run; `state` is `finished`, `void` or `skipped`, and `reason` is why.
 
         >>> Suite.open(folder).runs.columns[:5]
         ['run_id', 'block', 'workload', 'configuration', 'state']
@@ -180,8 +180,9 @@ class Suite:
 
     @property
     def summary(self) -> pl.DataFrame:
-        """A row a workload × configuration × component: mean joules, ratio to the baseline and
-        verdict (columns: data/README.md, summary.parquet).
+        """Return mean joules, ratio to the baseline and verdict, by workload and configuration.
+
+        A row a workload × configuration × component (columns: data/README.md, summary.parquet).
 
         >>> Suite.open(folder).summary.filter(component="system", workload="sql")["n"].to_list()
         [2, 2, 2, 2]
@@ -249,13 +250,12 @@ class Suite:
         return pl.DataFrame(rows, schema=CONTRASTS)
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
-        """The self-encrypting disk against each software, by workload, and for the duty profile
-        where one is declared; figures with their 95 % intervals (`…_low`, `…_high`).
+        """Compare the self-encrypting disk with each software, by workload and duty profile.
 
-        Assumptions given here replace those of the plan (`assumptions` has their names). What
-        is divided by the saving is null unless the saving's whole interval is above 0. Empty where
-        nothing can be compared. Raises SuiteError for an assumption that there is not, or that is
-        no such value.
+        Figures with their 95 % intervals (`…_low`, `…_high`). Assumptions given here replace those
+        of the plan (`assumptions` has their names). What is divided by the saving is null unless
+        the saving's whole interval is above 0. Empty where nothing can be compared. Raises
+        SuiteError for an assumption that there is not, or that is no such value.
 
         >>> suite = Suite.open(folder)
         >>> plan, dear = suite.payback(), suite.payback(sed_extra_price=50.0)

@@ -85,7 +85,7 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
 
     With `windows`, a stretch that is short for the counter's updates is flagged or has no figure.
 
-    The edges alone are exact to the counter's resolution; the samples only tell how often it went
+    The edges alone are exact to the counter's resolution; the samples only count how often it went
     round where more than one wrap is possible.
     """
     if counter.start is None or counter.end is None:
@@ -112,7 +112,7 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
 
 
 def _statistical_j(counter: Counter, start: Edge, end: Edge, energy_j: float) -> float:
-    """A read lies somewhere between its stamps, and tells the count of the last update before it.
+    """Return the uncertainty of a difference of two reads, each between its stamps.
 
     The power at both edges is taken as the mean between them: nothing else is known of it.
     """
@@ -146,8 +146,9 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
 
 
 def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
-    """Yield the first reading of each zone: two sources of one counter must not count twice, and
-    pyRAPL's, which has no more than that of its phase, never stands in for ours.
+    """Yield the first reading of each zone: two sources of one counter must not count twice.
+
+    pyRAPL's knows no more than its phase, and never replaces ours.
     """
     zones: set[str] = set()
     for counter in counters:
@@ -218,8 +219,9 @@ _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "e
 
 
 def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without the joules of meters that saw less of the whole machine than its processor and
-    memory took, or its drive, over all runs: they see a part of it, as one of two supplies.
+    """Leave out joules of meters below those of processor and memory, or of the drive.
+
+    Over all runs: such a meter sees a part of the machine, as one of two supplies.
     """
     totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
     rapl = totals.filter(source=RAPL)
@@ -249,8 +251,7 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_references(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
-    """Without the rows of meters that only cross-check another's channel, and of components that
-    stood still, which have no joules.
+    """Leave out rows of cross-checking meters and of components that stood still.
 
     Figures of two meters are never averaged: with one of them missing in some runs, their
     difference in calibration would look like one of configurations.
@@ -337,7 +338,7 @@ def _counter_energies(
 def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
     """As of our reader by pyRAPL, which measures phases alone: nothing between them.
 
-    Components of their own, `pyrapl-` and the zone, so that its figures never mix with those of our
+    Separate components, `pyrapl-` and the zone, so that its figures never mix with those of our
     reader; none of a zone that stood still.
     """
     by_zone: dict[str, dict[str, tuple[float, Energy]]] = {}
@@ -354,7 +355,7 @@ def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
 
 
 def _by_pyrapl(counter: Counter) -> Energy:
-    """Its figure as it is: what is wrong with it, the flags of the run say."""
+    """Return its figure unchanged: the run's flags name what is wrong with it."""
     if counter.start is None or counter.end is None:
         return Energy(None, None, 0.0, counter.flags)
     energy_j = counter.end.energy_uj / 1e6
@@ -427,9 +428,7 @@ def _zone_energies(
 
 
 def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
-    """A phase that is too short for a figure of its own has one, as uncertain as it is, within the
-    sum of a run that is long enough.
-    """
+    """Return a too short phase's joules as a part of the sum of a run that is long enough."""
     run_s = sum(phase.duration_s for phase in run.measured_phases)
     if energy.energy_j is not None or rapl.SHORTER not in energy.flags:
         return energy
@@ -439,7 +438,7 @@ def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
 
 
 def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:
-    """Several stretches of a counter, with their durations; each has edges of its own."""
+    """Several stretches of a counter, with their durations; each has separate edges."""
     flags = sorted({flag for _, energy in parts for flag in energy.flags})
     known = [energy for _, energy in parts if energy.energy_j is not None]
     total_s = sum(seconds for seconds, _ in parts)
@@ -520,7 +519,7 @@ def _row(
 ) -> Row:
     """`label`: phase, source, component and origin of the energy.
 
-    `terms` None: nobody states limits for this source, so there is no whole interval.
+    `terms` None: no limits are stated for this source, so there is no whole interval.
     """
     type_b = None
     if terms is not None and energy.energy_j is not None:

@@ -96,9 +96,7 @@ def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]
 def below_packages(
     runs: Sequence[Run], energies: Mapping[str, Mapping[str, Energies]]
 ) -> set[tuple[str, str]]:
-    """Pairs of run and zone, as `still_zones`, of a platform zone that counted less than its
-    packages.
-    """
+    """Return pairs of run and platform zone that counted less than its packages."""
     zones = dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone)
     packages = [zone for zone in zones if kind_of(zone) == "package"]
     platforms = [zone for zone in zones if kind_of(zone) == "psys"]
@@ -166,7 +164,7 @@ def still_runs(
 
 
 def _works(run: Run, channel: str, idle: Collection[str]) -> bool:
-    """Whether what a run does moves this channel, as far as it tells."""
+    """Return whether what a run does moves this channel, as far as it is known."""
     phases = run.measured_phases
     if channel.startswith("drive"):
         written = [phase.disk_written_bytes for phase in phases]

@@ -43,7 +43,7 @@ class OwnShare:
 
 
 def own_shares(suite: Suite) -> list[OwnShare]:
-    """By entry of the plan, where its runs tell CPU seconds at all."""
+    """Return shares by entry of the plan, where its runs have CPU seconds at all."""
     shares = []
     for name in suite.workloads:
         runs = [run for run in suite.runs if run.workload == name]
@@ -83,7 +83,7 @@ def share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
 
 
 def stolen_shares(energy: pl.DataFrame) -> list[float]:
-    """What the host of a virtual machine kept from its CPUs, as a share of their time, by run.
+    """Return by run the share of CPU time that the host of a virtual machine kept.
 
     Empty where nothing was kept, or no run has it.
     """
@@ -201,8 +201,9 @@ def against_parts(energy: pl.DataFrame) -> WholeAgainstParts:
 
 @dataclass(frozen=True)
 class TwoMeters:
-    """One channel by its reference meter and by another: runs with both, mean ratio other to
-    reference, and in how many the two differ by more than their intervals allow.
+    """One channel by its reference meter and by another, over the runs that both have.
+
+    The mean ratio of other to reference, and how many differ by more than their intervals allow.
     """
 
     channel: str
@@ -246,7 +247,7 @@ def flagged(energy: pl.DataFrame) -> list[tuple[str, int]]:
 
 
 def warnings(suite: Suite) -> list[tuple[str, str, int]]:
-    """Checks that were not passed in finished runs: name, message, number of runs."""
+    """Return the checks that finished runs did not pass: name, message, number of runs."""
     counts: Counter[tuple[str, str]] = Counter()
     for run in suite.runs:
         counts.update({(c.name, c.message or "") for c in run.checks if not c.ok})

@@ -1,6 +1,4 @@
-"""Readings that cannot be: unchanged for longer than this meter's ever are, 0 W or less, or one
-far above those beside it.
-"""
+"""Find readings that cannot be: stuck, 0 W or less, or one far above its neighbours."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ _LONGER = 2.0  # than usual, at least
 class Stuck:
     """Runs of equal records, gathered while the windows pass.
 
-    Records are equal in all channels, the first of which tells the level of power.
+    Records are equal in all channels, the first of which has the level of power.
 
     How likely a record repeats the one before is taken from the recording itself, among records of
     about the same power: a resting machine repeats a coarse reading for minutes, a working one
@@ -104,8 +102,10 @@ class Stuck:
 
 @dataclass
 class Odd:
-    """Windows of one channel whose power cannot be, gathered while all pass: 0 W (many plugs show
-    it below some watts, and no machine that runs takes nothing), less, and lone ones.
+    """Windows of one channel whose power cannot be, gathered while all pass.
+
+    0 W (many plugs show it below some watts, and no running machine takes nothing), less than 0 W,
+    and lone peaks.
     """
 
     channel: str
@@ -159,8 +159,7 @@ class Odd:
 
 @dataclass
 class Constant:
-    """Stretches in which one channel gave one value but for its last digit, gathered while the
-    windows pass.
+    """Stretches in which one channel gave one value but for its last digit.
 
     A meter that was opened again in between is not taken for a living one by that.
     """
@@ -195,13 +194,14 @@ class Constant:
         return (self._least_w + self._most_w) / 2
 
     def stretches(self) -> tuple[tuple[int, int], ...]:
-        """Starts and ends in ns, on the controller's clock, of those of `CONSTANT_NS` and more."""
+        """Return starts and ends of those of `CONSTANT_NS` and more, in the controller's ns."""
         lasts = self._last is not None and self._last.lasts
         return (*self._ended, *([self._last.span_ns] if self._last and lasts else []))
 
     def _levels(self, windows: Windows, power: Floats) -> Iterator[_Level]:
-        """The constant stretches of these windows: the first and the last, which may go on beyond
-        them, and those of `CONSTANT_NS` between.
+        """Return the windows' constant stretches: first, last, and those of `CONSTANT_NS` between.
+
+        The first and the last may go on beyond the windows.
         """
         digit_w = self._digit_w or 0.0
         steady = np.abs(np.diff(power)) <= digit_w
@@ -254,7 +254,7 @@ class _Level:
 
 
 def _distinct(length: Ints | int) -> Any:
-    """Lengths as far as they are told apart."""
+    """Return lengths as far as they are distinguished."""
     return np.minimum(length, _LONGEST - 1)
 
 

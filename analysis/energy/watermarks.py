@@ -15,17 +15,17 @@ from analysis.suite.records import Meter, Suite
 from contract.documents import WatermarkLine
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
-# Bounds that are wider than this, all together, say nothing of a clock.
+# Bounds that are wider than this, all together, do not test a clock.
 USEFUL_MS = 250.0
 
 
 @dataclass(frozen=True)
 class WatermarkTrust:
-    """What one session's watermarks say of one meter's times.
+    """What one session's watermarks show of one meter's times.
 
     `fit` is that of the channel that shows the load best. `verdict` is one of `agrees`,
-    `disagrees`, `cannot tell`; `sentence` says why, for people. `allowed_ms` is what the clock link
-    and the meter's delay allow the offset to be, lowest and highest, for each watermark.
+    `disagrees`, `cannot tell`; `sentence` has the reason, for people. `allowed_ms` is what the clock
+    link and the meter's delay allow the offset to be, lowest and highest, for each watermark.
     """
 
     session: int
@@ -94,8 +94,9 @@ def _objection(trust: WatermarkTrust) -> str:
 
 
 def delays_s(suite: Suite, meter: Meter, clock: TargetClock) -> dict[str, float]:
-    """By channel whose watermarks show another window than declared, the longest delay of its
-    readings besides the declared window, in s.
+    """Return by channel the longest delay of its readings besides the declared window, in s.
+
+    Of channels alone whose watermarks show another window than declared.
     """
     delays: dict[str, float] = {}
     sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
@@ -109,7 +110,7 @@ def delays_s(suite: Suite, meter: Meter, clock: TargetClock) -> dict[str, float]
 
 
 def agreement(fitted: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[str, str]:
-    """Verdict and reason: does the fitted interval of each watermark meet the allowed one?
+    """Return whether each watermark's fitted interval meets the allowed one, and the reason.
 
     `allowed_ms` are the offsets that the other way allows: from minus the clock link's bound to the
     meter's greatest delay plus that bound.
@@ -127,7 +128,7 @@ def agreement(fitted: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[s
     if any(offset + bound < a or offset - bound > b for offset, bound, (a, b) in pairs):
         return DISAGREES, sentence
     if any(2 * bound + b - a > USEFUL_MS for _, bound, (a, b) in pairs):
-        return CANNOT_TELL, f"{sentence}: too wide to say anything"
+        return CANNOT_TELL, f"{sentence}: too wide for a verdict"
     return AGREES, sentence
 
 
@@ -169,7 +170,7 @@ def _session(lines: Sequence[WatermarkLine], clock: TargetClock) -> _Session:
 
 
 def _readings(meter: Meter, marks: Sequence[Watermark]) -> tuple[dict[str, Readings], float]:
-    """Readings around the watermarks by channel, and the meter's greatest delay in ms."""
+    """Return readings around the watermarks by channel, and the meter's greatest delay in ms."""
     if not marks or not meter.samples.records:
         return {}, meter.arrival_delay_limit_s * 1e3
     timing = fit_times(meter.samples, meter.timing, meter.arrival_delay_limit_s)

@@ -88,7 +88,7 @@ def money(results: Results) -> Iterator[Budgeted]:
 
 
 def of_payback(suite: Suite, p: Payback, a: Assumptions) -> Iterator[Budgeted]:
-    """Saving, money a year, and years where a payback is demonstrated."""
+    """Return saving, money a year, and years where a payback is demonstrated."""
     source = suite.reference_meter(SYSTEM) or ""
     for budget in _worth(p, a):
         yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, budget)
@@ -161,9 +161,10 @@ COLUMNS: Mapping[str, Column] = {
 
 
 def table(results: Results) -> pl.DataFrame:
-    """A row a term of every budget (columns: data/README.md): of every figure that is a headline
-    somewhere, i.e. joules and ratios of each workload, configuration and component, ratios over all
-    workloads, savings and what they are worth.
+    """Return a row a term of every budget (columns: data/README.md).
+
+    Of every figure that is a headline somewhere: joules and ratios of each workload, configuration
+    and component, ratios over all workloads, savings and what they are worth.
     """
     same = {"suite_id": results.suite.suite_id, "host": results.suite.host}
     rows = [

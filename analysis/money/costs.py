@@ -70,7 +70,7 @@ Sides = Mapping[tuple[str, str], Side]
 
 
 def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """The self-encrypting disk against each software that spares it, in each working workload.
+    """Compare the self-encrypting disk with each software that spares it, by working workload.
 
     Empty where the plan has no assumptions, or no meter saw the whole system; without what takes
     longer than the day in which it is to be done.
@@ -145,7 +145,7 @@ def _payback(
 ) -> Payback | None:
     """Return the payback of so many runs of each workload; None where no block has them all.
 
-    With `daily` they are those of a day; else the assumptions say how many runs a day there are.
+    With `daily` they are those of a day; else the assumptions have the runs a day.
     """
     a, sed = suite.assumptions, suite.sed
     if a is None or sed is None:
@@ -253,7 +253,7 @@ def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
 
 
 def _without_the_disks(sed: Side, reference: Side | None, sed_reference: Side | None) -> Side:
-    """The self-encrypting side less what the two disks differ by without encryption, by block.
+    """Return the self-encrypting side less the disks' difference without encryption, by block.
 
     `here` is the other disk without encryption, `there` the self-encrypting one.
     """

@@ -24,7 +24,7 @@ _SPOILT = re.compile(r"(^|[.;] )(value|copy): ")
 
 
 def verdict_on_ratio(published: float, measured: Comparison, half_log: float = 0.0) -> Verdict:
-    """Return what a ratio says of the published one; both are of what is spent.
+    """Return how a ratio agrees with the published one; both are of what is spent.
 
     `half_log`: half width of the published ratio's 95 % interval, as a logarithm. They agree where
     the 95 % interval of their quotient lies within `CLOSE` (an equivalence, shown); a direction is
@@ -69,7 +69,7 @@ def verdict_on(row: ComparedFigure) -> Verdict | None:
 
     None where there is nothing to compare, or it counts for nothing.
 
-    Ranks are held against each other by their order alone (`_order`): a ratio of them says nothing.
+    Ranks are held against each other by their order alone (`_order`): their ratio means nothing.
     """
     both = row.cost_ratios
     if both is None or min(both[0], both[1].ratio) <= 0 or row.counterpart.combine == "rank":
@@ -81,9 +81,7 @@ def verdict_on(row: ComparedFigure) -> Verdict | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Over rows: how many of each word, how many would agree by chance if nothing differed here,
-    and pairs in the same order of all.
-    """
+    """Counts over rows: each word, chance agreement, and pairs in the same order of all."""
 
     words: dict[Verdict, int]
     by_chance: float
@@ -124,9 +122,7 @@ def _order(rows: Iterable[ComparedFigure]) -> tuple[int, int]:
 
 
 def _face(group: Sequence[ComparedFigure], a: ComparedFigure, b: ComparedFigure) -> bool:
-    """Whether two figures can be held against each other: of one entry of ours, or of two of which
-    one has no figure of that kind itself.
-    """
+    """Return whether two figures are of one entry of ours, or one has no figure itself."""
     if a.published is b.published:
         return a.entry == b.entry  # done in two ways
     if a.entry == b.entry:

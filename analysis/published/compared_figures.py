@@ -54,8 +54,9 @@ class ComparedFigure:
 
     @property
     def published_half_log(self) -> float:
-        """Half width of the published ratio's 95 % interval as a logarithm, by the ± printed beside
-        the two figures; 0 where none is.
+        """Return the half width of the published ratio's 95 % interval as a logarithm.
+
+        By the ± printed beside the two figures; 0 where none is.
         """
         shares = [
             (figure.half_width or 0.0) / figure.usable
@@ -115,7 +116,7 @@ def group_of(p: Published) -> tuple[object, ...]:
     """Return what a figure shares with those that it is compared with in its paper.
 
     A rate is one whatever amount it was taken from, and so is the time of a number of iterations.
-    Where each cipher of a table processed an amount of its own, ours are the times of those.
+    Where each cipher of a table processed another amount, ours are the times of those.
     """
     own_amounts = (p.paper, p.entry) == ("verma", "table-ii")
     size = None if own_amounts or p.quantity in ("throughput", "speed") else p.size_bytes
@@ -180,8 +181,9 @@ def _ours(suite: Suite, runs: OurRuns, figure: Published) -> Iterator[_Ours]:
 def _combine(
     suite: Suite, runs: OurRuns, figure: Published, counterpart: Counterpart
 ) -> tuple[str, str, BlockValues] | None:
-    """Return entry, configuration and values of a combination, or of what is compared: then they
-    are ratios or differences. Parts without runs are left out, of ranks none.
+    """Return entry, configuration and values of a combination, compared if it has `against`.
+
+    Parts without runs are left out, of ranks none.
     """
     if counterpart.several:
         all_of_them = [_combine(suite, runs, figure, each) for each in counterpart.several]

@@ -56,7 +56,7 @@ class Counterpart:
     `numerator` (in the paper's unit, times seconds) over these seconds; else it is the sum, times
     `factor`. `configuration` is one of the reference tables, empty where any will do. `member` is
     what is compared with the others of its group, `note` what differs from the paper's. `medium`:
-    the name of the disk, where the figure does not say.
+    the name of the disk, where the figure has none.
 
     A figure that is no single one combines `several` by `combine`. With `versus` it is compared
     with another of ours, called `against`, and `says` how the paper puts that: a `loss` or `gain`

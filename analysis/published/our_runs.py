@@ -94,7 +94,7 @@ class OurRuns:
     def _used(
         self, entry: str, configuration: str, counterpart: Counterpart
     ) -> list[tuple[int, int | None]]:
-        """The sizes that are wanted, each with the number of the first run's phase for it."""
+        """Return the wanted sizes, each with the number of the first run's phase for it."""
         return [
             (part.size, _chosen(run.phases, part)[1])
             for run in self.by.get((entry, configuration), ())[:1]

@@ -28,7 +28,7 @@ CONDITIONS = (
 
 @dataclass(frozen=True)
 class Citation:
-    """What the copy at hand says of its paper; empty where it does not say."""
+    """What the copy at hand has of its paper; empty where it lacks it."""
 
     paper: str
     copy: str
@@ -117,7 +117,7 @@ class Published:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells this figure from every other of its paper."""
+        """Return what distinguishes this figure from every other of its paper."""
         conditions = tuple(getattr(self, name) for name in CONDITIONS)
         return (
             self.entry,
@@ -131,9 +131,7 @@ class Published:
 
 @dataclass(frozen=True)
 class ReferenceConfiguration:
-    """What a configuration of these tables is: its kind, for software its cipher and key, and what
-    people call it.
-    """
+    """A configuration of these tables: kind, cipher and key of software, and a name for people."""
 
     configuration: str
     kind: str

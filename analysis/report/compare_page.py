@@ -118,7 +118,7 @@ def _history(pairs: Sequence[Compared], origin: str) -> Blocks:
 
 
 def _letter(place: int) -> str:
-    """B, C, … Z, then S27, S28, …"""
+    """Return B, C, … Z, then S27, S28 and so on."""
     return chr(ord("B") + place) if place < 25 else f"S{place + 2}"
 
 
@@ -135,7 +135,7 @@ def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
     if pair.other_work:
         text = (
             f"Other parameters, so other work: {', '.join(map(words.name_of, pair.other_work))}. "
-            f"There {letter} / A says nothing of the machines."
+            f"There {letter} / A is no statement about the machines."
         )
         differ += view.note("Not alike. ", view.paragraph(text), "warning")
     names: Fields[Ratio] = {
@@ -169,8 +169,8 @@ def _differ(pair: Compared, letter: str) -> str:
     count = len(pair.differences)
     if not count:
         return (
-            f"Nothing that the plans and the machines of A and {letter} tell differs but the time "
-            "and the order."
+            f"Nothing that the plans and the machines of A and {letter} record differs but the "
+            "time and the order."
         )
     more = f"; {count - MOST} more are not shown" if count > MOST else ""
     return f"{count} thing{'s differ' if count > 1 else ' differs'} between A and {letter}{more}."

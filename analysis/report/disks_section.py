@@ -18,7 +18,7 @@ SILENT = "not reported"
 def disk_table(results: Results) -> Blocks:
     """By configuration: temperatures, what was counted during its runs, and the disk's settings."""
     if not results.disks:
-        return view.paragraph("The runs do not tell the condition of their disks.")
+        return view.paragraph("The runs do not record the condition of their disks.")
     limit = limit_k(results.suite)
     base = results.suite.label(results.suite.baseline or "")
     within = "" if limit is None else f", flagged beyond ±{limit:g} K"
@@ -148,7 +148,7 @@ def _as_found(suite: Suite, role: str) -> str:
 
 
 def _made_anew(suite: Suite, role: str) -> str:
-    """What preconditioning cannot do for a range that is made again in the midst of a suite."""
+    """Return the limit of preconditioning for a range that is made again in the suite."""
     names = [name for name in suite.configurations if suite.disk_of(name) == role]
     if suite.sed not in names or len(names) < 2:
         return ""

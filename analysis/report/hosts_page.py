@@ -35,7 +35,7 @@ def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambd
 
     `say` gets the terminal's text before the page is written.
 
-    Every suite without an up-to-date report of its own gets one first, for the page leads there.
+    Every suite without an up-to-date report gets one first, for the page leads there.
     Raises SuiteError or OSError.
     """
     place = folders[0]

@@ -24,7 +24,7 @@ DRIVE, SOFTWARE = "encryption in the drive (Opal)", "encryption in software"
 
 
 def sentences(group: Hosts) -> list[str]:
-    """What the drive's encryption costs on these hosts, what software's does, and on others."""
+    """Return the cost of encryption by drive and by software on these hosts, and on others."""
     suite = group.first
     drive = _effects(group, [] if suite.sed is None else [suite.sed])
     software = _effects(group, suite.software)
@@ -52,7 +52,7 @@ def _effects(group: Hosts, names: Sequence[str]) -> list[Effect]:
 
 
 def _costs(group: Hosts, what: str, effects: Sequence[Effect]) -> str:
-    """Each configuration's mean over these hosts, and whether that mean speaks for each of them."""
+    """Each configuration's mean over these hosts, and whether that mean holds for each of them."""
     if not effects:
         return f"What {what} costs on these hosts is unknown: not every host has both sides."
     used = min(len(effect.workloads) for effect in effects)
@@ -90,7 +90,7 @@ def _effect_sentence(group: Hosts, effect: Effect, labelled: bool) -> str:
 
 
 def _general(group: Hosts) -> str:
-    """Return what may be said of hosts that were not measured."""
+    """Return what holds of hosts that were not measured."""
     count = len(group.names)
     if count < LEAST_HOSTS:
         return (
@@ -124,7 +124,7 @@ def heading(effect: Effect, group: Hosts) -> str:
 def by_heading(group: Hosts) -> dict[str, list[Effect]]:
     """Effects beside the baseline.
 
-    Over all workloads only where they are several, for one alone would say the same twice.
+    Over all workloads only where they are several, for one alone would repeat it.
     """
     overall = group.overall if len(counted(group.first)) > 1 else ()
     effects = [*(e for e in overall if e.base == group.first.baseline), *group.single]

@@ -32,7 +32,7 @@ ON_THE_DRIVE = (
 
 
 def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """What is saved, when the drive is repaid, what it is worth, and the carbon where known."""
+    """Return what is saved, when the drive is repaid, what it is worth, and the carbon."""
     worst = records.joint(p.origin for p in paybacks)
     life, unit = words.exact(a.life_years), a.currency
     no_unit = replace(a, currency="")

@@ -151,7 +151,7 @@ def money(value: float, assumptions: Assumptions) -> str:
 
 
 def span(value: Span | None, unit: str = "") -> str:
-    """`0.021 (0.018 to 0.024) USD`; says so where there is no interval."""
+    """Return `0.021 (0.018 to 0.024) USD`, or that there is no interval."""
     if value is not None and value.low is None and value.high is None:
         return f"{f'{words.rounded(value.mid)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
     return words.span(value, unit)
@@ -203,7 +203,7 @@ def _runs(count: float, workload: str) -> str:
 
 
 def _judged(payback: Payback) -> tuple[str, str]:
-    """Whether a drive that saves something is repaid in its life: the code, and how it is said."""
+    """Return whether a drive that saves is repaid in its life: the code, and its way."""
     if payback.demonstrated:
         return "pays", ""
     if payback.years is None:
@@ -220,5 +220,5 @@ def _lacking(results: Results) -> str:
     if results.suite.sed is None:
         return "the plan has no self-encrypting drive with Opal"
     if not costs.alternatives(results.suite):
-        return "the plan has no encryption in software on a disk without encryption of its own"
+        return "the plan has no encryption in software on a disk without encryption in its hardware"
     return "no block has the whole system's energy with and without it"

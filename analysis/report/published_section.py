@@ -142,7 +142,7 @@ def published_section(results: Results) -> Blocks:
     if not others:
         return touched
     return touched + view.paragraph(
-        f"This suite measured nothing of {words.listed(others)}: docs/papers.md says what would."
+        f"This suite measured nothing of {words.listed(others)}: docs/papers.md lists what would."
     )
 
 

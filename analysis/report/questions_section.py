@@ -38,7 +38,7 @@ def contrasts_section(results: Results) -> Blocks:
 
 
 def _overall(results: Results) -> Iterator[str]:
-    """What the figure over all workloads is, and what one pass of the suite takes beside it."""
+    """Yield what the figure over all workloads is, and what one pass of the suite takes."""
     yield (
         f"“{answer.over_all(results.suite)}” is the geometric mean of the workloads' ratios: each "
         "weighs the same, however many joules it takes."
@@ -71,7 +71,7 @@ def doubts(results: Results) -> Iterator[str]:
 
 
 def _by_workload(results: Results) -> Blocks:
-    """Declared contrasts of two kinds of encryption, with the extra blocks that each has."""
+    """Return declared contrasts of two kinds of encryption, with their extra blocks."""
     rows = [
         (contrast, workload, c)
         for contrast in results.contrasts

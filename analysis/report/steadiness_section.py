@@ -17,14 +17,14 @@ from analysis.stats.steadiness import Steadiness
 from analysis.suite.records import Suite
 
 SCATTERS = "it scatters by more than it changed"
-FEW_READINGS = "so few readings do not tell how much they scatter"
+FEW_READINGS = "so few readings do not show how much they scatter"
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
 def steadiness_section(
     results: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
 ) -> Blocks:
-    """The drift check, runs on more than one level, and scatter, drift and order by workload."""
+    """Return the drift check, levels of runs, and scatter, drift and order by workload."""
     page = view.paragraph(drift_check_sentence(results.suite, drift_check))
     page += drift_check_table(results, drift_check)
     page += _levels_table(results)
@@ -50,8 +50,9 @@ def steadiness_section(
 
 
 def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
-    """Whether the configuration before changes a run's joules, in any workload (Holm), and what
-    the test could have found.
+    """Return whether the configuration before changes a run's joules, in any workload (Holm).
+
+    And what the test could have found.
     """
     tested = [
         (s.workload, s.carry_over_p, s.carry_over_least_percent)
@@ -81,7 +82,7 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
 def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
     """Whether the drift check moved between its first and its last run."""
     if drift_check is None:
-        return "There is no drift check: nothing ran twice on the baseline to tell."
+        return "There is no drift check: nothing ran twice on the baseline."
     subject = f"{words.name_of(drift_check.workload)} on {suite.label(drift_check.configuration)}"
     apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
     runs = f"over {drift_check.runs} runs{apart}"
@@ -149,7 +150,7 @@ def _levels_table(results: Results) -> Blocks:
     if short:
         page += view.paragraph(
             f"Whether runs have more than one level takes {LEAST} of them: of "
-            f"{words.count(len(short), 'cell')} of the table of workloads it cannot be told.",
+            f"{words.count(len(short), 'cell')} of the table of workloads it is unknown.",
             "key",
         )
     return page

@@ -1,4 +1,4 @@
-"""The page's frame, its first screen and what its script says: templates/en.yml."""
+"""The page's frame, its first screen and its script's texts: templates/en.yml."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def trace(suite_folder: Path, run_id: str, out: Path) -> Traced:
 
 
 def find(suite: Suite, run_id: str) -> Run:
-    """The finished run of that id or number, or the only one that begins with it or holds it."""
+    """Return the finished run of that id or number, or the only one that holds it."""
     if not suite.runs:
         raise SuiteError("No run finished in this suite: there is nothing to draw.")
     ids = [run.run_id for run in suite.runs]

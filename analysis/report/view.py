@@ -63,8 +63,9 @@ class Paragraph(Block):
 
 @dataclass(frozen=True)
 class Answer(Block):
-    """A line of the first page: what it is about (empty where that is as above), the verdict in
-    bold, the rest of the sentence, and a command to type or a link.
+    """A line of the first page: subject, verdict in bold, reason, and a command or a link.
+
+    The subject is empty where it is that of the line above.
     """
 
     label: str
@@ -174,7 +175,7 @@ class Table(Block):
 
 
 class MatrixCell(NamedTuple):
-    """A change with what is said below it; `kind` is a verdict, `hint` has the interval."""
+    """A change with the text below it; `kind` is a verdict, `hint` has the interval."""
 
     text: str
     kind: str = ""
@@ -357,7 +358,7 @@ def table_of(
     origin: str = "",
     group: bool = False,
 ) -> Blocks:
-    """A table with a row for each of `rows`: under each heading the text that its column makes."""
+    """Return a table with a row for each of `rows`: under each heading its column's text."""
     cells = [[text(row) for text in columns.values()] for row in rows]
     return table(caption, list(columns), cells, words=words, origin=origin, group=group)
 

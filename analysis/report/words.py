@@ -53,7 +53,7 @@ def count(number: int, noun: str) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return `a`, `a and b` or `a, b and c`."""
     *first, last = items
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -91,7 +91,7 @@ def plus_minus(value: Estimate | Interval | None, unit: str = "") -> str:
 
 
 def _bearable(value: float) -> int:
-    """Decimals beyond which nobody reads on: five digits in all, four decimals at most."""
+    """Return the decimals that are shown: five digits in all, four decimals at most."""
     return 4 if abs(value) < 10 else max(0, 4 - math.floor(math.log10(abs(value))))
 
 
@@ -186,7 +186,7 @@ def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> V
 
 
 def unseen(n: int) -> str:
-    """`a mode in up to 26 % of runs would be missed`."""
+    """Return `a mode in up to 26 % of runs would be missed`."""
     return f"a mode in up to {100 * (1 - 0.05 ** (1 / n)):.0f} % of runs would be missed"
 
 
@@ -196,7 +196,7 @@ def verdict_of(value: Comparison) -> Verdict:
 
 
 def sign(word: str, ratio: float | None, both: bool = False) -> str:
-    """The verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ where equivalent and significantly different."""
+    """Return the verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ for an equivalent difference."""
     way = SIGNS["differs"] if ratio is None or ratio >= 1 else "▼"
     if word == "differs":
         return way
@@ -265,7 +265,7 @@ _SIZES = ((2**30, "GB"), (2**20, "MB"), (2**10, "KB"))
 class PhaseName:
     """The fields before the number, what is done there last: `("aes-128-cbc", "encrypt", "text")`.
 
-    `number` is of bytes (`unit` B) or of what `COUNTED` says; None where there is none.
+    `number` is of bytes (`unit` B) or of what `COUNTED` names; None where there is none.
     """
 
     fields: tuple[str, ...]

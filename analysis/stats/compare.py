@@ -131,8 +131,9 @@ def _adjusted(pairs: Sequence[Compared]) -> list[Compared]:
 
 
 def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
-    """By workload and configuration, how much nights in the order of time differ: the root mean
-    square of successive differences, which a lasting change moves once only.
+    """Return by workload and configuration how much nights in the order of time differ.
+
+    The root mean square of successive differences, which a lasting change moves only once.
     """
     means: dict[tuple[str, str], list[float]] = {}
     for blocks in nights:
@@ -208,7 +209,7 @@ def between_nights(
 ) -> tuple[float, float] | None:
     """Half width of the 95 % interval of mean b − mean a, and the p-value of no difference.
 
-    None where one side has no scatter to tell, for want of a second value.
+    None where one side has no known scatter, for want of a second value.
 
     Each night has an effect of its own with this deviation, `NIGHT_SD` at least, beside the scatter
     of its blocks; degrees of freedom by Welch and Satterthwaite.

@@ -50,9 +50,7 @@ def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
 
 
 def scatter_shares(contrast: Contrast) -> dict[str, float]:
-    """By workload, its share of the variance of blocks, as far as workloads scatter by
-    themselves.
-    """
+    """Return each workload's share of the variance of blocks."""
     squares = {
         name: c.sd_log**2
         for name, c in contrast.by_workload.items()
@@ -63,7 +61,7 @@ def scatter_shares(contrast: Contrast) -> dict[str, float]:
 
 
 def working(suite: Suite) -> list[str]:
-    """Return the workloads that do something: idling saves nobody anything."""
+    """Return the workloads that do something: idling saves nothing."""
     return [name for name in suite.workloads if suite.workload_of(name) != IDLE]
 
 
@@ -73,8 +71,10 @@ def counted(suite: Suite) -> list[str]:
 
 
 def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
-    """Return what joules may be summed over, by its name: one run of each counted workload, and the
-    declared duty of a day where it has workloads of the suite. Weights by workload.
+    """Return by name what joules may be summed over, as weights by workload.
+
+    One run of each counted workload, and the declared duty of a day where it has workloads of the
+    suite.
     """
     weighted: list[tuple[str, Mapping[str, float]]] = [
         ("one pass of the suite", dict.fromkeys(counted(suite), 1.0))
@@ -152,7 +152,7 @@ def _rest(
 class Question:
     """A comparison as it was declared; `per` is a unit of work, or empty for the joules themselves.
 
-    `fault` says in a sentence why it cannot be answered from this plan; empty where it can.
+    `fault` is a sentence why it cannot be answered from this plan; empty where it can.
     """
 
     name: str

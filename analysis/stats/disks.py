@@ -70,7 +70,7 @@ def roles(suite: Suite) -> list[str]:
 
 
 def _fact(suite: Suite, role: str, key: str) -> str:
-    """Return what the agent found of a disk before the first run, else what the plan says.
+    """Return what the agent found of a disk before the first run, else what the plan has.
 
     Or empty.
     """
@@ -110,7 +110,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class _Report:
-    """What one run tells of its configuration's disk, by `WHEN`."""
+    """What one run records of its configuration's disk, by `WHEN`."""
 
     cell: tuple[int, str]
     disk: str
@@ -122,7 +122,7 @@ class _Report:
 
 
 def conditions(suite: Suite) -> list[Condition]:
-    """By configuration, in the plan's order; only those whose runs tell of their disk."""
+    """By configuration, in the plan's order; only those whose runs record their disk."""
     reports = {name: list(_reports(suite, name)) for name in suite.configurations}
     base = reports.get(suite.baseline or "", [])
     return [_condition(name, runs, base) for name, runs in reports.items() if runs]
@@ -142,7 +142,7 @@ def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | N
 
 
 def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
-    """A sentence for each disk apart by more than the limit, and for each setting that changed."""
+    """Yield a sentence for each disk beyond the limit, and for each setting that changed."""
     limit, base = limit_k(suite), suite.label(suite.baseline or "")
     for condition in conditions:
         if apart := too_warm(condition, limit):

@@ -1,6 +1,6 @@
 """The drift check: whether what should always take the same power did, from first to last.
 
-It runs before, between and after the blocks, so that its own readings tell how much they scatter:
+It runs before, between and after the blocks, so that its own readings show how much they scatter:
 no change is called one that this scatter explains.
 """
 
@@ -43,7 +43,7 @@ class Reading:
 
     `change` from the first to the last is that of a straight line through their logarithms, as a
     share: 0.01 is 1 % more. It has a 95 % interval by Student's t from `LEAST` runs on, and none
-    before: then nothing tells how much they scatter. `p_value` is two-sided, of no change.
+    before: then nothing shows how much they scatter. `p_value` is two-sided, of no change.
     """
 
     phase: str
@@ -76,9 +76,11 @@ class DriftCheck:
 
     @property
     def verdict(self) -> str:
-        """`moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
+        """Return `moved`, `held`, or `cannot tell` where scatter explains or hides a change.
+
+        `moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
         that over all of them where nothing changed; `cannot tell` where one is beyond the limit and
-        its scatter explains it, or is unknown; else `held`.
+        its scatter explains it, or is unknown.
         """
         verdicts = {self.verdict_of(reading) for reading in self.readings}
         return next((verdict for verdict in (MOVED, CANNOT_TELL) if verdict in verdicts), HELD)
@@ -141,7 +143,7 @@ def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, fl
 
 
 def _readings(rows: pl.DataFrame, times: Mapping[str, float]) -> Iterator[Reading]:
-    """By phase and component, of two runs or more; whole runs where no phases are told."""
+    """By phase and component, of two runs or more; whole runs where there are no phases."""
     phases = [name for name in rows["phase"].unique(maintain_order=True) if name != ALL] or [ALL]
     powers: dict[tuple[Any, ...], dict[str, float]] = {}
     for *key, run_id, power_w in rows.select(
@@ -178,8 +180,10 @@ def _reading(
 
 
 def line_change(values: Floats, at: Floats) -> tuple[Floats, Floats]:
-    """How much a straight line through values (last axis) at these times rises from the first to
-    the last, and its standard error; NaN for two, which have no scatter about it.
+    """Return how much a straight line through values (last axis) rises, and its error.
+
+    From the first to the last of the times; the standard error is NaN for two, which have no
+    scatter.
     """
     apart = at - np.mean(at)
     mass = float(np.sum(apart**2)) or 1.0

@@ -1,6 +1,6 @@
 """The host as a factor: what holds for these hosts, whether they differ, what holds for others.
 
-Each host brings its own log-ratios, one a block; hosts share no block, and nothing says that they
+Each host brings its own log-ratios, one a block; hosts share no block, and nothing shows that they
 scatter alike. The mean over these hosts weighs each the same, whatever its number of blocks. Its
 standard error is made of the hosts' own, with degrees of freedom after Satterthwaite (Biometrics
 Bulletin 2, 1946) and Welch (Biometrika 34, 1947). Whether the hosts differ is asked by Welch's

@@ -1,7 +1,7 @@
 """Two configurations compared within blocks of which some lack runs.
 
 Each workload's logarithms of joules are effects of blocks plus effects of configurations plus
-scatter: a run whose partner is void is told apart by the other configurations of its block. Where
+scatter: a run whose partner is void is placed by the other configurations of its block. Where
 nothing is missing the result is that of pairs, to rounding.
 """
 
@@ -19,7 +19,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class _Workload:
-    """What one workload tells of the contrast, by block.
+    """What one workload shows of the contrast, by block.
 
     `weights` (blocks × configurations) make it from the logarithms; `scores` (blocks) are its
     shares of the error, `freedom` (blocks × blocks) their covariances if all scatter were alike.
@@ -34,8 +34,9 @@ class _Workload:
 
 @dataclass(frozen=True, eq=False)
 class InBlocks:
-    """A comparison and the log-ratios of its blocks, in which a run that is missing is what its
-    block and its configuration lead to expect.
+    """A comparison and the log-ratios of its blocks, missing runs filled in as expected.
+
+    By what their block and configuration lead to expect.
     """
 
     comparison: Comparison
@@ -43,11 +44,11 @@ class InBlocks:
 
 
 def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks | None:
-    """The second configuration against the first: `logs` are workloads × blocks × configurations,
-    NaN where there is no run. None where a workload has no block that tells.
+    """Compare the second configuration with the first, by workloads × blocks × configurations.
 
-    The mean over workloads of the least-squares contrasts; the standard error is that of the blocks
-    as clusters, unbiased where all scatter alike and consistent where it does not, with
+    `logs` are NaN where there is no run. None where a workload has no block to compare. The mean
+    over workloads of the least-squares contrasts; the standard error is that of the blocks as
+    clusters, unbiased where all scatter alike and consistent where it does not, with
     Satterthwaite's degrees of freedom (CR2: R. M. Bell and D. F. McCaffrey, Survey Methodology 28,
     2002; J. E. Pustejovsky and E. Tipton, Journal of Business & Economic Statistics 36, 2018).
     """

@@ -25,10 +25,10 @@ PILOT = 10
 
 
 def detectable(compared: Comparison, power: float = 0.8) -> float | None:
-    """The smallest ratio above 1 that these blocks find with this power, two-sided at the level
-    that decides in its family.
+    """Return the smallest ratio above 1 that these blocks find with this power.
 
-    From the noncentral t; None where there is no interval. Its inverse is the smallest below 1.
+    Two-sided, at the level that decides in its family. From the noncentral t; None where there is
+    no interval. Its inverse is the smallest below 1.
     """
     if compared.error is None or compared.df is None:
         return None
@@ -65,8 +65,9 @@ def blocks_for(sd_log: float, n: int, half_width: float) -> int:
 def blocks_if_scatter_stays(
     sd_log: float, n: int, half_width_log: float, level: float, any_look: bool
 ) -> int:
-    """Blocks in all, `n` at least, whose interval reaches `half_width_log` to either side of the
-    mean, at this level; see `critical`.
+    """Return how many blocks, `n` at least, reach `half_width_log` to either side of the mean.
+
+    At this level; see `critical`.
     """
 
     def wide(blocks: int) -> bool:
@@ -103,8 +104,9 @@ WIDTHS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 def within_reach(compared: Comparison) -> tuple[float, int] | None:
-    """The narrowest of `WIDTHS` that `MOST_BLOCKS` blocks reach if the scatter stays, and how many
-    it takes; None where none does.
+    """Return the narrowest of `WIDTHS` that `MOST_BLOCKS` blocks reach, and how many it takes.
+
+    If the scatter stays; None where none does.
     """
     if compared.sd_log is None or compared.n < 2:
         return None
@@ -138,10 +140,10 @@ def two_stages(first: Sequence[float], more: Sequence[float]) -> Estimate:
 
 
 def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
-    """Half width of Stein's interval of the mean once the second stage is in: 95 % whatever the
-    deviation is, for arrays of first deviations and of blocks in all.
+    """Return the half width of Stein's interval of the mean after the second stage.
 
-    The deviation is that of the first stage alone, for it chose the number of blocks.
+    95 % whatever the deviation is, for arrays of first deviations and of blocks in all. The
+    deviation is that of the first stage alone, for it chose the number of blocks.
     """
     return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)
 

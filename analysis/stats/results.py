@@ -77,9 +77,7 @@ def flag_notes(energy: pl.DataFrame) -> list[Note]:
 def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
-    """One sentence each for a look before the planned end, runs void to the end, runs that a meter
-    missed, a meter whose times contradict its description, and drift.
-    """
+    """Yield a sentence for each reservation: early look, void runs, gaps, wrong times, drift."""
     begun_blocks = {run.block for run in suite.compared_runs} | {run.block for run in suite.void}
     begun = len(begun_blocks)
     if begun < (suite.planned_blocks or begun) and not suite.any_look:
@@ -116,7 +114,7 @@ WAYS = {"rapl": "measure on the machine itself, and look at its kernel's log"}
 
 
 def stood_still(energy: pl.DataFrame) -> Iterator[str]:
-    """A sentence for each zone and channel that has no joules of some runs, for it stood still."""
+    """Yield a sentence for each zone and channel without joules of some runs, as it stood still."""
     # Zones are named, not their sum; a graphics processor that is asleep takes nothing.
     left_out = ["package", "uncore"]
     zones = energy.filter(
@@ -159,7 +157,7 @@ class Results:
 
     @property
     def origin(self) -> str:
-        """The worst that any figure is, or would be: what the report must say at its top."""
+        """The worst that any figure is, or would be: what the report must state at its top."""
         return joint([*self.energy["origin"].unique(), self.suite.plan.origin])
 
     @cached_property
@@ -194,12 +192,12 @@ class Results:
 
     @cached_property
     def drift_check(self) -> DriftCheck | None:
-        """What the runs of the drift_check say."""
+        """Return the drift check of its runs."""
         return drift_check(self.suite, self.energy, self.clock)
 
     @cached_property
     def disks(self) -> list[Condition]:
-        """What the disk under each configuration told of itself."""
+        """Return what the disk under each configuration recorded."""
         return conditions(self.suite)
 
     @cached_property
@@ -221,7 +219,7 @@ class Results:
         ]
 
     def _of_levels(self) -> Iterator[str]:
-        """A sentence for each workload and configuration whose runs have more than one level."""
+        """Yield a sentence for each workload and configuration of more than one level."""
         for levels in self.family.levels:
             if levels.levels:
                 parts = " and ".join(
@@ -310,7 +308,7 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 def load(*folders: str | Path) -> pl.DataFrame:
-    """A row a run × phase × component of all suites (columns: data/README.md, energy.parquet).
+    """Return a row a run × phase × component of all suites (data/README.md, energy.parquet).
 
     Each is a suite's folder or a bundle. A text with `*`, `?` or `[` is a pattern; what matches it
     and is neither is passed over. A suite's energy.parquet is taken where it was derived here, by
@@ -332,7 +330,7 @@ def load(*folders: str | Path) -> pl.DataFrame:
 
 
 def _matched(name: str | Path) -> Iterator[Path]:
-    """The folders and bundles that a name or a pattern stands for, in order of their names."""
+    """Return the folders and bundles of a name or a pattern, in order of their names."""
     path = Path(name)
     if path.exists() or not _MAGIC.search(str(name)):
         yield path.resolve()
@@ -355,8 +353,9 @@ def energy_of(folder: Path) -> pl.DataFrame:
 def whole_joules(
     results: Results, weights: Mapping[str, float]
 ) -> Iterator[tuple[str, str, Comparison]]:
-    """Base, other and the ratio of their joules, so many runs of each workload together; over the
-    blocks that have all of them.
+    """Yield base, other and the ratio of their joules, so many runs of each workload together.
+
+    Over the blocks that have all of them.
     """
     joules = by_block(results.energy, SYSTEM)
     for contrast in results.contrasts:

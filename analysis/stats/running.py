@@ -59,11 +59,11 @@ class RunningAnswer:
 
 
 def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
-    """Compute the report's contrasts over all working workloads, of the first `blocks` blocks (at
-    least 1).
+    """Compute the report's contrasts over all working workloads, of the first `blocks` blocks.
 
-    A block counts for a contrast where every run that the contrast needs is finished and has joules
-    of the whole system. Where a run of the last block does not, the contrast is left out.
+    At least 1. A block counts for a contrast where every run that the contrast needs is finished
+    and has joules of the whole system. Where a run of the last block does not, the contrast is left
+    out.
     """
     energy = of_references(suite, energy_table(suite)).filter(component=SYSTEM, phase=ALL)
     joules, states = by_block(energy, SYSTEM), _states(suite, energy)

@@ -227,7 +227,7 @@ MB = 2**20  # as the papers count
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of work as it is shown: `size` of the run's own make one of it."""
+    """A unit of work for display: `size` of the run's own make one of it."""
 
     work: str
     size: float

@@ -27,8 +27,9 @@ NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
 
 @dataclass(frozen=True)
 class VoidTries:
-    """Of all tries of a configuration, those that were void by themselves: not interrupted from
-    outside, nor asked to be repeated. `p_adjusted` is Fisher's exact test against all others.
+    """A configuration's tries that were void without interruption or a demand to repeat.
+
+    `p_adjusted` is Fisher's exact test against all others.
     """
 
     configuration: str
@@ -59,8 +60,9 @@ def void_tries(suite: Suite) -> list[VoidTries]:
 
 
 def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
-    """Two-sided p-value of so many hits of all falling into these tries by chance: twice the
-    smaller tail of the hypergeometric distribution.
+    """Return the two-sided p-value of so many hits of all falling into these tries by chance.
+
+    Twice the smaller tail of the hypergeometric distribution.
     """
     most, least = min(tries, all_hits), max(0, all_hits - (all_tries - tries))
     at = np.arange(least, most + 1, dtype=float)
@@ -93,7 +95,7 @@ def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -
 
 
 def _complete(suite: Suite) -> Iterator[Run]:
-    """The void tries of which the record is whole and the configuration was the planned one."""
+    """Yield void tries with a complete record and the planned configuration."""
     folders = sorted((suite.folder / "runs").glob("*.void-*"))
     folders += [suite.folder / "runs" / run.run_id for run in suite.void]
     for folder in folders:

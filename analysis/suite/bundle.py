@@ -1,4 +1,4 @@
-"""A bundle (`fde publish`): a suite's folder in one file, unpacked for as long as it is needed."""
+"""A bundle (`fde publish`): a suite's folder in one file, unpacked while it is needed."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def place_on_one_axis(
 def shifts(
     readings: Sequence[ClockReading], recordings: Sequence[Recording], runs: Mapping[str, Span]
 ) -> dict[str, int]:
-    """Tell by boot of the controller how far its times are moved, in ns; 0 for the first.
+    """Return by boot of the controller how far its times are moved, in ns; 0 for the first.
 
     `runs` has for each boot of the target from when to when runs went, on its own clock: what lies
     there must find no other boot's samples.
@@ -122,8 +122,9 @@ def sleeps(readings: Iterable[ClockReading]) -> Sleeps:
 
 
 def woken(boot: str, number: int) -> str:
-    """What a boot of the controller is called after it slept so often: times of both are as far
-    apart as those of two boots.
+    """Return the name of a boot of the controller after it slept so often.
+
+    Times of both are as far apart as those of two boots.
     """
     return f"{boot}+{number}" if number else boot
 
@@ -140,7 +141,7 @@ def _awake(recording: Recording, slept: Sleeps) -> Iterator[Recording]:
     """Cut a recording into the stretches between which its controller slept.
 
     What was recorded between the two readings of the clocks around a sleep is left out: on which
-    side of it that lies, nobody can tell.
+    side of it that lies is unknown.
     """
     spans = slept.get(recording.boot, ())
     if not spans:

@@ -29,7 +29,7 @@ PLAN = {
 
 @dataclass(frozen=True)
 class Shared:
-    """Names of what all hosts have alike, in the first plan's order, and what is to be said."""
+    """Names of what all hosts have alike, in the first plan's order, and remarks."""
 
     workloads: tuple[str, ...]
     configurations: tuple[str, ...]

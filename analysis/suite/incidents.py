@@ -28,8 +28,9 @@ LINK_S = 60.0  # twice as long as from one look at the target's clock to the nex
 
 @dataclass(frozen=True)
 class Silence:
-    """Stretches of a meter's recordings without a record, those at which its port was opened again
-    among them; or, with no meter's name, of the link to the target without an answer.
+    """Stretches of a meter's recordings, or of the link, without a record.
+
+    Those at which the port was opened again among them; the link to the target has no meter's name.
     """
 
     meter: str
@@ -79,8 +80,9 @@ def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
 
 
 def pauses_s(samples: Samples) -> list[float]:
-    """Stretches between records that are longer than any bunch, and those where the port was opened
-    again; not from boot to boot of the controller, whose distance need not be known.
+    """Return stretches between records longer than any bunch, and those of a reopened port.
+
+    Not from boot to boot of the controller, whose distance need not be known.
     """
     pauses: list[float] = []
     last: tuple[int, int] | None = None

@@ -79,9 +79,7 @@ def _strangers(folder: Path, known: set[str]) -> list[str]:
 
 @dataclass
 class _Last:
-    """A run as the journal left it: its last state, and of its last try the boots and times of its
-    lines; how often it was void.
-    """
+    """A run as the journal left it: last state, last try's boots and times, void tries."""
 
     state: str = ""
     sha256: Fact | None = None
@@ -158,7 +156,7 @@ def _order(entries: Sequence[Entry], unreadable: int) -> Iterator[str]:
     if not entries or entries[-1].state not in TERMINAL:
         yield (
             "journal.jsonl has no closing line: it was cut, or the suite never came to its end. "
-            "Nothing in the folder tells which."
+            "Nothing in the folder shows which."
         )
 
 
@@ -166,15 +164,15 @@ _VOID = re.compile(r"\.void-\d+")
 
 
 def _untold(folder: Path, last: Mapping[str, _Last]) -> Iterator[str]:
-    """Find tries in the folder that the journal does not tell of."""
+    """Find tries in the folder that the journal lacks."""
     tries = [path.name for path in (folder / "runs").glob("*") if path.is_dir()]
     for run_id, tries_of_run in groupby(sorted(tries), lambda name: _VOID.sub("", name)):
         aside = [name for name in tries_of_run if name != run_id]
         run = last.get(run_id)
         if run is None:
-            yield f"The journal does not tell of runs/{run_id}: it was cut."
+            yield f"The journal does not name runs/{run_id}: it was cut."
         elif len(aside) > run.voids:
-            yield f"{run_id} has {len(aside)} void tries, the journal tells of {run.voids}."
+            yield f"{run_id} has {len(aside)} void tries, the journal has {run.voids}."
         elif run.state not in CLOSED:
             document = strict_json.read_object(folder / "runs" / run_id / "run.json")
             if document.get("status") == "finished":
@@ -236,7 +234,7 @@ PACKAGES = ("numpy", "polars", "scipy")
 
 
 def metadata(folder: Path) -> dict[str, str]:
-    """Return what a table says of itself that is derived from the suite in `folder` now."""
+    """Return the metadata of a table that is derived from the suite in `folder` now."""
     return {SEAL: seal(folder), CODE: code(), **maker()}
 
 

@@ -1,4 +1,4 @@
-"""A suite's meters: each boot of the controller has recorded them into folders of its own."""
+"""A suite's meters: each boot of the controller has recorded them into separate folders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accur
 class Recording:
     """One folder below `meters/`.
 
-    `boot` is the controller's whose clock its times are of; empty where meter.json does not say.
+    `boot` is the controller's whose clock its times are of; empty where meter.json lacks it.
     """
 
     name: str
@@ -77,7 +77,7 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
 def meters(
     recordings: Sequence[Recording], shift_ns: Mapping[str, int], problems: list[str]
 ) -> Iterator[Meter]:
-    """The recordings of one name as one meter, its times moved by the shifts of their boots."""
+    """Return the recordings of one name as one meter, moved by the shifts of their boots."""
     by_name: dict[str, list[Recording]] = {}
     for recording in recordings:
         by_name.setdefault(recording.name, []).append(recording)
@@ -129,7 +129,7 @@ def _named(described: MeterDocument) -> dict[str, str]:
 def _samples(
     path: Path, channels: Sequence[str], is_ours: bool, problems: list[str]
 ) -> samples.Samples:
-    """The records of a meter's folder: as they were decoded, if here, else from the raw bytes."""
+    """Return the records of a meter's folder: as decoded here, else from the raw bytes."""
     if is_ours:
         with suppress(samples.SamplesError):  # meter.json names other channels by now
             return samples.of_file(path / "samples.parquet", channels)

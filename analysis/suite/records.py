@@ -48,7 +48,7 @@ SYSTEM = "system"  # the component that a meter before the whole machine sees
 
 
 class SuiteError(AgentError):
-    """Nothing can be said about a suite; the message is a sentence with the way out."""
+    """A suite cannot be used; the message is a sentence with the remedy."""
 
 
 Counter = documents.Counter
@@ -143,9 +143,7 @@ class Suite:
 
     @property
     def baseline(self) -> str | None:
-        """What all is a ratio to: the configuration named plain, else the first that nobody
-        encrypts.
-        """
+        """Return what all is a ratio to: the configuration plain, else the first unencrypted."""
         plain = self._encrypted_by("none")
         return BASELINE if BASELINE in self.stacks else next(iter(plain), None)
 
@@ -172,8 +170,9 @@ class Suite:
 
     @property
     def by_disk(self) -> bool:
-        """Whether ratios are to each disk's own configuration without encryption: every disk has
-        one, and several carry encryption in software.
+        """Return whether ratios are to each disk's configuration without encryption.
+
+        Every disk has one, and several carry encryption in software.
         """
         bare, software, every = (
             {self.disk_of(name) for name in names}
@@ -182,8 +181,9 @@ class Suite:
         return len(software) > 1 and every <= bare
 
     def base_of(self, name: str) -> str | None:
-        """Return what a configuration's ratios are to: the baseline, or, where it is `by_disk`, its
-        reference; for one without encryption the baseline all the same.
+        """Return what a configuration's ratios are to: the baseline, or its disk's reference.
+
+        For one without encryption the baseline all the same.
         """
         reference = self.reference(name) if self.by_disk else None
         return self.baseline if reference in (None, name) else reference
@@ -194,8 +194,9 @@ class Suite:
         return "its disk without encryption" if self.by_disk else self.label(self.baseline or "")
 
     def reference_meter(self, channel: str) -> str | None:
-        """The meter whose joules of a channel are compared: the plan's, else the first that has it;
-        all others are cross-checks.
+        """Return the meter whose joules of a channel are compared; others are cross-checks.
+
+        The plan's, else the first that has it.
         """
         having = [meter.name for meter in self.meters if channel in meter.channels]
         chosen = self.plan.reference_meters.get(channel)
@@ -206,7 +207,7 @@ class Suite:
         return self.stacks[name].disk if name in self.stacks else ""
 
     def label(self, name: str) -> str:
-        """Return what the plan says that a configuration is called.
+        """Return a configuration's label in the plan.
 
         Its name where that is no label, and both where another one is called the same.
         """
@@ -226,7 +227,7 @@ class Suite:
         return [name for name in names if name != DRIFT_CHECK]
 
     def workload_of(self, name: str) -> str:
-        """The workload that an entry of the plan runs: its own name where it names no other."""
+        """Return the workload that an entry of the plan runs: the entry's name if none is named."""
         entry = self.entries.get(name)
         return (entry.workload if entry else None) or name
 
@@ -250,7 +251,7 @@ class Suite:
 
     @cached_property
     def machine(self) -> dict[str, str]:
-        """What provenance/before.json tells, as text by the path of its keys: `cpu.model`."""
+        """Return provenance/before.json as text by the path of its keys: `cpu.model`."""
         return dict(_leaves(self.before))
 
     @property

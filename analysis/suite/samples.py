@@ -17,7 +17,7 @@ COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
 
 
 class SamplesError(Exception):
-    """Samples that cannot be read; the message is a clause that says why."""
+    """Samples that cannot be read; the message is a clause with the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ NOTHING = Samples((), 0, lambda _: iter(()))
 
 
 def of_table(table: pl.DataFrame) -> Samples:
-    """Records that are in memory."""
+    """Return records that are in memory."""
 
     def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         for start in range(0, len(table), CHUNK_RECORDS):
@@ -116,9 +116,10 @@ def of_recording(folder: Path) -> Samples:
 
 
 def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
-    """Recordings of one meter, one after the other, the times of each moved by so many ns.
+    """Return recordings of one meter, one after the other, each moved by so many ns.
 
-    Each has epochs of its own, so that nothing is taken to continue from one to the next.
+    Each keeps its epochs, so that nothing continues from one to the next. Each has epochs of its
+    own, so that nothing is taken to continue from one to the next.
     """
     recorded = [(part, shift_ns) for part, shift_ns in parts if part.records]
     if not recorded:

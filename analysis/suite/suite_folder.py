@@ -264,7 +264,7 @@ def _run(path: Path, last: Entry | None, plan_sha256: str) -> Run | str:
 
 
 def _gaps(suite: Suite) -> Iterator[str]:
-    """Yield what the suite cannot say although all its files are well."""
+    """Yield what the suite lacks although all its files are sound."""
     runs = suite.compared_runs
     blocks = {run.block for run in runs}
     if not runs:
@@ -274,7 +274,7 @@ def _gaps(suite: Suite) -> Iterator[str]:
     done = {run.configuration for run in runs}
     for name in suite.configurations:
         if runs and name not in done:
-            yield f"Configuration {name} has no finished run: nothing can be said about it."
+            yield f"Configuration {name} has no finished run: it has no figures."
     if runs and suite.baseline is None:
         yield "The plan has no configuration of kind plain: there are no ratios to one."
     if not suite.meters:

@@ -24,7 +24,7 @@ from validation.synthetic.suite import Options, Truth, write_suite
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
-    """Calls a function with a new folder, in the first process that asks for its name.
+    """Return a function that makes a folder once, in the first process that asks for its name.
 
     Returns the folder, which is read only, and what the function returned (it is pickled).
     """

@@ -30,8 +30,10 @@ def line(state: str, run_id: str = "", detail: str = "", **more: Any) -> dict[st
 
 
 def faulty(folder: Path) -> FaultySuite:
-    """A power cut, a killed agent, a void try, a repetition that was asked for, two waits, a meter
-    that fell silent in the middle of a run, one run void to the end, and drift.
+    """Write a suite of a night full of faults.
+
+    A power cut, a killed agent, a void try, a requested repetition, two waits, a meter silent in
+    the middle of a run, one run void to the end, and drift.
     """
     calm = write_suite(folder / "calm", NIGHT)
     order = sorted(calm.runs, key=lambda run_id: calm.runs[run_id])

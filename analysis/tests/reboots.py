@@ -19,8 +19,9 @@ AFTER_BOOT_NS = 7_000_000_000  # what a machine's clock shows when the first of 
 def reboot_controller(
     folder: Path, at_s: float, away_s: float = 0.0, wall: tuple[str, str] | None = None
 ) -> None:
-    """The controller starts again `at_s`; nothing is recorded for `away_s`. Its clock restarts, and
-    it records on in a folder of its own. `wall`: when each recording says that it began.
+    """Start the controller again `at_s`; nothing is recorded for `away_s`.
+
+    Its clock restarts, and it records on in another folder. `wall`: when each recording began.
     """
     gone_ns, back_ns = round(at_s * 1e9), round((at_s + away_s) * 1e9)
     meter = folder / "meters" / "meter0"
@@ -56,7 +57,7 @@ def reboot_controller(
 
 
 def suspend_controller(folder: Path, at_s: float, asleep_s: float, journalled: bool = True) -> None:
-    """The controller sleeps from `at_s` on: its clock stands still, and it records nothing.
+    """Suspend the controller from `at_s` on: its clock stands still, and it records nothing.
 
     `journalled`: its clock readings say how long it slept.
     """
@@ -86,7 +87,7 @@ def suspend_controller(folder: Path, at_s: float, asleep_s: float, journalled: b
 
 
 def reboot_target(folder: Path, at_s: float, clocks: Clocks | None = None) -> None:
-    """The target starts again `at_s`: its clock goes back, and it has another boot id."""
+    """Start the target again `at_s`: its clock goes back, and it has another boot id."""
     at_ns = (clocks or Clocks()).target_ns(at_s)
 
     def moved(value: Any) -> Any:

@@ -1,6 +1,4 @@
-"""The whole command on suites that are damaged, cut short or not there: a sentence, the right exit
-status, nothing lost, never a traceback and never a bare NaN.
-"""
+"""Damaged, cut and missing suites: one sentence, an exit status, no traceback, no bare NaN."""
 
 from __future__ import annotations
 

@@ -157,5 +157,5 @@ def test_the_page_shows_the_table_and_flags_heat_beside_the_answer(tmp_path: Pat
     assert any("9.0 K warmer before its runs" in doubt for doubt in derived.reservations)
     older = tuple(replace(run, disks=RunDisks()) for run in derived.suite.runs)
     untold = replace(derived, suite=replace(derived.suite, runs=older))
-    assert "do not tell the condition" in text_of(disk_table(untold))
+    assert "do not record the condition" in text_of(disk_table(untold))
     assert not [doubt for doubt in untold.reservations if "disk" in doubt]

@@ -205,7 +205,7 @@ def test_the_answer_never_pools_hosts_that_differ(other: Hosts, same: Hosts) -> 
 
 
 def stub(folder: Path) -> None:
-    """A host's own report without its page, which takes long and is tried elsewhere."""
+    """Write a host's own report without its page."""
     derived = results(folder)
     write(derived)
     (folder / "report.html").write_text("its own", encoding="utf-8")

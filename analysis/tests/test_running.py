@@ -122,9 +122,7 @@ def test_a_gap_in_the_meters_records_leaves_the_contrast_out(derived: Results) -
 
 @pytest.fixture
 def unfetched(whole_suite: tuple[Path, Truth], tmp_path: Path) -> Path:
-    """The folder of a session after two blocks: runs and journal only below status/results, the
-    meter as it streams.
-    """
+    """Return a session's folder after two blocks, runs and journal below status/results."""
     folder = tmp_path / "suite"
     results = folder / "status" / "results"
     shutil.copytree(whole_suite[0], folder)

@@ -212,8 +212,8 @@ def other_steady_state(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (void_try, "has 1 void tries, the journal tells of 0"),
-        (unknown_run, "does not tell of runs/0099-b09-plain-idle"),
+        (void_try, "has 1 void tries, the journal has 0"),
+        (unknown_run, "does not name runs/0099-b09-plain-idle"),
         (lost_run_json, "its run.json cannot be read"),
         (kept_file, "are not those that its run.json names"),
         (other_plan, "plan.json is not what was frozen"),

@@ -85,7 +85,7 @@ class Scene:
 
 
 def only(readings: Readings, kept: np.ndarray) -> Readings:
-    """Some of the readings."""
+    """Return the selected readings."""
     return Readings(readings.end_ns[kept], readings.width_s[kept], readings.power_w[kept])
 
 

@@ -60,7 +60,7 @@ def line(when: str, start_s: float = 0.0, boot: str = BOOT, **more: Any) -> dict
 
 
 def meter(lines: Sequence[Mapping[str, Any]], swing_w: float = 20.0, delay_s: float = 0.0) -> Meter:
-    """Readings around the lines' edges: `system` swings with the load, `drive` does not."""
+    """Return readings around the lines' edges: `system` swings with the load, `drive` does not."""
     generator = np.random.default_rng(3)
     parts = []
     for one in lines:

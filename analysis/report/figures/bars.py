@@ -1,4 +1,4 @@
-"""Bars with their intervals: the paper's Figures 1–6 from our data, and the like for the rest."""
+"""Bars with their intervals: the paper's Figures 1–6 from our data, and others."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Bar:
 
 
 def plots_of(workload: str) -> tuple[Plot, ...]:
-    """What is drawn of a workload: the paper's figures of it, else the energy of its components."""
+    """Return a workload's pictures: the paper's figures of it, else energy by component."""
     known = tuple(plot for plot in PLOTS if plot.workload == workload)
     title = f"Energy per component, {words.name_of(workload)}"
     return known or (Plot(0, workload, "all", "energy_j", True, title),)

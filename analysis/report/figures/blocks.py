@@ -85,7 +85,7 @@ def draw(
 
 
 def _together(axis: Axes, changes: Series) -> None:
-    """The mean of all configurations by block: what the machine did, whatever ran on it."""
+    """Return the mean of all configurations by block: the machine's own course."""
     blocks = sorted({block for values in changes.values() for block in values})
     by_block = [
         [values[block] for values in changes.values() if block in values] for block in blocks
@@ -117,7 +117,7 @@ def _line(
 
 
 def _ring(axis: Axes, series: Series, flagged: Collection[tuple[int, str]], suite: Suite) -> None:
-    """A ring and a name at each flagged point that this panel shows."""
+    """Draw a ring and a name at each flagged point of this panel."""
     points = [(b, name) for b, name in sorted(flagged) if b in series.get(name, {})]
     for number, (block, name) in enumerate(points):
         at = (block + 1, series[name][block])

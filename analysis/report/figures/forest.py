@@ -48,8 +48,9 @@ Group = tuple[str, Sequence[Entry]]  # with its heading
 
 @dataclass(frozen=True)
 class Layout:
-    """Lines of one picture at most (more would not fit an upright sheet), heights in inches, lines
-    free behind each entry, and where the axis ends above the first line.
+    """A picture's most lines, heights in inches, and free lines behind entries and above.
+
+    More lines would not fit an upright sheet.
     """
 
     most: int
@@ -145,7 +146,7 @@ def _line(c: Comparison | None, look: tuple[str, str], text: str = "") -> Line |
 
 
 def host_look(number: int) -> tuple[str, str]:
-    """Colour and marker of a host; the mean's diamond is nobody's."""
+    """Colour and marker of a host; the mean's diamond is no host's."""
     markers = [m for m in ("o", "s", *style.MARKERS) if m != MEAN]
     colours = (style.SED_COLOUR, *style.COLOURS)
     return colours[number % len(colours)], markers[number % len(markers)]
@@ -232,7 +233,7 @@ def _sheet(
 
 
 def _draw_line(axis: Axes, y: float, line: Line) -> None:
-    """The marker and its interval, which ends in an arrow where it runs off the edge."""
+    """Draw the marker and its interval, which ends in an arrow where it runs off the edge."""
     (mid, *ends), (colour, marker) = line.ratio, line.look
     left, right = axis.get_xlim()
     if ends[0] is not None and ends[1] is not None:
