@@ -38,7 +38,7 @@ def doubt(code: str) -> str:
 
 
 def meaning(code: str) -> str:
-    """Return what a flag means, as far as it is one of ours."""
+    """Return what a flag means, if it is one of ours."""
     return FLAGS[code].meaning if code in FLAGS else "see the driver that sets it"
 
 

@@ -164,7 +164,7 @@ def still_runs(
 
 
 def _works(run: Run, channel: str, idle: Collection[str]) -> bool:
-    """Return whether what a run does moves this channel, as far as it is known."""
+    """Return whether what a run does moves this channel, where that is known."""
     phases = run.measured_phases
     if channel.startswith("drive"):
         written = [phase.disk_written_bytes for phase in phases]

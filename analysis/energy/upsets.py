@@ -41,7 +41,7 @@ class Stuck:
 
     How likely a record repeats the one before is taken from the recording itself, among records of
     about the same power: a resting machine repeats a coarse reading for minutes, a working one
-    hardly a fine reading once. A run of n is one in (1 − p) pⁿ⁻¹ records. Few records tell p badly,
+    hardly a fine reading once. A run of n is one in (1 − p) pⁿ⁻¹ records. Few leave p uncertain,
     so it is taken as (repetitions + 1) / (records + 2), without the run in question.
     """
 

@@ -362,7 +362,7 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
     variance = covariance(solved.every, solved.left_w)
     free = len(solved.left_w) - solved.every.shape[1]
     if variance is None or free < 3:
-        raise NotSeenError("the readings cannot tell the offset from the window's length")
+        raise NotSeenError("the readings cannot separate the offset from the window's length")
     sigma = np.sqrt(np.diag(variance))
     if np.any(solved.swings_w < MIN_SWING_SIGMAS * sigma[2:first:3]):
         raise NotSeenError(

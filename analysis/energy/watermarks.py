@@ -24,7 +24,7 @@ class WatermarkTrust:
     """What one session's watermarks show of one meter's times.
 
     `fit` is that of the channel that shows the load best. `verdict` is one of `agrees`,
-    `disagrees`, `cannot tell`; `sentence` has the reason, for people. `allowed_ms` is what the clock
+    `disagrees`, `cannot tell`; `sentence` has the reason. `allowed_ms` is what the clock
     link and the meter's delay allow the offset to be, lowest and highest, for each watermark.
     """
 

@@ -59,7 +59,7 @@ class Counterpart:
     the name of the disk, where the figure has none.
 
     A figure that is no single one combines `several` by `combine`. With `versus` it is compared
-    with another of ours, called `against`, and `says` how the paper puts that: a `loss` or `gain`
+    with another of ours, called `against`, and `says` the paper's form of it: a `loss` or `gain`
     in percent and a number of `times` are ratios, `apart` is a difference.
     """
 

@@ -209,7 +209,7 @@ MARK = "†"
 
 @dataclass(frozen=True)
 class Unsafe:
-    """A cipher, mode or format that is unsafe today, why, and who says so."""
+    """A cipher, mode or format that is unsafe today, why, and the source."""
 
     name: str
     words: tuple[str, ...]
@@ -217,7 +217,7 @@ class Unsafe:
     source: str
 
     def named_in(self, text: str) -> bool:
-        """Whether it is named as a word of its own: `3DES` is not `DES`."""
+        """Return whether it is named as a separate word: `3DES` is not `DES`."""
         each = "|".join(re.escape(word) for word in self.words)
         return bool(re.search(rf"(?<![a-z0-9])(?:{each})(?![a-z0-9])", text.lower()))
 

@@ -91,7 +91,7 @@ def sentences(suite: Suite) -> Iterator[str]:
         if role not in suite.preconditioned:
             yield f"Disk {role} was not preconditioned; {_as_found(suite, role)}."
         elif (done := suite.preconditioned[role]) is None:
-            yield f"Disk {role} was to be preconditioned, and nothing tells whether it was."
+            yield f"Disk {role} was to be preconditioned, and there is no record that it was."
         else:
             yield _preconditioned(done) + _made_anew(suite, role)
 
@@ -107,7 +107,7 @@ def _preconditioned(done: Preconditioned) -> str:
         text += f" (it was begun {done.interrupted} more times, and interrupted)"
     window = done.window
     if window is None:
-        return f"{text}; they are too few to tell whether it was steady."
+        return f"{text}; they are too few to show whether it was steady."
     where = (
         f"{words.rounded(window.mean)} MiB/s in rounds {window.first} to {window.last}, "
         f"range {_percent(window.range_share)} of that (at most {_percent(RANGE_LIMIT)}), change "
@@ -122,7 +122,7 @@ def _preconditioned(done: Preconditioned) -> str:
 
 
 def _as_found(suite: Suite, role: str) -> str:
-    """Discarded, or used as far as it told."""
+    """Return whether it was discarded, else how far it was used."""
     runs = [run for run in suite.runs if suite.disk_of(run.configuration) == role]
     discards = [run.proof.discard for run in runs if run.proof.discard is not None]
     outcomes = {discard.first_outcome for discard in discards if discard.first_bytes}
@@ -138,7 +138,7 @@ def _as_found(suite: Suite, role: str) -> str:
     used = _number(suite.machine.get(f"disks.{role}.used_percent"))
     facts = [f"{_size(written)} written in its life"] if written is not None else []
     facts += [f"{words.exact(used)} % of its life used"] if used is not None else []
-    text = f"it was as found: {', '.join(facts) or 'what it has written so far, it does not tell'}"
+    text = f"it was as found: {', '.join(facts) or 'it does not report what it has written so far'}"
     if failed:
         text += (
             f". It {' or '.join(sorted(failed))} the discard before each configuration, so each "

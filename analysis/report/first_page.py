@@ -80,7 +80,7 @@ def sentence(answers: Sequence[AnswerLine]) -> Blocks:
 
 @dataclass(frozen=True)
 class _Compared:
-    """A configuration against the disk without encryption; `why` says what a comparison lacks."""
+    """A configuration against the disk without encryption; `why` is what a comparison lacks."""
 
     name: str
     label: str

@@ -201,7 +201,7 @@ def tests(group: Hosts) -> Blocks:
     page = view.table_of(what, effects, columns, words=2, origin=group.origin, group=True)
     page += view.paragraph(
         "All the same: Welch's one-way test of the blocks' log-ratios, which lets every host "
-        "scatter by itself. Not alike: the largest p of all pairs' tests of a ratio within "
+        "scatter differently. Not alike: the largest p of all pairs' tests of a ratio within "
         f"±{group.margin * 100:g} % (TOST). These hosts: standard error from the hosts' own, "
         "degrees of freedom by Welch and Satterthwaite. Hosts in general: Student's t over the "
         "hosts' means, one figure a host, from three hosts on; it holds as far as the hosts were "
@@ -252,7 +252,7 @@ def provenance(group: Hosts) -> Blocks:
     heads = ["What", *group.names]
     table = view.table("Machines, disks and meters", heads, rows, words=len(heads))
     return table + view.paragraph(
-        "A meter's limits of error are in the joules of its own host alone; within a host most of "
+        "A meter's limits of error are in the joules of its host alone; within a host most of "
         "them cancel in a ratio, between hosts nothing would. So ratios are compared, not joules.",
         "key",
     )

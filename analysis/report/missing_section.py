@@ -65,6 +65,6 @@ def left_out(results: Results) -> Blocks:
         "Configurations": lambda part: ", ".join(map(results.suite.label, part.configurations)),
         "Runs": lambda part: str(part.runs),
     }
-    caption = "Left out or skipped, and why: nothing is said about these"
+    caption = "Left out or skipped, and why: there are no figures of these"
     table = view.table_of(caption, missing(results.suite), columns, words=4, group=True)
     return table or view.paragraph("Nothing that was planned was left out or skipped.")

@@ -114,7 +114,7 @@ def _declared(a: Assumptions) -> Blocks:
         f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.exact(a.life_years)} "
         "years; "
         f"electricity costs {words.exact(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
-        f"is {words.exact(a.discount_rate * 100)} % a year; each workload by itself is computed at "
+        f"is {words.exact(a.discount_rate * 100)} % a year; each workload alone is computed at "
         f"{payback_text.times(a.runs_per_day)} runs a day; a battery holds "
         f"{words.exact(a.battery_wh)} Wh."
     )
@@ -150,7 +150,7 @@ def _lines(
         notes += f" {ON_THE_DRIVE}"
     page = tables(results, a, first) + view.paragraph(notes, "key")
     if apart:
-        by_itself = f"Each workload by itself, {len(others)} lines"
+        by_itself = f"Each workload alone, {len(others)} lines"
         page += view.folded(by_itself, tables(results, a, others))
     return page
 

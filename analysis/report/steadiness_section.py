@@ -62,7 +62,7 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
     if not tested:
         return (
             "Carry-over from one configuration to the next was not tested: too few blocks, or the "
-            "order cannot tell. A plan of this version lets each configuration follow itself as "
+            "order leaves it open. A plan of this version lets each configuration follow itself as "
             "often as any other, so that it cancels in ratios."
         )
     p_values = holm(np.array([p for _, p, _ in tested]))

@@ -98,7 +98,7 @@ def _instant(text: str) -> datetime | None:
 
 
 def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:
-    """Return the drift check; without a report from the joules of its own runs alone."""
+    """Return the drift check; without a report from the joules of its runs alone."""
     if energy is None:
         plan = suite.plan.drift_check
         runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)

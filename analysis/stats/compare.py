@@ -211,7 +211,7 @@ def between_nights(
 
     None where one side has no known scatter, for want of a second value.
 
-    Each night has an effect of its own with this deviation, `NIGHT_SD` at least, beside the scatter
+    Each night has a separate effect with this deviation, `NIGHT_SD` at least, beside the scatter
     of its blocks; degrees of freedom by Welch and Satterthwaite.
     """
     if len(a) < 2 or len(b) < 2:

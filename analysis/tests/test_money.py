@@ -233,7 +233,7 @@ def test_many_lines_open_only_when_asked_for() -> None:
     assert sum("Kernel tree" in names for names in named) == 3
     assert not any("Video" in names for names in named)
     folds = [block.summary for block in section if isinstance(block, Folded)]
-    assert folds == ["Each workload by itself, 28 lines", "Runs on a battery, 45 lines"]
+    assert folds == ["Each workload alone, 28 lines", "Runs on a battery, 45 lines"]
 
 
 def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
