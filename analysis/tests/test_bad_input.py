@@ -198,11 +198,11 @@ USABLE: dict[str, tuple[Callable[[Path], None], *tuple[str, ...]]] = {
         "There is no meter. RAPL counts processor and memory alone: none of its joules holds",
     ),
     "no counters": (drop_rapl, "finished runs"),
-    "no source": (drop_both, "is unknown"),
+    "no source": (drop_both, "Unknown: "),
     "stream cut short": (cut_stream, "stream.raw was changed after sealing"),
     "no clock": (drop_file("clock.jsonl"), "no usable clock reading"),
     "no configurations": (plan_without("configurations"), "Nothing is compared: the plan has no"),
-    "no workloads": (plan_without("workloads"), "is unknown"),
+    "no workloads": (plan_without("workloads"), "Unknown: "),
     "no runs planned": (plan_without("runs"), "No run finished"),
     "no assumptions": (plan_without("analysis", "assumptions"), "The plan lacks its assumptions"),
 }
