@@ -185,7 +185,9 @@ class _Channel:
 
         Few windows estimate their scatter poorly: Student's t instead of the normal quantile.
         """
-        near = self._filled_j2 * _few(np.minimum(self._count, 2 * FILL))
+        # Wider by what a 95 % interval from so few values is; of two, their range is the scatter.
+        few = np.maximum(np.minimum(self._count, 2 * FILL) - 1, 2)
+        near = self._filled_j2 * (special.stdtrit(few, 0.975) / 1.959964) ** 2
         # Half the mean square of a step is the variance of a window, given those beside it.
         variance = self._steps_w2 / np.maximum(self._count - 1, 1) / 2 * (1 + 1 / (2 * FILL))
         usual = np.maximum(self._filled_j2, variance * self._filled_s2)
@@ -404,9 +406,3 @@ def _response_s(responses: Sequence[tuple[float, float, float]]) -> float:
         spread = float((apart_j**2).sum()) / float((swing_w**2).sum())
         found_s = max(found_s, math.sqrt(spread))
     return found_s
-
-
-def _few(count: Ints) -> Floats:
-    """Square of what a 95 % interval from so few values is wider by than with many."""
-    known = np.maximum(count - 1, 2)  # of two, their range stands for the scatter
-    return np.asarray((special.stdtrit(known, 0.975) / 1.959964) ** 2)

@@ -144,17 +144,13 @@ def find_configuration(suite: Suite, name: str, medium: str = "") -> str | None:
     alike = [
         stack.name
         for stack in stacks
+        for cipher in [str(stack.settings.get("cipher") or "")]  # without its mode; not a cascade
         if stack.kind == wanted.kind
         and (wanted.kind != "external" or wanted.product in stack.name)
-        and wanted.cipher in ("", _cipher(stack.kind, str(stack.settings.get("cipher") or "")))
+        and wanted.cipher in ("", cipher if stack.kind == "tcrypt" else cipher.partition("-")[0])
         and (not wanted.key_bits or stack.settings.get("key_bits") == wanted.key_bits)
     ]
     return name if name in alike else next(iter(alike), None)
-
-
-def _cipher(kind: str, cipher: str) -> str:
-    """Return the cipher without its mode; a cascade of TrueCrypt stays what it is."""
-    return cipher if kind == "tcrypt" else cipher.partition("-")[0]
 
 
 def _ours(suite: Suite, runs: OurRuns, figure: Published) -> Iterator[_Ours]:
@@ -222,21 +218,14 @@ def _nearest(
         wanted = find_configuration(suite, counterpart.configuration, medium)
         if wanted is None:
             return []
-    candidates = [
-        (entry, configuration)
-        for entry in entries
-        if (configuration := wanted or _first_with_runs(suite, runs, entry)) is not None
-    ]
+    order = [wanted] if wanted else [suite.baseline or "", *suite.configurations]
+    made = ([name for name in order if wanted or (entry, name) in runs.by] for entry in entries)
+    candidates = [(entry, names[0]) for entry, names in zip(entries, made, strict=True) if names]
     with_values = [mine for mine in candidates if runs.values(*mine, counterpart, "duration_s")]
     if not with_values:
         return candidates
     far = {mine: runs.distance(*mine, counterpart) for mine in with_values}
     return [mine for mine in with_values if far[mine] <= min(far.values())]
-
-
-def _first_with_runs(suite: Suite, runs: OurRuns, entry: str) -> str | None:
-    order = [suite.baseline or "", *suite.configurations]
-    return next((name for name in order if (entry, name) in runs.by), None)
 
 
 def _reference(mine: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:

@@ -170,12 +170,9 @@ def published(paper: str | None = None) -> list[Published]:
     known = [citation.paper for citation in citations()]
     if paper is not None and paper not in known:
         raise KeyError(f"no paper {paper!r}: there are {', '.join(known)}")
-    return [figure for name in known if paper in (None, name) for figure in _figures(name)]
-
-
-@cache
-def _figures(paper: str) -> tuple[Published, ...]:
-    return tuple(_figure(row) for row in rows(paper))
+    return [
+        figure for name in known if paper in (None, name) for figure in map(_figure, rows(name))
+    ]
 
 
 def _figure(row: dict[str, Any]) -> Published:

@@ -44,7 +44,11 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
         "What the self-encrypting drive saves beside software encryption": {
             "Saving a run (J)": lambda p: saved(p.whole_saving_j),
             f"A year ({unit})": lambda p: span(p.saving_per_year),
-            "Meter may be off by": _meter,
+            "Meter may be off by": lambda p: (
+                words.NOTHING
+                if p.meter_share is None
+                else f"± {words.rounded(p.meter_share * 100)} %"
+            ),
         },
         "Until the drive is repaid (95 % intervals)": {
             f"Years, with {words.exact(a.discount_rate * 100)} % interest": _years,
@@ -67,11 +71,6 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
         view.table_of(caption, paybacks, {**first, **columns}, words=2, origin=worst, group=True)
         for caption, columns in shown.items()
     )
-
-
-def _meter(p: Payback) -> str:
-    share = p.meter_share
-    return words.NOTHING if share is None else f"± {words.rounded(share * 100)} %"
 
 
 def _years(p: Payback) -> str:

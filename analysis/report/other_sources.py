@@ -51,7 +51,9 @@ def _rows(results: Results, source: str) -> Iterator[list[str]]:
         blocks: dict[int, list[float]] = {}
         for run, joules in figures:
             blocks.setdefault(run.block, []).append(joules)
-        power_w = [joules / _seconds(run, source) for run, joules in figures]
+        records = [run.other_sources[source] for run, _ in figures]
+        seconds = [max((r.t_end_ns or 0) - (r.t_start_ns or 0), 1) / 1e9 for r in records]
+        power_w = [joules / s for (_, joules), s in zip(figures, seconds, strict=True)]
         yield [
             source,
             zone,
@@ -67,11 +69,6 @@ def _joules(run: Run, source: str, name: str) -> float | None:
     """None where the source gave no figure, or had a gap."""
     zones = (zone for zone in run.zones_of(source) if zone.zone == name)
     return next((z.energy_uj / 1e6 for z in zones if z.energy_uj is not None), None)
-
-
-def _seconds(run: Run, source: str) -> float:
-    record = run.other_sources[source]
-    return max(float((record.t_end_ns or 0) - (record.t_start_ns or 0)), 1.0) / 1e9
 
 
 def _still(runs: Sequence[Run], source: str) -> str:

@@ -82,17 +82,14 @@ def plus_minus(value: Estimate | Interval | None, unit: str = "") -> str:
     """`12.34 ± 0.56 J`; where n is 1, the figure alone."""
     if value is None:
         return NOTHING
-    places = min(decimals(value.half_width, value.mean), _bearable(value.mean))
+    # Five digits in all, four decimals at most.
+    most = 4 if abs(value.mean) < 10 else max(0, 4 - math.floor(math.log10(abs(value.mean))))
+    places = min(decimals(value.half_width, value.mean), most)
     text = number(value.mean, places)
     if value.half_width is not None:
         half = number(value.half_width, places)
         text += f" ± {half}" if half.strip("0.") else f" ± <{number(10.0**-places, places)}"
     return f"{text} {unit}".rstrip()
-
-
-def _bearable(value: float) -> int:
-    """Return the decimals that are shown: five digits in all, four decimals at most."""
-    return 4 if abs(value) < 10 else max(0, 4 - math.floor(math.log10(abs(value))))
 
 
 def signed(value: Estimate | None, unit: str = "") -> str:

@@ -59,7 +59,9 @@ def draw(
     with style.drawing(7.2, 5.8 if timed else 3.4, grid="both") as figure:
         grid = figure.subplots(1 + timed, len(by_kind), squeeze=False, sharey="row")
         work = rows[0].unit.one
-        for quantity, axes in zip((_energy, _time), grid, strict=False):
+        for quantity, axes in zip(
+            (lambda row: row.energy_j and _ends(row.energy_j), _time), grid, strict=False
+        ):
             for axis, (what, by) in zip(axes, by_kind.items(), strict=True):
                 _lines(axis, by, suite, quantity)
                 _below(axis, unit)
@@ -74,10 +76,6 @@ def draw(
 
 
 Ends = tuple[float, float, float]  # a mean, and its interval
-
-
-def _energy(row: PerUnit) -> Ends | None:
-    return None if row.energy_j is None else _ends(row.energy_j)
 
 
 def _time(row: PerUnit) -> Ends | None:
