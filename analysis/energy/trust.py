@@ -3,83 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
 from analysis.energy.energy import ALL
 from analysis.suite import clocks
-from analysis.suite.records import SYNTHETIC, TAIL, Phase, Run, Suite
+from analysis.suite.records import SYNTHETIC, TAIL, Phase, Suite
 
 LIMIT = 0.01  # of the busy CPU time; the target of the suite `paper`
 # Of one CPU: if others keep it busy for less than this, a share of that says nothing.
 AT_REST = 0.05
 
 
-@dataclass(frozen=True)
-class OwnShare:
-    """Of one entry over all its runs: the agent's CPU seconds as a share, phase by phase.
+class OwnShare(NamedTuple):
+    """The agent's CPU seconds in a phase of a workload, as a share of the busy ones.
 
-    A phase at rest is held against its time on one CPU instead of its busy seconds. Runs of a phase
-    are added up first: /proc/stat counts in hundredths of a second.
+    A phase at rest is held against its time on one CPU instead. Runs of a phase are added up first:
+    /proc/stat counts in hundredths of a second.
     """
 
     workload: str
-    program: str
-    by_phase: tuple[tuple[str, float, bool], ...]  # phase, share, at rest
-
-    @property
-    def worst(self) -> tuple[str, float, bool]:
-        return max(self.by_phase, key=lambda share: share[1])
-
-    @property
-    def mean(self) -> float:
-        return sum(share for _, share, _ in self.by_phase) / len(self.by_phase)
-
-    @property
-    def ok(self) -> bool:
-        return self.worst[1] <= LIMIT
+    phase: str
+    share: float
+    at_rest: bool
 
 
-def own_shares(suite: Suite) -> list[OwnShare]:
-    """Return shares by entry of the plan, where its runs have CPU seconds at all."""
-    shares = []
-    for name in suite.workloads:
-        runs = [run for run in suite.runs if run.workload == name]
-        phases: dict[str, list[Phase]] = {}
-        for run in runs:
-            for phase in run.measured_phases:
-                if phase.own_cpu_s is not None and phase.cpu_busy_s is not None:
-                    phases.setdefault(phase.name, []).append(phase)
-        if phases:
-            by_phase = tuple(
-                (
-                    name,
-                    *share(
-                        sum(phase.own_cpu_s or 0.0 for phase in same),
-                        sum(phase.cpu_busy_s or 0.0 for phase in same),
-                        sum(phase.duration_s for phase in same),
-                    ),
-                )
-                for name, same in phases.items()
-            )
-            shares.append(OwnShare(name, program_of(runs), by_phase))
-    return shares
-
-
-def program_of(runs: Iterable[Run]) -> str:
-    """Return what did the measured work, in the words of the runs."""
-    return ", ".join(dict.fromkeys(run.program for run in runs if run.program))
-
-
-def share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
-    """Own CPU seconds over busy ones, or over the time where nearly none were busy.
-
-    Which of them: whether it was at rest.
-    """
-    at_rest = busy_s - own_s < AT_REST * took_s
-    return own_s / (took_s if at_rest else busy_s), at_rest
+def own_shares(suite: Suite) -> Iterator[OwnShare]:
+    """Yield shares by workload and phase, where its runs have CPU seconds at all."""
+    phases: dict[tuple[str, str], list[Phase]] = {}
+    for run in suite.runs:
+        for phase in run.measured_phases:
+            if phase.own_cpu_s is not None and phase.cpu_busy_s is not None:
+                phases.setdefault((run.workload, phase.name), []).append(phase)
+    for names, same in phases.items():
+        own_s, busy_s = (sum(getattr(p, key) for p in same) for key in ("own_cpu_s", "cpu_busy_s"))
+        took_s = sum(phase.duration_s for phase in same)
+        at_rest = busy_s - own_s < AT_REST * took_s
+        yield OwnShare(*names, own_s / (took_s if at_rest else busy_s), at_rest)
 
 
 def stolen_shares(energy: pl.DataFrame) -> list[float]:

@@ -187,7 +187,6 @@ def _payback(
         against,
         base_j,
         whole_j[rule],
-        sed_s=[other.seconds[b] for b in blocks],
         assumptions=a,
         origin=records.joint(base.origins | other.origins),
         runs_per_day=each_day,

@@ -35,8 +35,8 @@ PROFILE = "profile"  # stands for a workload where the unit is a day of the duty
 class Payback:
     """The saving of one configuration over another, and what follows from it.
 
-    The unit is a run of `workload`, done `runs_per_day` times a day, which takes `hours_per_day` on
-    the self-encrypting disk; for `PROFILE` it is a day of the duty profile. `runs`,
+    The unit is a run of `workload`, done `runs_per_day` times a day; for `PROFILE` it is a day of
+    the duty profile. `runs`,
     `years` and `break_even_electricity` (a price per kWh at which the disk is repaid within its
     life) are None unless it `saves`, i.e. the saving's 95 % interval, the meter's error included,
     lies above 0; `years` also where interest takes more than is saved.
@@ -57,7 +57,6 @@ class Payback:
     workload: str
     against: str
     runs_per_day: float
-    hours_per_day: float
     saving_j: Estimate
     saves: bool
     runs: Span | None
@@ -129,7 +128,6 @@ def payback(
     base_j: Sequence[float],
     sed_j: Sequence[float],
     *,
-    sed_s: Sequence[float],
     assumptions: Assumptions,
     origin: str,
     runs_per_day: float | None = None,
@@ -140,8 +138,8 @@ def payback(
 ) -> Payback:
     """Payback of the self-encrypting disk against one software configuration.
 
-    `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block, `sed_s[i]`
-    the seconds that it took on the self-encrypting disk. `meter` are the terms of the meter's
+    `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block. `meter`
+    are the terms of the meter's
     error in the saving.
     `runs_per_day` is the assumptions' where it is not given. With `any_look` all intervals, and the
     probability with them, hold at any number of looks.
@@ -171,7 +169,6 @@ def payback(
         workload=workload,
         against=against,
         runs_per_day=each_day,
-        hours_per_day=each_day * estimate(sed_s).mean / SECONDS_PER_HOUR,
         saving_j=saving,
         saves=saves,
         runs=runs,

@@ -211,11 +211,11 @@ def _share(value: float | None) -> str:
 
 def _own_share(suite: Suite) -> Iterator[str]:
     """How much of the CPU time was ours, where most of it was."""
-    worst = max(trust.own_shares(suite), key=lambda share: share.worst[1], default=None)
+    worst = max(trust.own_shares(suite), key=lambda own: own.share, default=None)
     if worst is not None:
         yield (
-            f"Our own share of the busy CPU time was {worst.worst[1] * 100:.2f} % at most, in "
-            f"{words.name_of(worst.workload)}, {worst.worst[0]} (target: {trust.LIMIT:.0%})."
+            f"Our own share of the busy CPU time was {worst.share * 100:.2f} % at most, in "
+            f"{words.name_of(worst.workload)}, {worst.phase} (target: {trust.LIMIT:.0%})."
         )
 
 

@@ -130,7 +130,7 @@ def _contrast(
         sides = joules.get((workload, base), {}), joules.get((workload, other), {})
         rest = _rest(suite, joules, workload, base, other)
         if (comparison := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
-            alone[workload] = comparison.comparison
+            alone[workload] = comparison
     both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
     compared = compare_in_blocks(
         suite,
@@ -138,7 +138,7 @@ def _contrast(
     )
     if compared is None:
         return Contrast(base, other, declared, None, ())
-    return Contrast(base, other, declared, compared.comparison, tuple(both), alone)
+    return Contrast(base, other, declared, compared, tuple(both), alone)
 
 
 def _rest(

@@ -49,7 +49,6 @@ class Reading:
     phase: str
     component: str
     source: str
-    run_ids: tuple[str, ...]
     powers_w: tuple[float, ...]
     change: float
     low: float | None = None
@@ -154,22 +153,14 @@ def _readings(rows: pl.DataFrame, times: Mapping[str, float]) -> Iterator[Readin
     for reading, by_run in powers.items():
         runs = [run_id for run_id in times if run_id in by_run]
         if len(runs) > 1:
-            yield _reading(
-                reading, [by_run[run_id] for run_id in runs], {r: times[r] for r in runs}
-            )
+            yield _reading(reading, [by_run[r] for r in runs], np.array([times[r] for r in runs]))
 
 
-def _reading(
-    what: tuple[Any, ...], powers_w: Sequence[float], times: Mapping[str, float]
-) -> Reading:
+def _reading(what: tuple[Any, ...], powers_w: Sequence[float], hours: Floats) -> Reading:
     n = len(powers_w)
-    hours = np.array(list(times.values()))
     at = np.arange(n, dtype=float) if np.isnan(hours).any() else hours
     change, error = line_change(np.log(powers_w), at)
-    phase, component, source = what
-    reading = Reading(
-        phase, component, source, tuple(times), tuple(powers_w), float(np.expm1(change))
-    )
+    reading = Reading(*what, tuple(powers_w), float(np.expm1(change)))
     if n < LEAST:
         return reading
     half = float(special.stdtrit(n - 2, 1 - LEVEL / 2)) * float(error)

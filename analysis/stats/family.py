@@ -138,7 +138,7 @@ def _versus(
         rest = [groups[k].energy_j for k in others if k in groups and k not in (key, base)]
         comparison = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
         if comparison is not None:
-            compared[key] = comparison.comparison
+            compared[key] = comparison
     skewed = {
         alike: pooled_skewness([c for key, c in compared.items() if key[1:] == alike])
         for alike in {key[1:] for key in compared}

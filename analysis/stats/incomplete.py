@@ -32,18 +32,7 @@ class _Workload:
     by_block: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class InBlocks:
-    """A comparison and the log-ratios of its blocks, missing runs filled in as expected.
-
-    By what their block and configuration lead to expect.
-    """
-
-    comparison: Comparison
-    log_ratios: Floats
-
-
-def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks | None:
+def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> Comparison | None:
     """Compare the second configuration with the first, by workloads × blocks × configurations.
 
     `logs` are NaN where there is no run. None where a workload has no block to compare. The mean
@@ -56,7 +45,7 @@ def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks |
     pairs = np.all(present[..., :2], axis=(0, 2))
     if np.array_equal(np.any(present[..., :2], axis=(0, 2)), pairs):
         ratios = np.mean(logs[:, pairs, 1] - logs[:, pairs, 0], axis=0)
-        return InBlocks(compared(ratios, margin, any_look), ratios) if len(ratios) else None
+        return compared(ratios, margin, any_look) if len(ratios) else None
     parts = [_workload(values) for values in logs]
     workloads = [part for part in parts if part is not None]
     if not workloads or len(workloads) < len(parts):
@@ -68,13 +57,12 @@ def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks |
     # Where a block's values alone make part of the result, nothing tells its error.
     least = 1 - ROUNDING**0.5
     if any(np.trace(part.freedom) < least * np.sum(part.weights**2) for part in workloads):
-        return InBlocks(Comparison(n, exp(ratio), margin), by_block)
+        return Comparison(n, exp(ratio), margin)
     covariance = np.sum([part.freedom for part in workloads], axis=0)
     variance = float(np.sum(np.sum([part.scores for part in workloads], axis=0) ** 2))
     df = np.trace(covariance) ** 2 / np.sum(covariance**2)
     mean = LogRatio(ratio, np.asarray(np.sqrt(variance) / len(workloads)), np.asarray(df), any_look)
-    comparison = of_mean(mean, n, margin, by_block)
-    return InBlocks(comparison, by_block)
+    return of_mean(mean, n, margin, by_block)
 
 
 def _workload(logs: Floats) -> _Workload | None:

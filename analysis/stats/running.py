@@ -123,9 +123,9 @@ def _contrast(
         if all(key in states and states[key] is None for key in keys)
     ]
     values = [[{b: joules[w, c][b] for b in complete} for c in pair] for w in workloads]
-    ratios = compare_in_blocks(suite, values) if complete else None
-    if ratios is None:
+    c = compare_in_blocks(suite, values) if complete else None
+    if c is None:
         return "no-figure" if complete else "no-block"
-    (base, name), c = pair, ratios.comparison
+    base, name = pair
     labels = suite.label(name), base, suite.label(base)
     return RunningContrast(name, *labels, c.n, c.ratio, c.low, c.high)

@@ -11,7 +11,7 @@ import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
 from analysis.stats.comparison import Comparison, compare
-from analysis.stats.incomplete import InBlocks, in_blocks
+from analysis.stats.incomplete import in_blocks
 from analysis.stats.stats import LEVEL, Estimate, estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
@@ -114,7 +114,9 @@ def compare_pairs(suite: Suite, base: BlockValues, other: BlockValues) -> Compar
     return compare(sides[0], sides[1], suite.margin, suite.any_look)
 
 
-def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) -> InBlocks | None:
+def compare_in_blocks(
+    suite: Suite, workloads: Sequence[Sequence[BlockValues]]
+) -> Comparison | None:
     """Return the second configuration against the first over all workloads.
 
     Each has the joules of the same configurations, all that there are, so that they stand in for

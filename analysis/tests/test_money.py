@@ -186,14 +186,6 @@ def test_the_section_holds_the_answer_and_every_table(derived: Results) -> None:
 
 def test_more_work_than_a_day_holds_is_told(derived: Results) -> None:
     assumed = assuming(derived, duty=DUTY)
-    (first, _), a = costs.profiles(assumed.suite, assumed.energy), assumed.suite.assumptions
-    assert a is not None
-    joules_of_runs = assumed.energy.filter(configuration="opal", component="system", phase="all")
-    run_s = sum(
-        count * sum(joules_of_runs.filter(workload=w)["duration_s"]) / 3
-        for w, count in DUTY.items()
-    )
-    assert first.hours_per_day == pytest.approx(run_s / 3600)
     assert "one machine can do in a day" not in text_of(money_section(assumed))
     whole_day = assuming(derived, duty={"file_io": 1e5})
     assert costs.profiles(whole_day.suite, whole_day.energy) == []

@@ -24,14 +24,12 @@ def reckon(
     base_j: list[float],
     sed_j: list[float],
     assumptions: Assumptions = PAPER,
-    sed_s: list[float] | None = None,
 ) -> Payback:
     return payback(
         "kernel_tree",
         "dmcrypt-aes128",
         base_j,
         sed_j,
-        sed_s=sed_s or [120.0] * len(sed_j),
         assumptions=assumptions,
         origin="measured",
     )
@@ -161,7 +159,7 @@ def test_what_the_meter_may_be_off_by_is_part_of_what_is_demonstrated() -> None:
     base_j, sed_j = [2100.0, 2110.0, 2090.0], [2000.0] * 3
     exact, doubtful, hopeless = (
         payback(
-            "kernel_tree", "dmcrypt", base_j, sed_j, sed_s=[120.0] * 3, assumptions=PAPER,
+            "kernel_tree", "dmcrypt", base_j, sed_j, assumptions=PAPER,
             origin="measured", meter=[of_meter(meter_j)],
         )
         for meter_j in (0.0, 50.0, 120.0)
@@ -212,7 +210,7 @@ def simulated(generator: np.random.Generator, scatter_j: float) -> Payback:
     seconds = TRUE_S + generator.normal(0, 6, 10)
     sed = 12_000 + common + 40 * (seconds - TRUE_S) + generator.normal(0, scatter_j, 10)
     a = replace(PAPER, discount_rate=RATE)
-    return reckon(base.tolist(), sed.tolist(), a, sed_s=seconds.tolist())
+    return reckon(base.tolist(), sed.tolist(), a)
 
 
 def test_intervals_cover_what_is_true() -> None:
@@ -356,7 +354,7 @@ def test_looks_reach_the_saving_and_all_that_follows() -> None:
     base_j, sed_j = [2100.0, 2110.0, 2090.0, 2105.0], [2000.0] * 4
     once, ever = (
         payback(
-            "kernel_tree", "dmcrypt", base_j, sed_j, sed_s=[120.0] * 4, assumptions=PAPER,
+            "kernel_tree", "dmcrypt", base_j, sed_j, assumptions=PAPER,
             origin="measured", any_look=any_look,
         )
         for any_look in (False, True)
