@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.report import answer, first_page, other_sources, render, texts
+from analysis.report import first_page, other_sources, render, texts
 from analysis.report.figures import timeline
 from analysis.report.sections import Report, terms
 from analysis.report.view import (
@@ -47,13 +47,6 @@ def test_the_first_screen_is_a_sentence_a_picture_and_the_matrix(derived: Result
     assert isinstance(columns.aside[0], Picture)
     assert sum(len(one.label + one.verdict + one.reason + one.command) for one in parts) < LONGEST
     assert [one.verdict for one in parts] == [one.verdict for one in lines]
-
-
-def test_disks_and_processor_are_named_where_they_are_known(derived: Results) -> None:
-    disks = {"plain": {"model": "Disk A"}, "sed": {"model": "Disk B"}}
-    before = {"cpu": {"model": "Some CPU"}, "disks": disks}
-    sentence = answer.measured(replace(derived, suite=replace(derived.suite, before=before)))
-    assert "(Some CPU; disks: Disk A, Disk B)" in sentence
 
 
 def page_of(*blocks: Paragraph | Table) -> str:

@@ -51,15 +51,6 @@ def planned(suite: Suite, change: Callable[[dict[str, Any]], None]) -> Suite:
     return replace(suite, plan=schema.read(SuitePlan, plan))
 
 
-def test_entries_have_names_of_their_own(derived: Results) -> None:
-    suite = derived.suite
-    assert suite.problems == ()
-    assert suite.workload_of("sql-large") == "sql"
-    assert suite.workload_of("file_io") == "file_io"
-    assert suite.workload_of("nobody") == "nobody"
-    assert {"sql-large", "sql-small"} <= set(derived.summary["workload"])
-
-
 def test_repeats_are_averaged_within_their_block(derived: Results) -> None:
     tree = derived.energy.filter(workload="kernel_tree", configuration="plain", component="system")
     runs = tree.filter(phase="all")
@@ -211,15 +202,6 @@ def test_a_question_that_cannot_be_answered_says_why(
     other = Results(planned(derived.suite, ask), derived.clock, derived.energy, ())
     assert reason in questions_section.sentences(other)[0]
     assert not UNWANTED.search(text_of(questions_section.questions_section(other)))
-
-
-@pytest.mark.parametrize("declared", [None, 7, "x", [7, None], {}])
-def test_comparisons_that_are_none_are_refused(derived: Results, declared: object) -> None:
-    def ask(plan: dict[str, object]) -> None:
-        plan["analysis"] = {"comparisons": declared}
-
-    with pytest.raises(ValueError, match="comparisons"):
-        planned(derived.suite, ask)
 
 
 def test_a_question_without_its_own_configurations_is_asked_where_both_sides_are(

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -87,12 +86,6 @@ def test_every_axis_has_its_unit_and_every_title_its_origin(
             assert any(re.search(r"\((J|W|s|%)\)$", text) for text in scales)
 
 
-def test_an_origin_stands_in_the_title_unless_it_is_measured() -> None:
-    assert style.with_origin("Energy", "measured") == "Energy"
-    assert style.with_origin("Energy", "modelled") == "Energy (modelled)"
-    assert style.with_origin("Energy", "synthetic") == "Energy (synthetic)"
-
-
 def test_labels_of_seventeen_bars_do_not_touch(wide: Results) -> None:
     figure = known(bars.draw(bars.plots_of("sql")[0], wide.energy, wide.suite))
     labels = named(figure.axes[0])
@@ -100,11 +93,6 @@ def test_labels_of_seventeen_bars_do_not_touch(wide: Results) -> None:
         wide.suite.label(c) for c in wide.suite.configurations
     ]
     assert_apart(figure, labels)
-
-
-def test_the_largest_picture_of_seventeen_configurations_fills_no_page(wide: Results) -> None:
-    figure = known(bars.draw(bars.plots_of("sql")[0], wide.energy, wide.suite))
-    assert len(style.svg(figure)) < 200_000
 
 
 def test_the_papers_figures_are_there(derived: Results) -> None:
@@ -254,21 +242,6 @@ def test_the_blocks_changes_are_those_of_the_joules(derived: Results) -> None:
     joules = {(r["configuration"], r["block"]): r["energy_j"] for r in rows.iter_rows(named=True)}
     wanted = [(joules["dmcrypt-aes256", b] / joules["plain", b] - 1) * 100 for b in range(3)]
     assert np.asarray(ratio.get_ydata()).tolist() == pytest.approx(wanted)
-
-
-@pytest.mark.parametrize(
-    ("which", "several"), [("derived", True), ("derived", False), ("wide", False)]
-)
-def test_a_bar_of_one_block_has_no_whisker(
-    which: str, several: bool, request: pytest.FixtureRequest
-) -> None:
-    suite: Results = request.getfixturevalue(which)
-    energy = suite.energy if several else suite.energy.filter(block=0)
-    figure = known(bars.draw(bars.plots_of("sql")[0], energy, suite.suite))
-    whiskers = [
-        one for axis in figure.axes for one in axis.containers if isinstance(one, ErrorbarContainer)
-    ]
-    assert bool(whiskers) == several
 
 
 def test_one_block_has_no_course(derived: Results) -> None:

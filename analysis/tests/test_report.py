@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.report import first_page, tables
+from analysis.report import first_page
 from analysis.report.figures import forest
 from analysis.report.figures.bars import PLOTS, draw, plots_of
 from analysis.report.sections import Report
@@ -110,14 +110,6 @@ def test_summary_has_the_contracts_columns(derived: Results) -> None:
 def costs(derived: Results) -> list[AnswerLine]:
     lines = first_page.lines(derived, derived.suite.folder)
     return [line for line in lines if line.question == "cost"]
-
-
-def test_the_table_has_a_row_each_and_is_not_printed(
-    derived: Results, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = tables.headline(derived).text
-    assert len(text.splitlines()) == 2 + len(PHASES) * len(CONFIGURATIONS)
-    assert capsys.readouterr().out == ""
 
 
 def test_answer_tells_over_which_workloads_it_is(tmp_path: Path) -> None:

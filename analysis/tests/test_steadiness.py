@@ -109,16 +109,24 @@ def test_drift_is_the_regression_of_the_blocks_and_not_of_the_runs() -> None:
     )
 
 
+Row = tuple[int, str, float]
+
+
+def design_of(suite: Suite, energy: pl.DataFrame) -> tuple[list[Row], Any, Any, Any]:
+    """Rows, and by row the indicators of block and configuration, and the place."""
+    rows = energy.select("block", "configuration", "energy_j").rows()
+    places = places_of(suite.runs, NO_CLOCK)
+    block = np.array([[row[0] == b for b in {row[0] for row in rows}] for row in rows], float)
+    name = np.array([[row[1] == n for n in list(KINDS)[1:]] for row in rows], float)
+    return rows, block, name, np.array([[places[row[0], row[1]]] for row in rows], float)
+
+
 def test_place_is_that_of_the_whole_regression() -> None:
     """Also with a hole: the effects are fitted together, not averaged."""
     suite, energy = made(5, place=0.003)
     energy = energy.filter(~((pl.col("block") == 2) & (pl.col("configuration") == "soft")))
     steady = steadiness(suite, energy, NO_CLOCK)[0]
-    places = places_of(suite.runs, NO_CLOCK)
-    rows = energy.select("block", "configuration", "energy_j").rows()
-    block = np.array([[row[0] == b for b in range(5)] for row in rows], float)
-    name = np.array([[row[1] == n for n in list(KINDS)[1:]] for row in rows], float)
-    place = np.array([[places[row[0], row[1]]] for row in rows], float)
+    rows, block, name, place = design_of(suite, energy)
     logs = np.log([row[2] for row in rows])
     fit = OLS(logs, np.hstack([place, block, name])).fit()
     assert known(steady.place_percent).mean == pytest.approx(
@@ -136,11 +144,7 @@ def test_carry_over_is_the_whole_regressions_f_test() -> None:
     before = {
         (late.block, late.configuration): early.configuration for early, late in pairwise(in_time)
     }
-    places = places_of(suite.runs, NO_CLOCK)
-    rows = energy.select("block", "configuration", "energy_j").rows()
-    block = np.array([[row[0] == b for b in range(6)] for row in rows], float)
-    name = np.array([[row[1] == n for n in list(KINDS)[1:]] for row in rows], float)
-    place = np.array([[places[row[0], row[1]]] for row in rows], float)
+    rows, block, name, place = design_of(suite, energy)
     first = np.array([[row[:2] not in before] for row in rows], float)
     after = np.array([[before.get(row[:2]) == n for n in KINDS] for row in rows], float)
     assert first.sum() == 1
