@@ -59,8 +59,8 @@ def _journal(folder: Path, order: list[str]) -> None:
     def insert(place: int, *more: Mapping[str, Any]) -> None:
         boot = lines[place]["boot_id"]
         t_ns = lines[place]["t_mono_ns"] - 100_000_000
-        for offset, one in enumerate(more):
-            lines.insert(place + offset, {"boot_id": boot, "t_mono_ns": t_ns + offset, **one})
+        for offset, line_more in enumerate(more):
+            lines.insert(place + offset, {"boot_id": boot, "t_mono_ns": t_ns + offset, **line_more})
 
     throttled = "The throttle counter rose by 3 during the run."
     insert(

@@ -92,10 +92,10 @@ def reboot_target(folder: Path, at_s: float, clocks: Clocks | None = None) -> No
 
     def moved(value: Any) -> Any:
         if isinstance(value, list):
-            return [moved(one) for one in value]
+            return [moved(entry) for entry in value]
         if not isinstance(value, dict):
             return value
-        shifted = {key: moved(one) for key, one in value.items()}
+        shifted = {key: moved(entry) for key, entry in value.items()}
         for key in ("t_start_ns", "t_end_ns", "t_before_ns", "t_after_ns", "t_mono_ns"):
             if isinstance(shifted.get(key), int) and shifted[key] >= at_ns:
                 shifted[key] += AFTER_BOOT_NS - at_ns

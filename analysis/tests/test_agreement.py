@@ -41,7 +41,7 @@ def rows(papers: Results) -> dict[str, list[ComparedFigure]]:
     }
 
 
-def one(rows: Sequence[ComparedFigure], **wanted: Any) -> ComparedFigure:
+def find_row(rows: Sequence[ComparedFigure], **wanted: Any) -> ComparedFigure:
     """Return the only row whose published figure has these."""
     same = [r for r in rows if all(getattr(r.published, k) == v for k, v in wanted.items())]
     assert len(same) == 1, [(r.published.key, r.counterpart.note) for r in same]
@@ -95,7 +95,7 @@ def test_a_figure_stands_beside_what_its_rule_makes_of_ours(
     rows: dict[str, list[ComparedFigure]], paper: str, wanted: str, expected: float
 ) -> None:
     entry, *conditions = wanted.split()
-    row = one(rows[paper], entry=entry, **dict(c.split("=") for c in conditions))
+    row = find_row(rows[paper], entry=entry, **dict(c.split("=") for c in conditions))
     assert mean(row) == pytest.approx(expected, rel=0.05)
 
 
@@ -103,15 +103,15 @@ def test_what_stands_in_and_what_joules_are_per_is_kept(
     rows: dict[str, list[ComparedFigure]],
 ) -> None:
     exact, longer = (
-        one(rows["analiza"], entry=f"figure-{n}", subject="HMAC-SHA-256") for n in (3, 4)
+        find_row(rows["analiza"], entry=f"figure-{n}", subject="HMAC-SHA-256") for n in (3, 4)
     )
     assert (exact.stands_in, longer.stands_in) == ((), (500_000,))
-    rate = one(rows["panda"], entry="table-iii", subject="DES", quantity="throughput")
+    rate = find_row(rows["panda"], entry="table-iii", subject="DES", quantity="throughput")
     assert rate.stands_in == (2 * MB,)  # there is nothing above 2 MB
-    des = one(rows["panda"], entry="table-i", subject="DES", size_bytes=MB)
+    des = find_row(rows["panda"], entry="table-i", subject="DES", size_bytes=MB)
     assert (des.joules_per, exact.joules_per) == ("MB", "derivation")
     assert known(des.joules).mean == pytest.approx(30.0 / SPEED["des"], rel=0.05)
-    points = one(rows["analiza"], entry="cpu-use", device="SSD Crucial MX300")
+    points = find_row(rows["analiza"], entry="cpu-use", device="SSD Crucial MX300")
     assert mean(points) == pytest.approx(0.0, abs=1.0)
     assert (points.measured_ratio, points.published_ratio, verdict_on(points)) == (None, None, None)
 
@@ -119,24 +119,26 @@ def test_what_stands_in_and_what_joules_are_per_is_kept(
 def test_a_file_of_twenty_is_a_twentieth_of_the_phase(
     papers: Results, rows: dict[str, list[ComparedFigure]]
 ) -> None:
-    read = one(rows["fujimoto"], configuration="plain", quantity="time", phase="read-small")
+    read = find_row(rows["fujimoto"], configuration="plain", quantity="time", phase="read-small")
     phase = papers.energy.filter(
         workload="file_io", configuration="plain", phase="read-small", component="system"
     )["duration_s"].mean()
     assert isinstance(phase, float)
     assert mean(read) == pytest.approx(phase / 20)
     assert read.entry == "file_io"  # not the warm one
-    grep = one(rows["fujimoto"], configuration="plain", quantity="time", workload="kernel_grep")
+    grep = find_row(
+        rows["fujimoto"], configuration="plain", quantity="time", workload="kernel_grep"
+    )
     assert mean(grep) == pytest.approx(0.2, rel=0.05)  # one search, of two
 
 
 def test_speeds_are_bytes_over_time_in_the_papers_unit(
     rows: dict[str, list[ComparedFigure]],
 ) -> None:
-    aes = one(rows["analiza"], entry="figure-1", subject="AES", operation="encrypt")
+    aes = find_row(rows["analiza"], entry="figure-1", subject="AES", operation="encrypt")
     assert aes.published.unit == "GB/s"
     assert mean(aes) == pytest.approx(SPEED["aes"] / 1024, rel=0.05)
-    serpent = one(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
+    serpent = find_row(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
     assert serpent.published.unit == "MB/s"
     assert serpent.against == "AES"  # whatever the unit
     assert serpent.published_ratio == pytest.approx(932 / 1024 / 5.3)
@@ -145,7 +147,7 @@ def test_speeds_are_bytes_over_time_in_the_papers_unit(
 
 
 def test_steps_stand_against_plain_on_the_same_drive(rows: dict[str, list[ComparedFigure]]) -> None:
-    step = one(
+    step = find_row(
         rows["analiza"],
         entry="figure-6",
         subject="AES",
@@ -172,7 +174,7 @@ def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(
         ("TrueCrypt format", "tcrypt-twofish256"),
         ("dm-crypt", "dmcrypt-aes256"),
     }
-    serpent = one(figure, subject="Serpent-256")
+    serpent = find_row(figure, subject="Serpent-256")
     assert known(serpent.measured_ratio).ratio == pytest.approx(1.3 / 1.8, rel=0.05)
 
 
@@ -209,11 +211,11 @@ def test_ranks_are_held_against_each_other_by_order_alone(
 
 def test_throughputs_of_different_sizes_are_compared(rows: dict[str, list[ComparedFigure]]) -> None:
     """Table II of Verma et al. has 256, 128 and 64 MB."""
-    des = one(rows["verma"], entry="table-ii", subject="DES", quantity="throughput")
+    des = find_row(rows["verma"], entry="table-ii", subject="DES", quantity="throughput")
     assert des.published.size_bytes == 128 * MB
     assert des.against == "Blowfish"
     assert known(des.measured_ratio).ratio == pytest.approx(60 / 110, rel=0.05)
-    time = one(rows["verma"], entry="table-ii", subject="DES", quantity="time")
+    time = find_row(rows["verma"], entry="table-ii", subject="DES", quantity="time")
     assert time.against == "Blowfish"  # the time of 128 MB beside that of 256 MB, as in the paper
     assert known(time.measured_ratio).ratio == pytest.approx(110 / 60 / 2, rel=0.05)
 
@@ -275,9 +277,9 @@ def test_without_a_meter_there_are_no_joules(papers: Results) -> None:
     ],
 )
 def test_the_rule(
-    published_value: float, here: float, low: float | None, high: float, says: str
+    published_value: float, ours: float, low: float | None, high: float, says: str
 ) -> None:
-    assert verdict_on_ratio(published_value, compared(here, low, high)) == says
+    assert verdict_on_ratio(published_value, compared(ours, low, high)) == says
 
 
 def test_the_papers_own_interval_counts() -> None:
@@ -302,12 +304,12 @@ def test_what_agrees_by_chance_is_counted() -> None:
         compared(math.exp(x), math.exp(x) / 1.1, math.exp(x) * 1.1)
         for x in generator.normal(0, sigma, 4000)
     ]
-    share = np.mean([verdict_on_ratio(1.12, one) == "agrees" for one in drawn])
+    share = np.mean([verdict_on_ratio(1.12, comparison) == "agrees" for comparison in drawn])
     assert chance_of_agreement(1.12, drawn[0]) == pytest.approx(share, abs=0.03)
 
 
 def test_rates_are_turned_into_costs(rows: dict[str, list[ComparedFigure]]) -> None:
-    serpent = one(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
+    serpent = find_row(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
     both = known(serpent.cost_ratios)
     assert both[0] > 1
     assert both[1].ratio > 1
@@ -353,7 +355,7 @@ def test_pairs_are_counted_within_their_group(rows: dict[str, list[ComparedFigur
     ],
 )
 def test_what_is_unsafe_is_marked_by_its_word(text: str, names: set[str]) -> None:
-    assert {one.name for one in reference.known() if one.named_in(text)} == names
+    assert {unsafe.name for unsafe in reference.known() if unsafe.named_in(text)} == names
     assert reference.marked(text) == (f"{text}{reference.MARK}" if names else text)
 
 
@@ -367,11 +369,11 @@ def test_unsafe_ciphers_are_marked_in_every_table(
     text = text_of(published_section.published_section(papers))
     for name in ("DES", "3DES", "Blowfish", "ECB"):
         assert f"{reference.MARK} {name} is unsafe today" in text
-    assert all(one.why and one.source for one in reference.known())
+    assert all(unsafe.why and unsafe.source for unsafe in reference.known())
 
 
 def test_a_loss_is_of_the_sizes_that_the_text_means(rows: dict[str, list[ComparedFigure]]) -> None:
-    lost = one(
+    lost = find_row(
         rows["analiza"],
         entry="loss-results",
         pattern="small blocks",

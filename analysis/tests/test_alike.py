@@ -39,15 +39,15 @@ def test_one_rule_holds_for_all_documents(
     if kind == "document":
         distance_of_copies = alike.distance(kept, made)
     elif kind == "nested":
-        both = (json.dumps({"a": [1, {"b": one}]}).encode() for one in (kept, made))
+        both = (json.dumps({"a": [1, {"b": value}]}).encode() for value in (kept, made))
         distance_of_copies = alike.document_distance("next.json", *both)
     elif kind == "table":
         distance_of_copies = alike.table_distance(
-            *(pl.DataFrame({"value": [one]}, {"value": pl.Float64}) for one in (kept, made))
+            *(pl.DataFrame({"value": [value]}, {"value": pl.Float64}) for value in (kept, made))
         )
     else:
         distance_of_copies = alike.document_distance(
-            "x.csv", *(table(one).write_csv().encode() for one in (kept, made))
+            "x.csv", *(table(value).write_csv().encode() for value in (kept, made))
         )
     assert (distance_of_copies > alike.ROUNDING) == far
     assert distance_of_copies > 0 or kept == made

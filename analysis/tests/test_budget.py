@@ -67,13 +67,13 @@ def test_joules_of_a_wattmeter_by_hand() -> None:
     """
     budget = joules_budget(read_terms(WT310E), (10_000.0, 100.0), 4.0, 9)
     by = {row.term: row for row in budget.rows}
-    contributions = {name: known(one.contribution) for name, one in by.items()}
+    contributions = {name: known(term.contribution) for name, term in by.items()}
     assert contributions == pytest.approx(
         {"scatter": 4.0, "gain": 5.7735, "range": 4.3301, "power_factor": 1.8976}, rel=1e-4
     )
     assert budget.combined == pytest.approx(8.4666, rel=1e-4)
     assert budget.freedom == pytest.approx(180.65, rel=1e-3)
-    assert sum(known(budget.share(one)) for one in budget.rows) == pytest.approx(1)
+    assert sum(known(budget.share(term)) for term in budget.rows) == pytest.approx(1)
     assert by["scatter"].divisor == pytest.approx(2.262, abs=5e-4)
     assert budget.missing == ()
     # The rectangle of the gain is not a normal distribution: less than 1.97 × 8.467 J.
@@ -115,10 +115,10 @@ def test_of_a_saving_a_gain_is_of_the_saving_and_a_range_of_both_readings() -> N
 @pytest.mark.parametrize("r", [0.0, 0.3, 1.0])
 def test_a_correlation_counts_as_in_equation_16(r: float) -> None:
     readings = [Reading(1000.0, 1.0, 1.0), Reading(700.0, 1.0, -1.0), Reading(200.0, 1.0, 0.5)]
-    (one,) = of_terms([replace(GAIN, correlation=r)], readings)
+    (row,) = of_terms([replace(GAIN, correlation=r)], readings)
     c = np.array([1000.0, -700.0, 100.0]) * 0.03 / math.sqrt(3)
     correlations = np.full((3, 3), r) + (1 - r) * np.eye(3)
-    assert one.contribution == pytest.approx(math.sqrt(c @ correlations @ c))
+    assert row.contribution == pytest.approx(math.sqrt(c @ correlations @ c))
 
 
 @pytest.mark.parametrize("any_look", [False, True])
@@ -147,10 +147,10 @@ def test_two_blocks_that_may_be_looked_at_at_any_time_bound_nothing() -> None:
 
 
 def test_of_one_block_nothing_is_expanded() -> None:
-    one = joules_budget([GAIN], (100.0, 10.0), None, 0)
-    assert one.expanded is None and one.factor is None
-    assert one.interval == Span(100.0, None, None)
-    assert one.missing == ("scatter",)
+    budget = joules_budget([GAIN], (100.0, 10.0), None, 0)
+    assert budget.expanded is None and budget.factor is None
+    assert budget.interval == Span(100.0, None, None)
+    assert budget.missing == ("scatter",)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_the_interval_holds_what_it_says_of_drawn_errors(
     generator, n = np.random.default_rng(5), 40_000
     blocks = generator.normal(0, a * math.sqrt(10), (n, 10))
     errors = blocks.std(axis=1, ddof=1) / math.sqrt(10)
-    off = blocks.mean(axis=1) + sum(generator.uniform(-one, one, n) for one in limits)
+    off = blocks.mean(axis=1) + sum(generator.uniform(-limit, limit, n) for limit in limits)
     grid = np.quantile(errors, np.linspace(0.0005, 0.9995, 1000))
-    rows = [Row("range", "B", "rectangular", "J", one, math.sqrt(3)) for one in limits]
+    rows = [Row("range", "B", "rectangular", "J", limit, math.sqrt(3)) for limit in limits]
     half = [
         known(Budget("a", "J", 0.0, (scatter(float(error), 9, "J"), *rows)).expanded)
         for error in grid
@@ -244,9 +244,9 @@ def test_time_that_is_saved_has_the_meters_error_of_the_declared_rule(metered: R
     idle = costs.paybacks(replace(suite, assumptions=idles), metered.energy)[0]
     assert (first.after_work, idle.after_work) == ("sleep", "idle")
     assert idle.saving_j.mean < first.saving_j.mean
-    for one in (first, idle):
-        gain = next(row for row in one.budget.rows if row.term == "gain")
-        assert gain.contribution == pytest.approx(0.01 * one.saving_j.mean / math.sqrt(3))
+    for payback in (first, idle):
+        gain = next(row for row in payback.budget.rows if row.term == "gain")
+        assert gain.contribution == pytest.approx(0.01 * payback.saving_j.mean / math.sqrt(3))
     offsets = [next(r for r in p.budget.rows if r.term == "offset") for p in (first, idle)]
     sooner_s = math.fsum(offsets[0].sensitivities)
     assert sooner_s > 0.1
@@ -276,11 +276,11 @@ def test_no_figure_of_the_page_contradicts_a_budget(metered: Results) -> None:
         (r["workload"], r["configuration"], r["source"], r["component"]): r
         for r in metered.summary.iter_rows(named=True)
     }
-    for one in [*budgets.joules(metered), *budgets.ratios(metered)]:
-        key = one.workload, one.configuration, one.source, one.component
-        value = "ratio" if one.base else "mean_j"
-        low, high = ("ratio_low", "ratio_high") if one.base else ("ci_low_j", "ci_high_j")
-        alone = one.budget.interval
+    for budgeted in [*budgets.joules(metered), *budgets.ratios(metered)]:
+        key = budgeted.workload, budgeted.configuration, budgeted.source, budgeted.component
+        value = "ratio" if budgeted.base else "mean_j"
+        low, high = ("ratio_low", "ratio_high") if budgeted.base else ("ci_low_j", "ci_high_j")
+        alone = budgeted.budget.interval
         stated = [summary[key][name] for name in (value, low, high)]
         assert stated == pytest.approx([alone.mid, alone.low, alone.high], rel=1e-7)
     for p in costs.paybacks(metered.suite, metered.energy):
@@ -289,7 +289,7 @@ def test_no_figure_of_the_page_contradicts_a_budget(metered: Results) -> None:
             p.budget.interval.high,
         )
         paid = budgets.of_payback(metered.suite, p, known(metered.suite.assumptions))
-        by = {one.budget.figure: one.budget.interval for one in paid}
+        by = {budgeted.budget.figure: budgeted.budget.interval for budgeted in paid}
         assert by["saving a year"].low == pytest.approx(p.saving_per_year.low)
         if p.years is not None:
             assert by["years to repay"] == p.years

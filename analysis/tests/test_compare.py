@@ -39,7 +39,9 @@ def two(shared: Shared) -> tuple[Path, Path]:
 
 
 def test_what_differs_is_told_and_nothing_else(two: tuple[Path, Path]) -> None:
-    differences = {one.what: (one.a, one.b) for one in compare(*two).differences}
+    differences = {
+        difference.what: (difference.a, difference.b) for difference in compare(*two).differences
+    }
     assert differences == {
         "host": ("bench", "other"),
         "blocks": ("4", "3"),
@@ -54,27 +56,27 @@ def test_ratios_are_of_nights_that_differ_and_of_block_values(two: tuple[Path, P
         ("kernel_grep", "opal"),
     ]
     energy = load(*two)
-    for one in comparison.joules:
+    for ratio in comparison.joules:
         sides = [
             np.log(
                 energy.filter(
                     suite_id=suite.suite_id,
-                    workload=one.workload,
-                    configuration=one.configuration,
+                    workload=ratio.workload,
+                    configuration=ratio.configuration,
                     component="system",
                     phase="all",
                 )["energy_j"].to_numpy()
             )
             for suite in (comparison.a, comparison.b)
         ]
-        assert (one.blocks_a, one.blocks_b) == (4, 3) == tuple(map(len, sides))
+        assert (ratio.blocks_a, ratio.blocks_b) == (4, 3) == tuple(map(len, sides))
         alone = stats.ttest_ind(sides[1], sides[0], equal_var=False)
         mean = np.mean(sides[1]) - np.mean(sides[0])
         night = stats.norm.ppf(0.975) * math.sqrt(2) * NIGHT_SD
         error = alone.confidence_interval(0.95).high - mean
-        assert one.low is not None and one.high is not None
-        half = math.log(one.high) - mean
-        assert half == pytest.approx(mean - math.log(one.low), abs=1e-12)
+        assert ratio.low is not None and ratio.high is not None
+        half = math.log(ratio.high) - mean
+        assert half == pytest.approx(mean - math.log(ratio.low), abs=1e-12)
         assert night < half < night + error
 
 
@@ -85,9 +87,9 @@ def test_the_cost_of_encryption_is_compared_within_each_suite(two: tuple[Path, P
         "dmcrypt-aes128",
         "dmcrypt-aes256",
     }
-    for one in comparison.costs:
-        assert one.cost_a is not None and one.cost_b is not None
-        assert one.ratio == pytest.approx(one.cost_b / one.cost_a)
+    for cost in comparison.costs:
+        assert cost.cost_a is not None and cost.cost_b is not None
+        assert cost.ratio == pytest.approx(cost.cost_b / cost.cost_a)
 
 
 def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
@@ -178,11 +180,11 @@ def test_a_history_is_in_order_of_time_and_names_what_rose(
     history = compare_all(months)
     assert [pair.b.host for pair in history] == ["02", "03"]
     assert not history[0].increases
-    rose = {(one.workload, one.configuration) for one in history[1].increases}
+    rose = {(ratio.workload, ratio.configuration) for ratio in history[1].increases}
     assert rose == {("kernel_grep", "dmcrypt-aes256"), ("sql", "dmcrypt-aes256")}
-    for one in history[1].overall:
-        ratios = [r.ratio for r in history[1].joules if r.configuration == one.configuration]
-        assert one.ratio == pytest.approx(math.prod(ratios) ** (1 / len(ratios)))
+    for ratio in history[1].overall:
+        ratios = [r.ratio for r in history[1].joules if r.configuration == ratio.configuration]
+        assert ratio.ratio == pytest.approx(math.prod(ratios) ** (1 / len(ratios)))
     options = ["--out", str(tmp_path), "--json"]
     assert main(["compare", *map(str, months), "--fail-on", "5", *options]) == 1
     stdout, stderr = capsys.readouterr()
@@ -201,7 +203,7 @@ def test_a_history_is_in_order_of_time_and_names_what_rose(
 def test_other_work_is_no_increase(two: tuple[Path, Path], tmp_path: Path) -> None:
     slower = {name: 2 * factor for name, factor in SLOWER.items()}
     write_suite(tmp_path / "c", replace(SMALL, host="third", slower=slower))
-    assert {one.workload for one in compare(two[0], tmp_path / "c").increases} >= {"sql"}
+    assert {ratio.workload for ratio in compare(two[0], tmp_path / "c").increases} >= {"sql"}
     parameters = [{"name": n, "parameters": {"rows": 9}} for n in ("kernel_grep", "sql")]
     change_plan(tmp_path / "c", workloads=parameters)
     comparison = compare(two[0], tmp_path / "c")

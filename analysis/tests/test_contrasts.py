@@ -141,9 +141,9 @@ def test_what_cannot_be_compared_is_none_and_not_a_guess() -> None:
 
 def test_one_block_has_a_ratio_and_nothing_else() -> None:
     pairs = contrasts_of(rows(blocks=1))
-    for one in pairs:
-        assert known(one.comparison).p_adjusted is None
-        assert known(one.comparison).verdict == "inconclusive"
+    for contrast in pairs:
+        assert known(contrast.comparison).p_adjusted is None
+        assert known(contrast.comparison).verdict == "inconclusive"
 
 
 def test_no_baseline_leaves_the_declared_ones() -> None:

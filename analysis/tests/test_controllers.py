@@ -219,7 +219,7 @@ def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(
         for file in ("stream.raw", "samples.parquet"):
             (place / file).write_bytes((meter / file).read_bytes())
         (place / "meter.json").write_text(json.dumps({**described, "name": name}))
-    names = {(one.name, one.number) for one in recordings(folder, False, [])}
+    names = {(recording.name, recording.number) for recording in recordings(folder, False, [])}
     assert names == {("meter0", 1), ("rig", 1), ("rig.2", 1)}
     assert [meter.name for meter in read(folder).meters] == ["meter0", "rig", "rig.2"]
 

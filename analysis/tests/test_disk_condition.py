@@ -31,14 +31,14 @@ def suite(derived: Results) -> Suite:
 def changed(suite: Suite, change: Change, on: str = SED) -> Suite:
     """Return the suite with what one disk told around each run changed."""
 
-    def of(run: Run) -> Run:
+    def with_change(run: Run) -> Run:
         before, after = (
             {**disks, on: change(run, when, dict(disks[on]))}
             for when, disks in (("before", run.disks.before), ("after", run.disks.after))
         )
         return replace(run, disks=replace(run.disks, before=before, after=after))
 
-    return replace(suite, runs=tuple(map(of, suite.runs)))
+    return replace(suite, runs=tuple(map(with_change, suite.runs)))
 
 
 def test_temperatures_are_those_of_the_configurations_own_disk(suite: Suite) -> None:

@@ -67,9 +67,9 @@ def test_what_is_beyond_the_margin_no_longer_counts_in_its_family() -> None:
     near = compared(1.012, 0.987, 1.017, 0.992, 1.019, 0.994)
     assert 0.05 / 3 < known(near.p_equivalence) < 0.05
     members = judged([large, near, large])
-    assert [one.verdict for one in members] == ["differs", "equivalent", "differs"]
+    assert [member.verdict for member in members] == ["differs", "equivalent", "differs"]
     assert members[1].p_equivalence_adjusted == pytest.approx(near.p_equivalence)
-    assert [one.level for one in members] == [0.05] * 3
+    assert [member.level for member in members] == [0.05] * 3
     # What differs by less than the margin may still be called equivalent falsely: it stays.
     little = compared(1.015, 1.016, 1.014, 1.015, margin=0.0151)
     assert known(little.p_value) < 0.001
@@ -93,7 +93,7 @@ def test_equivalence_is_adjusted_by_itself() -> None:
     assert near.verdict == "equivalent"
     assert 0.0125 < known(near.p_equivalence) < 0.05
     members = judged([near, near, near, near])
-    assert [one.verdict for one in members] == ["inconclusive"] * 4
+    assert [member.verdict for member in members] == ["inconclusive"] * 4
 
 
 def test_one_block_is_no_member_of_a_family() -> None:

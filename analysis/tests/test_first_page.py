@@ -120,7 +120,9 @@ def answered_with(derived: Results, incidents: IncidentLog) -> tuple[AnswerLine,
 def longest(lines: Sequence[AnswerLine]) -> int:
     """Words of the longest sentence; a figure is one with its unit."""
     texts = (f"{line.verdict}{line.reason}".replace(" %", "%") for line in lines)
-    return max(len(one.split()) for text in texts for one in re.split(r"(?<=\.) (?=[A-Z])", text))
+    return max(
+        len(sentence.split()) for text in texts for sentence in re.split(r"(?<=\.) (?=[A-Z])", text)
+    )
 
 
 def test_every_question_has_its_answer_in_order(case: tuple[Results, Sequence[str]]) -> None:
@@ -159,7 +161,7 @@ def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -
     folder = shared("reader-settled", SUITES["settled"][0])[0]
     derived = results(folder)
     first, *answers = pieces(Answer, Report(derived).answer())
-    on_page = [(one.verdict, one.reason) for one in answers]
+    on_page = [(reply.verdict, reply.reason) for reply in answers]
     assert all(verdict.rstrip(". ") in first.verdict for verdict, _ in on_page[:1])
     copy = tmp_path / folder.name
     SUITES["settled"][0](copy)
@@ -219,8 +221,8 @@ def test_what_this_machine_cannot_run_is_no_reason_to_run_again(shared: Shared) 
     run = next(run for run in derived.suite.runs if run.configuration == "opal")
     skipped = VoidRun(run.run_id, run.configuration, run.workload, run.block, "No Opal here.")
     rest = tuple(run for run in derived.suite.runs if run.configuration != "opal")
-    for of, code in (((skipped,), "nothing-open"), ((), "no-pairs")):
-        suite = replace(derived.suite, runs=rest, skipped=of)
+    for skipped_runs, code in (((skipped,), "nothing-open"), ((), "no-pairs")):
+        suite = replace(derived.suite, runs=rest, skipped=skipped_runs)
         energy = derived.all_energy.filter(pl.col("configuration") != "opal")
         lines = answered(Results(suite, derived.clock, energy, ()))
         assert [line.code for line in lines if line.question == "cost"] == ["more", "unknown"]
@@ -297,7 +299,8 @@ def test_what_the_family_denies_shows_the_interval_of_every_other_place(derived:
     denied = judged([compared(0.05, 0.045), *[compared(0.0, 0.2)] * 4])[0]
     assert denied.contradicted and answer.near(denied.low, denied.high)
     contrasts = tuple(
-        replace(one, comparison=denied) if one.other == "opal" else one for one in derived.contrasts
+        replace(contrast, comparison=denied) if contrast.other == "opal" else contrast
+        for contrast in derived.contrasts
     )
     family = replace(derived.family, contrasts=contrasts)
     results = replace(derived)

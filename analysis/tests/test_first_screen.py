@@ -45,8 +45,10 @@ def test_the_first_screen_is_a_sentence_a_picture_and_the_matrix(derived: Result
     assert sentence in columns.first
     assert any(isinstance(block, Matrix) for block in columns.first)
     assert isinstance(columns.aside[0], Picture)
-    assert sum(len(one.label + one.verdict + one.reason + one.command) for one in parts) < LONGEST
-    assert [one.verdict for one in parts] == [one.verdict for one in lines]
+    assert (
+        sum(len(line.label + line.verdict + line.reason + line.command) for line in parts) < LONGEST
+    )
+    assert [line.verdict for line in parts] == [line.verdict for line in lines]
 
 
 def page_of(*blocks: Paragraph | Table) -> str:

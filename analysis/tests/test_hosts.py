@@ -42,9 +42,9 @@ def logs(seed: int, *shapes: tuple[float, float, int]) -> list[Floats]:
 
 
 def test_a_mean_of_two_hosts_is_welchs() -> None:
-    one, other = logs(1, (0.1, 0.004, 5), (0.3, 0.02, 9))
-    effect = factor.these_hosts([one, other])
-    wanted = stats.ttest_ind(one, -other, equal_var=False)
+    first, other = logs(1, (0.1, 0.004, 5), (0.3, 0.02, 9))
+    effect = factor.these_hosts([first, other])
+    wanted = stats.ttest_ind(first, -other, equal_var=False)
     assert float(effect.df) == pytest.approx(wanted.df)
     limits = wanted.confidence_interval(0.95)
     assert [2 * float(x) for x in effect.interval()] == pytest.approx([limits.low, limits.high])
@@ -52,9 +52,9 @@ def test_a_mean_of_two_hosts_is_welchs() -> None:
 
 
 def test_one_host_and_hosts_in_general_are_students() -> None:
-    (one,) = logs(2, (0.01, 0.02, 7))
-    for effect in (LogRatio.of(one), factor.hosts_in_general(one)):
-        wanted = stats.ttest_1samp(one, 0.0)
+    (first,) = logs(2, (0.01, 0.02, 7))
+    for effect in (LogRatio.of(first), factor.hosts_in_general(first)):
+        wanted = stats.ttest_1samp(first, 0.0)
         limits = wanted.confidence_interval(0.95)
         assert [float(x) for x in effect.interval()] == pytest.approx([limits.low, limits.high])
         assert float(effect.p_value()) == pytest.approx(wanted.pvalue)
@@ -67,10 +67,10 @@ def test_hosts_weigh_the_same_whatever_their_blocks() -> None:
 
 def test_whether_hosts_differ_is_welchs_test() -> None:
     """Of two hosts the t test's p-value; of three Welch's own formula (1951)."""
-    one, other, third = logs(3, (0.0, 0.01, 5), (0.02, 0.03, 8), (0.01, 0.002, 6))
-    pair = float(factor.p_differ([one, other]))
-    assert pair == pytest.approx(stats.ttest_ind(one, other, equal_var=False).pvalue)
-    groups = [one, other, third]
+    first, other, third = logs(3, (0.0, 0.01, 5), (0.02, 0.03, 8), (0.01, 0.002, 6))
+    pair = float(factor.p_differ([first, other]))
+    assert pair == pytest.approx(stats.ttest_ind(first, other, equal_var=False).pvalue)
+    groups = [first, other, third]
     weights = np.array([len(g) / np.var(g, ddof=1) for g in groups])
     means = np.array([np.mean(g) for g in groups])
     common = np.sum(weights * means) / np.sum(weights)
@@ -261,11 +261,11 @@ def test_suites_named_one_by_one_have_a_page_below_build(
 
 def test_every_statement_has_its_row(same: Hosts) -> None:
     rows = table(same)
-    one = rows.filter(workload="sql", configuration="opal")
-    assert one["statement"].to_list() == [*["host"] * 3, "these-hosts", "hosts-in-general"]
-    assert one["host"].to_list() == ["alder", "birch", "cedar", "", ""]
-    assert one["p_differ_holm"].is_not_null().to_list() == [False] * 3 + [True, False]
-    assert one["n"].to_list() == [5, 5, 5, 5, 3]
+    statements = rows.filter(workload="sql", configuration="opal")
+    assert statements["statement"].to_list() == [*["host"] * 3, "these-hosts", "hosts-in-general"]
+    assert statements["host"].to_list() == ["alder", "birch", "cedar", "", ""]
+    assert statements["p_differ_holm"].is_not_null().to_list() == [False] * 3 + [True, False]
+    assert statements["n"].to_list() == [5, 5, 5, 5, 3]
 
 
 def test_pictures_have_a_marker_a_host_and_their_mean(same: Hosts) -> None:

@@ -323,9 +323,9 @@ def test_an_edge_at_the_end_of_a_window_may_stand_where_two_pieces_meet() -> Non
         )["system"]
         for pieces in (np.split(np.arange(1_000), range(NEAR + 9, 1_000, 10)), [np.arange(1_000)])
     ]
-    for one in starts:
-        assert set(one.count) == {10}
-        assert one.steps_w2 == pytest.approx(np.full(100, 9.0))
+    for energies in starts:
+        assert set(energies.count) == {10}
+        assert energies.steps_w2 == pytest.approx(np.full(100, 9.0))
 
 
 def metered(powers: list[float], edge_s: list[float], kind: str = "poll") -> Metered:

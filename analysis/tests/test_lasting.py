@@ -50,9 +50,9 @@ def test_a_meter_that_answers_late_widens_the_interval_by_that(late_s: float) ->
     edges = {Edge(t, "before", 1_900_000_000, 1000) for t in ends_ns[::2]}
     edges |= {Edge(t, "after", 1_900_000_000, 1000) for t in ends_ns[1::2]}
     energies = Metered.of(of_table(frame), "poll", 1e-6, ["system"], edges)
-    one = energies.energy("system", [(ends_ns[6], ends_ns[7])])
-    assert one.statistical_j is not None
-    apart_s = one.statistical_j / 40 / np.sqrt(2)
+    energy = energies.energy("system", [(ends_ns[6], ends_ns[7])])
+    assert energy.statistical_j is not None
+    apart_s = energy.statistical_j / 40 / np.sqrt(2)
     assert apart_s == pytest.approx(late_s, abs=0.01 if late_s == 0 else 0.06)
 
 

@@ -76,10 +76,14 @@ def test_contrasts_are_the_reports(suite: Suite) -> None:
     made = suite.contrasts().rows(named=True)
     assert len(made) == len(suite.results.contrasts) > 0
     for row, contrast in zip(made, suite.results.contrasts, strict=True):
-        of = known(contrast.comparison)
-        assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == (of.ratio, of.low, of.high)
-        assert (row["n"], row["verdict"]) == (of.n, of.verdict)
-        assert row["p_adjusted"] == of.p_adjusted
+        expected = known(contrast.comparison)
+        assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == (
+            expected.ratio,
+            expected.low,
+            expected.high,
+        )
+        assert (row["n"], row["verdict"]) == (expected.n, expected.verdict)
+        assert row["p_adjusted"] == expected.p_adjusted
 
 
 def test_payback_is_the_reports_and_moves_with_what_is_assumed(suite: Suite) -> None:

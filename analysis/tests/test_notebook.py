@@ -99,10 +99,10 @@ def test_payback_is_the_reports(derived: Results, cells: dict[str, Any]) -> None
     for name, p in expected.items():
         row, value = made[name], p.net_present_value
         assert (row["runs"] is not None) == p.saves
-        for figure, of in (("runs", p.runs), ("years", p.years), ("net_present_value", value)):
+        for figure, span in (("runs", p.runs), ("years", p.years), ("net_present_value", value)):
             computed = [row[f"{figure}{end}"] for end in ("", "_low", "_high")]
             assert computed == (
-                [None] * 3 if of is None else pytest.approx([of.mid, of.low, of.high])
+                [None] * 3 if span is None else pytest.approx([span.mid, span.low, span.high])
             )
 
 

@@ -126,12 +126,12 @@ def test_a_contrast_declared_the_other_way_round_is_turned(derived: Results) -> 
         derived,
         suite=replanned(derived.suite, analysis=DeclaredAnalysis(contrasts=(("opal", "plain"),))),
     )
-    one, other = (answer.against_baseline(f, "opal") for f in (derived, turned))
-    assert one is not None
+    usual, other = (answer.against_baseline(f, "opal") for f in (derived, turned))
+    assert usual is not None
     assert other is not None
-    assert known(other.comparison).ratio == pytest.approx(known(one.comparison).ratio)
-    assert known(other.comparison).low == pytest.approx(known(one.comparison).low)
-    assert known(other.comparison).high == pytest.approx(known(one.comparison).high)
+    assert known(other.comparison).ratio == pytest.approx(known(usual.comparison).ratio)
+    assert known(other.comparison).low == pytest.approx(known(usual.comparison).low)
+    assert known(other.comparison).high == pytest.approx(known(usual.comparison).high)
     assert (other.base, other.other) == ("plain", "opal")
 
 
@@ -248,11 +248,11 @@ def test_a_second_level_is_named_on_the_first_screen_and_ringed(derived: Results
     )
     sql = replanned(derived.suite, workloads=(WorkloadEntry("sql", {}),))
     two = replace(derived, suite=sql, all_energy=every)
-    (one,) = (one for one in two.family.levels if one.levels)
-    assert (one.workload, one.configuration, one.blocks) == ("sql", "plain", frozenset({3}))
-    assert [level.runs for level in one.levels] == [3, 1]
+    (cell,) = (cell for cell in two.family.levels if cell.levels)
+    assert (cell.workload, cell.configuration, cell.blocks) == ("sql", "plain", frozenset({3}))
+    assert [level.runs for level in cell.levels] == [3, 1]
     assert steadiness_section.flagged(two, "sql") == {(3, "plain")}
     assert steadiness_section.flagged(two, "video") == set()
     assert all("two-levels" in c.doubts for c in two.family.versus.values())
     assert "Two levels in sql on plain: 3 of 4 runs" in text_of(Report(two).answer())
-    assert not any(one.levels for one in derived.family.levels)
+    assert not any(cell.levels for cell in derived.family.levels)

@@ -81,8 +81,8 @@ def test_extra_blocks_count_where_they_are(derived: Results, papers_page: str) -
 
 def test_a_contrast_in_one_workload_has_its_extra_blocks(derived: Results) -> None:
     pair = ("dmcrypt-aes128", "dmcrypt-aes256")
-    (one,) = (c for c in derived.contrasts if (c.base, c.other) == pair)
-    tree, grep = one.by_workload["kernel_tree"], one.by_workload["kernel_grep"]
+    (contrast,) = (c for c in derived.contrasts if (c.base, c.other) == pair)
+    tree, grep = contrast.by_workload["kernel_tree"], contrast.by_workload["kernel_grep"]
     assert (tree.n, grep.n) == (BLOCKS + EXTRA_BLOCKS, BLOCKS)
     assert tree.ratio == pytest.approx(1.25 / 1.2, rel=0.02)
     assert tree.p_adjusted is None
@@ -103,7 +103,7 @@ def test_work_of_all_units_has_its_column(derived: Results) -> None:
 
 def test_joules_per_unit_are_joules_over_work_by_blocks(derived: Results) -> None:
     rows = per_unit(derived.suite, derived.energy, "access_patterns", "system")
-    one = next(
+    row = next(
         r
         for r in rows
         if (r.configuration, r.phase, r.unit.work) == ("tcrypt-aes256", "read-random", "operations")
@@ -120,12 +120,12 @@ def test_joules_per_unit_are_joules_over_work_by_blocks(derived: Results) -> Non
         column="duration_s",
     )
     done = 0.5 * MB / 4096
-    assert known(one.energy_j).n == BLOCKS
-    assert known(one.energy_j).mean == pytest.approx(np.mean(list(joules.values())) / done)
-    assert known(one.rate).mean == pytest.approx(np.mean([done / s for s in seconds.values()]))
-    assert known(one.energy_j).low is not None
-    assert known(one.ratio).ratio == pytest.approx(1.3, rel=0.05)
-    assert known(one.cpu_share).mean == pytest.approx(0.6, rel=1e-4)
+    assert known(row.energy_j).n == BLOCKS
+    assert known(row.energy_j).mean == pytest.approx(np.mean(list(joules.values())) / done)
+    assert known(row.rate).mean == pytest.approx(np.mean([done / s for s in seconds.values()]))
+    assert known(row.energy_j).low is not None
+    assert known(row.ratio).ratio == pytest.approx(1.3, rel=0.05)
+    assert known(row.cpu_share).mean == pytest.approx(0.6, rel=1e-4)
 
 
 def test_a_unit_that_not_every_phase_counts_is_no_unit_of_all(derived: Results) -> None:
@@ -196,8 +196,8 @@ def test_a_question_that_cannot_be_answered_says_why(
     derived: Results, change: dict[str, object], reason: str
 ) -> None:
     def ask(plan: dict[str, object]) -> None:
-        one = {**COMPARISONS[0], "configurations": ["plain"], **change}
-        plan["analysis"] = {"comparisons": [one]}
+        question = {**COMPARISONS[0], "configurations": ["plain"], **change}
+        plan["analysis"] = {"comparisons": [question]}
 
     other = Results(planned(derived.suite, ask), derived.clock, derived.energy, ())
     assert reason in questions_section.sentences(other)[0]
@@ -214,12 +214,12 @@ def test_a_question_without_its_own_configurations_is_asked_where_both_sides_are
 
 
 def test_our_own_share_is_of_the_busy_time_and_of_the_time_at_rest(derived: Results) -> None:
-    shares = {own[:2]: own for own in own_shares(derived.suite)}
-    own = shares["file_io", "read-small"]
+    shares = {share[:2]: share for share in own_shares(derived.suite)}
+    share = shares["file_io", "read-small"]
     runs = [r for r in derived.suite.runs if r.workload == "file_io"]
-    phases = [p for r in runs for p in r.phases if p.name == own.phase]
-    assert own.share == pytest.approx(0.01 * len(phases) / sum(p.cpu_busy_s or 0 for p in phases))
-    assert not own.at_rest
+    phases = [p for r in runs for p in r.phases if p.name == share.phase]
+    assert share.share == pytest.approx(0.01 * len(phases) / sum(p.cpu_busy_s or 0 for p in phases))
+    assert not share.at_rest
     play = shares["video", "play"]
     took_s = sum(p.duration_s for r in derived.suite.runs for p in r.phases if p.name == "play")
     count = sum(r.workload == "video" for r in derived.suite.runs)
@@ -231,7 +231,7 @@ def test_what_we_do_at_rest_ourselves_keeps_nothing_busy(derived: Results) -> No
         replace(r, phases=tuple(replace(p, own_cpu_s=0.1, cpu_busy_s=0.1) for p in r.phases))
         for r in derived.suite.runs
     ]
-    assert all(own.at_rest for own in own_shares(replace(derived.suite, runs=tuple(alone))))
+    assert all(share.at_rest for share in own_shares(replace(derived.suite, runs=tuple(alone))))
 
 
 def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> None:

@@ -142,10 +142,10 @@ def test_headline_and_present_value_never_disagree() -> None:
     assert (line.code, line.facts["years"]) == ("does-not-pay", None)
     assert "interest is more than it saves" in line.reason
     for price_ in np.linspace(1, 6, 20):
-        one = replace(PAPER, sed_extra_price=float(price_))
-        repaid = reckon(*SAVES, one)
+        priced = replace(PAPER, sed_extra_price=float(price_))
+        repaid = reckon(*SAVES, priced)
         worth = repaid.net_present_value
-        code = answered(repaid, one).code
+        code = answered(repaid, priced).code
         assert (code == "pays") == (known(worth.low) >= 0)
         assert (code == "does-not-pay") == (known(worth.high) < 0)
 

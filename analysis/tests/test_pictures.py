@@ -246,8 +246,8 @@ def test_the_blocks_changes_are_those_of_the_joules(derived: Results) -> None:
 
 
 def test_one_block_has_no_course(derived: Results) -> None:
-    one = derived.energy.filter(block=0)
-    assert blocks.draw(derived.suite, one, "sql", "system") is None
+    single_block = derived.energy.filter(block=0)
+    assert blocks.draw(derived.suite, single_block, "sql", "system") is None
 
 
 def test_svg_is_the_same_twice_and_keeps_its_text_and_hatches(derived: Results) -> None:

@@ -63,8 +63,8 @@ def test_durations_of_what_never_ran_are_synthetic(derived: Results) -> None:
 
 def test_configurations_are_matched_by_what_they_are(derived: Results) -> None:
     other = renamed(derived)
-    here = {name: find_configuration(other.suite, name) for name in OWN_NAMES}
-    assert here == OWN_NAMES
+    names = {name: find_configuration(other.suite, name) for name in OWN_NAMES}
+    assert names == OWN_NAMES
     same = compare_figures(derived.suite, derived.energy, published())
     again = compare_figures(other.suite, other.energy, published())
     assert [r.measured_ratio for r in again] == [r.measured_ratio for r in same]

@@ -66,14 +66,14 @@ def test_where_a_run_of_the_block_is_void_the_contrast_is_left_out(derived: Resu
     suite = derived.suite
     void = run_of(suite, 1, "opal", "sql")
     answer = after(suite, 2, void)
-    assert [(one.configuration, one.cause) for one in answer.left_out] == [("opal", "void")]
+    assert [(left.configuration, left.cause) for left in answer.left_out] == [("opal", "void")]
     assert [c.configuration for c in answer.contrasts] == ["dmcrypt-aes128", "dmcrypt-aes256"]
     later = after(suite, 3, void)
     assert {c.configuration: c.blocks for c in later.contrasts} == {
         **{"opal": 2, "dmcrypt-aes128": 3, "dmcrypt-aes256": 3}
     }
     baseline = after(suite, 2, run_of(suite, 1, "plain", "video"))
-    assert baseline.contrasts == () and {one.cause for one in baseline.left_out} == {"void"}
+    assert baseline.contrasts == () and {left.cause for left in baseline.left_out} == {"void"}
     idle = after(suite, 2, run_of(suite, 1, "opal", "idle"))
     assert idle == after(suite, 2), "idling is no part of it"
 
@@ -104,7 +104,7 @@ def test_a_workload_that_was_skipped_is_left_out_of_both_sides(derived: Results)
 def test_without_a_meter_before_the_whole_machine_there_is_no_answer(derived: Results) -> None:
     answer = running_answer(replace(derived.suite, meters=()), 3)
     assert answer.contrasts == ()
-    assert {one.cause for one in answer.left_out} == {"no-meter"}
+    assert {left.cause for left in answer.left_out} == {"no-meter"}
 
 
 def test_a_gap_in_the_meters_records_leaves_the_contrast_out(derived: Results) -> None:
@@ -117,7 +117,7 @@ def test_a_gap_in_the_meters_records_leaves_the_contrast_out(derived: Results) -
     assert end_ns is not None
     cut = replace(suite, meters=(replace(meter, samples=meter.samples.during(0, end_ns)),))
     answer = running_answer(cut, 3)
-    assert {one.cause for one in answer.left_out} == {"no-figure"} and not answer.contrasts
+    assert {left.cause for left in answer.left_out} == {"no-figure"} and not answer.contrasts
 
 
 @pytest.fixture

@@ -53,8 +53,8 @@ def test_contrasts_within_and_between_disks_and_none_across_both(derived: Result
     pairs = {frozenset((c.base, c.other)) for c in derived.contrasts}
     for disk in DISKS:
         assert frozenset((f"plain-on-{disk}", f"dmcrypt-aes256-on-{disk}")) in pairs
-    for one, other in (("hdd", "sshd"), ("hdd", "ssd"), ("sshd", "ssd")):
-        assert frozenset((f"plain-on-{one}", f"plain-on-{other}")) in pairs
+    for disk, other in (("hdd", "sshd"), ("hdd", "ssd"), ("sshd", "ssd")):
+        assert frozenset((f"plain-on-{disk}", f"plain-on-{other}")) in pairs
     assert frozenset(("plain-on-hdd", "dmcrypt-aes256-on-ssd")) not in pairs
 
 

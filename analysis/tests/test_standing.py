@@ -64,20 +64,20 @@ def with_zone_still(suite: Suite, zone: str, when: tuple[float, float]) -> Suite
     )
     assert stopped_at is not None
 
-    def counter(one: Counter) -> Counter:
+    def counter(record: Counter) -> Counter:
         edges = [
             replace(edge, energy_uj=stopped_at.energy_uj)
             if edge and stop_ns <= edge.t_before_ns <= go_ns
             else edge
-            for edge in (one.start, one.end)
+            for edge in (record.start, record.end)
         ]
-        return replace(one, start=edges[0], end=edges[1]) if one.zone == zone else one
+        return replace(record, start=edges[0], end=edges[1]) if record.zone == zone else record
 
-    def phase(one: Phase) -> Phase:
-        return replace(one, counters=tuple(map(counter, one.counters)))
+    def phase(record: Phase) -> Phase:
+        return replace(record, counters=tuple(map(counter, record.counters)))
 
-    def run(one: Run) -> Run:
-        return replace(one, phases=tuple(map(phase, one.phases)))
+    def run(record: Run) -> Run:
+        return replace(record, phases=tuple(map(phase, record.phases)))
 
     return replace(suite, runs=tuple(map(run, suite.runs)))
 
@@ -135,9 +135,9 @@ def test_a_sound_suite_has_none(derived: Results) -> None:
 
 def test_one_run_that_stood_still_is_left_out_alone(derived: Results) -> None:
     """Of many: the verdict is that of the others."""
-    one = next(r for r in derived.suite.runs if r.workload == "kernel_tree")
-    rest = [run for run in derived.suite.runs if run.run_id != one.run_id]
-    still = replace(derived.suite, runs=(one,))
+    still_now = next(r for r in derived.suite.runs if r.workload == "kernel_tree")
+    rest = [run for run in derived.suite.runs if run.run_id != still_now.run_id]
+    still = replace(derived.suite, runs=(still_now,))
     still_run = with_zone_still(still, "dram", (0.0, 1.0)).runs[0]
     suite = replace(
         derived.suite, runs=tuple(sorted([*rest, still_run], key=lambda r: r.t_start_ns))
@@ -145,7 +145,7 @@ def test_one_run_that_stood_still_is_left_out_alone(derived: Results) -> None:
     energy = energy_table(suite, derived.clock).filter(component="dram", phase="all")
     lost = set(energy.filter(pl.col("energy_j").is_null())["run_id"])
     runs = [run.run_id for run in suite.runs]
-    place = runs.index(one.run_id)
+    place = runs.index(still_now.run_id)
     assert lost == set(runs[max(0, place - 1) : place + 2])  # it may have begun in a neighbour
     assert len(standing_components(energy)) == 0
 

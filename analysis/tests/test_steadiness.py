@@ -171,9 +171,9 @@ def test_a_carry_over_is_found_where_there_is_one_and_told_by_workload() -> None
 
 
 def test_what_few_blocks_cannot_tell_is_none() -> None:
-    one = steadiness(*made(1), NO_CLOCK)[0]
-    assert (one.n, one.between_sd_percent, one.drift_percent_per_hour) == (1, None, None)
-    assert one.place_percent is None
+    single = steadiness(*made(1), NO_CLOCK)[0]
+    assert (single.n, single.between_sd_percent, single.drift_percent_per_hour) == (1, None, None)
+    assert single.place_percent is None
     two = steadiness(*made(2), NO_CLOCK)[0]
     assert two.drift_percent_per_hour is None  # a line through two points fits always
     assert two.place_percent is not None

@@ -80,10 +80,10 @@ def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
 def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) -> None:
     energy = derived.energy.filter(pl.col("component") != "dram")
     assert not trust.against_parts(energy).memory
-    for memory, one in ((True, derived), (False, replace(derived, all_energy=energy))):
-        (row,) = (row for row in twice(one) if row[1] == "whole system (meter)")
+    for memory, case in ((True, derived), (False, replace(derived, all_energy=energy))):
+        (row,) = (row for row in twice(case) if row[1] == "whole system (meter)")
         assert ("no DRAM zone" in row[0]) != memory
-        assert ("has no DRAM zone" in str(Report(one).figures())) != memory
+        assert ("has no DRAM zone" in str(Report(case).figures())) != memory
 
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:
@@ -132,8 +132,10 @@ def test_a_look_before_the_planned_end_is_told(derived: Results) -> None:
     early = replanned(derived.suite, blocks=40)
     allowed = replanned(early, analysis=DeclaredAnalysis(looks="any"))
     texts = [list(reservations(suite, derived.energy, None)) for suite in (early, allowed)]
-    assert any("of 40 planned blocks" in one and "declares looks: any" in one for one in texts[0])
-    assert not any("Looked at" in one for one in (*texts[1], *derived.reservations))
+    assert any(
+        "of 40 planned blocks" in text and "declares looks: any" in text for text in texts[0]
+    )
+    assert not any("Looked at" in text for text in (*texts[1], *derived.reservations))
 
 
 def with_a_second_meter(folder: Path, ratio: float, without: Sequence[str]) -> None:

@@ -24,31 +24,31 @@ from instrumentation.accuracy import read_terms
 from instrumentation.sources.counter import COARSE, SHORTER, Reading
 
 
-def one(limit: float, sigma: float, level: float = 0.95) -> float:
+def half_of(limit: float, sigma: float, level: float = 0.95) -> float:
     return float(half_width(np.array([limit]), np.array([sigma]), level)[0])
 
 
 def test_a_normal_and_a_rectangle_alone_have_their_known_intervals() -> None:
-    assert one(0.0, 2.0) == pytest.approx(2 * 1.959964, rel=1e-5)
-    assert one(3.0, 0.0) == pytest.approx(0.95 * 3, rel=1e-5)
-    assert one(0.0, 0.0) == 0.0
+    assert half_of(0.0, 2.0) == pytest.approx(2 * 1.959964, rel=1e-5)
+    assert half_of(3.0, 0.0) == pytest.approx(0.95 * 3, rel=1e-5)
+    assert half_of(0.0, 0.0) == 0.0
 
 
 @pytest.mark.parametrize(("limit", "sigma"), [(1.0, 0.1), (1.0, 0.5), (1.0, 2.0), (40.0, 11.0)])
 def test_the_interval_holds_what_it_says_of_drawn_sums(limit: float, sigma: float) -> None:
     generator = np.random.default_rng(1)
     drawn = generator.uniform(-limit, limit, 400_000) + generator.normal(0, sigma, 400_000)
-    assert np.mean(np.abs(drawn) <= one(limit, sigma)) == pytest.approx(0.95, abs=0.002)
+    assert np.mean(np.abs(drawn) <= half_of(limit, sigma)) == pytest.approx(0.95, abs=0.002)
     twice = 2 * math.hypot(limit / math.sqrt(3), sigma)
-    assert one(limit, sigma) < twice
+    assert half_of(limit, sigma) < twice
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
 def test_the_interval_lies_between_its_parts_and_their_sum(limit: float, sigma: float) -> None:
-    interval = one(limit, sigma)
+    interval = half_of(limit, sigma)
     assert max(0.95 * limit, 1.9599 * sigma) * (1 - 1e-4) <= interval
     assert interval <= (limit + 1.96 * sigma) * (1 + 1e-4)
-    assert one(10 * limit, 10 * sigma) == pytest.approx(10 * interval, rel=1e-6)
+    assert half_of(10 * limit, 10 * sigma) == pytest.approx(10 * interval, rel=1e-6)
 
 
 def test_type_b_by_hand() -> None:

@@ -51,7 +51,7 @@ def test_tries_that_one_configuration_makes_void_are_told_and_withhold_equivalen
     folder = shutil.copytree(small_suite, tmp_path / "s")
     void_before_each(folder, "dmcrypt-aes256")
     derived = results(folder)
-    tries = {one.configuration: one for one in void_tries(derived.suite)}
+    tries = {voids.configuration: voids for voids in void_tries(derived.suite)}
     assert (tries[VOIDED].void, tries[VOIDED].tries, tries[VOIDED].others_void) == (8, 12, 0)
     assert tries[VOIDED].p_adjusted < 0.05 < tries["plain"].p_adjusted
     for contrast in derived.contrasts:
@@ -70,7 +70,7 @@ def test_tries_that_one_configuration_makes_void_are_told_and_withhold_equivalen
 def test_a_suite_without_void_tries_has_no_ratio_with_them(small_suite: Path) -> None:
     derived = results(small_suite)
     assert with_void_tries(derived.suite, derived.energy, "plain", VOIDED) is None
-    assert {one.p_adjusted for one in void_tries(derived.suite)} == {1.0}
+    assert {voids.p_adjusted for voids in void_tries(derived.suite)} == {1.0}
 
 
 @pytest.mark.parametrize(

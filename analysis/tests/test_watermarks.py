@@ -63,8 +63,8 @@ def meter(lines: Sequence[Mapping[str, Any]], swing_w: float = 20.0, delay_s: fl
     """Return readings around the lines' edges: `system` swings with the load, `drive` does not."""
     generator = np.random.default_rng(3)
     parts = []
-    for one in lines:
-        edges = np.array([t for t, _ in one["edges"]]) / 1e9 - TARGET_OFFSET_S
+    for mark in lines:
+        edges = np.array([t for t, _ in mark["edges"]]) / 1e9 - TARGET_OFFSET_S
         end = np.arange(edges[0] - 6, edges[-1] + 6, PERIOD_S) + 0.0031
         loads = edges.reshape(-1, 2)
         overlap = np.minimum(end, loads[:, 1:]) - np.maximum(end - PERIOD_S, loads[:, :1])
@@ -163,7 +163,7 @@ def test_a_clock_link_that_drifts_away_is_flagged_by_the_second_watermark() -> N
 
 
 def test_the_children_s_spread_is_part_of_the_bound() -> None:
-    apart = tuple({**one, "spread_ns": 40_000_000} for one in LINES)
+    apart = tuple({**mark, "spread_ns": 40_000_000} for mark in LINES)
     (sure,) = watermarks(suite(LINES, meter(LINES)), clock())
     (doubtful,) = watermarks(suite(apart, meter(LINES)), clock())
     assert doubtful.fit.bound_ms[0] == pytest.approx(sure.fit.bound_ms[0] + 19.8, abs=0.01)

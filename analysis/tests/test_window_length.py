@@ -31,14 +31,15 @@ class Trial:
 
     @property
     def flags(self) -> set[str]:
-        return {flag for one in self.energies for flag in one.flags}
+        return {flag for energy in self.energies for flag in energy.flags}
 
     @property
     def wrong(self) -> float:
         """Share of the figures that are neither flagged nor within their 95 % interval."""
         off = [
-            not one.flags and abs(known(one.energy_j) - true_j) > 1.96 * known(one.statistical_j)
-            for one, true_j in zip(self.energies, self.true_j, strict=True)
+            not energy.flags
+            and abs(known(energy.energy_j) - true_j) > 1.96 * known(energy.statistical_j)
+            for energy, true_j in zip(self.energies, self.true_j, strict=True)
         ]
         return float(np.mean(off))
 
@@ -136,8 +137,8 @@ def test_a_low_pass_is_held_or_flagged(lag_s: float) -> None:
 
 def test_the_interval_of_a_slow_meter_holds_the_truth_too() -> None:
     for slow in (trial(over=3.0), trial(over=5.0), trial(lag_s=2.0)):
-        off_j = np.abs([known(one.energy_j) for one in slow.energies] - slow.true_j)
-        held = off_j <= 1.96 * np.array([known(one.statistical_j) for one in slow.energies])
+        off_j = np.abs([known(energy.energy_j) for energy in slow.energies] - slow.true_j)
+        held = off_j <= 1.96 * np.array([known(energy.statistical_j) for energy in slow.energies])
         assert held.mean() >= 0.93
 
 
@@ -162,8 +163,10 @@ def test_readings_that_repeat_at_a_steady_rate_are_flagged_and_wide() -> None:
 @pytest.mark.parametrize("dead_w", [0.5, 2.0])
 def test_readings_held_until_the_power_moves_are_flagged_and_wide(dead_w: float) -> None:
     held = trial(dead_w=dead_w)
-    off_j = np.abs([known(one.energy_j) for one in held.energies] - held.true_j)
-    assert (off_j <= 1.96 * np.array([known(one.statistical_j) for one in held.energies])).all()
+    off_j = np.abs([known(energy.energy_j) for energy in held.energies] - held.true_j)
+    assert (
+        off_j <= 1.96 * np.array([known(energy.statistical_j) for energy in held.energies])
+    ).all()
     assert held.flags == {HELD_FLAG}
     assert held.width > 10 * trial().width
 
