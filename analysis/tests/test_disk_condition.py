@@ -20,7 +20,8 @@ from contract.documents import RunDisks
 from validation.synthetic.suite import Options, write_suite
 
 PLAIN, SED = "SYNTHETIC-PLAIN", "SYNTHETIC-SED"
-Change = Callable[[Run, str, dict[str, Any]], dict[str, Any]]
+State = dict[str, Any]
+Change = Callable[[Run, str, State], State]
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_temperatures_are_those_of_the_configurations_own_disk(suite: Suite) -> 
 def test_a_disk_that_ran_warmer_is_flagged_beyond_the_suites_limit(
     suite: Suite, more_c: float, flags: list[str]
 ) -> None:
-    def heat(_run: Run, _when: str, state: dict[str, Any]) -> dict[str, Any]:
+    def heat(_run: Run, _when: str, state: State) -> State:
         return state | {"temperature_c": state["temperature_c"] + more_c}
 
     warm = changed(suite, heat)
@@ -75,7 +76,7 @@ def test_a_disk_that_ran_warmer_is_flagged_beyond_the_suites_limit(
 def test_the_baseline_is_compared_within_blocks_and_workloads(suite: Suite) -> None:
     """One lacks the runs of a workload with a hot disk, the other a block: no difference."""
 
-    def heat(run: Run, _when: str, state: dict[str, Any]) -> dict[str, Any]:
+    def heat(run: Run, _when: str, state: State) -> State:
         return state | {"temperature_c": 60.0 if run.workload == "sql" else 40.0}
 
     hot = changed(changed(suite, heat), heat, PLAIN)
@@ -90,7 +91,7 @@ def test_the_baseline_is_compared_within_blocks_and_workloads(suite: Suite) -> N
 
 
 def test_counters_are_those_of_the_runs_alone(suite: Suite) -> None:
-    def counting(run: Run, when: str, state: dict[str, Any]) -> dict[str, Any]:
+    def counting(run: Run, when: str, state: State) -> State:
         at = 10 * suite.runs.index(run) + (when == "after")
         return state | {
             "throttled": at,

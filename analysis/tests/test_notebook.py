@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jupytext
 import matplotlib.pyplot as plt
@@ -20,14 +19,14 @@ from analysis.stats.results import Results, results
 from analysis.stats.summary import estimate_of, groups_of
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
-from analysis.tests.notebook_cells import SCRIPT, notebook_of
+from analysis.tests.notebook_cells import SCRIPT, Cells, notebook_of
 from analysis.tests.pages import change_plan
 from validation.synthetic.folder import RANGE_UJ
 from validation.synthetic.suite import ASSUMPTIONS, SLOWER, Options, write_suite
 
 
 @pytest.fixture(scope="module")
-def cells(derived: Results) -> dict[str, Any]:
+def cells(derived: Results) -> Cells:
     return notebook_of(derived.suite.folder)
 
 
@@ -35,7 +34,7 @@ def rows(frame: pl.DataFrame, *columns: str) -> dict[tuple[str, ...], list[float
     return {tuple(row[:2]): list(row[2:]) for row in frame.select(columns).iter_rows()}
 
 
-def test_means_and_ratios_are_the_reports(derived: Results, cells: dict[str, Any]) -> None:
+def test_means_and_ratios_are_the_reports(derived: Results, cells: Cells) -> None:
     summary = derived.summary.filter(component="system")
     names = ("workload", "configuration")
     for made, column in (("means", "mean_j"), ("ratios", "ratio")):
@@ -46,7 +45,7 @@ def test_means_and_ratios_are_the_reports(derived: Results, cells: dict[str, Any
             assert values == pytest.approx(expected[key], rel=1e-9)
 
 
-def test_intervals_are_students_of_the_blocks(derived: Results, cells: dict[str, Any]) -> None:
+def test_intervals_are_students_of_the_blocks(derived: Results, cells: Cells) -> None:
     limits = rows(cells["means"], "workload", "configuration", "low", "high")
     for key, group in groups_of(derived.suite, derived.energy).items():
         if key[3] == "system":
@@ -55,12 +54,12 @@ def test_intervals_are_students_of_the_blocks(derived: Results, cells: dict[str,
     assert not limits
 
 
-def test_nothing_differs_from_the_report(cells: dict[str, Any]) -> None:
+def test_nothing_differs_from_the_report(cells: Cells) -> None:
     compared = ("rapl", "means", "ratios", "payback", "battery")
     assert cells["differing"] == dict.fromkeys(compared, 0)
 
 
-def test_a_comparison_sees_what_differs(cells: dict[str, Any]) -> None:
+def test_a_comparison_sees_what_differs(cells: Cells) -> None:
     means = cells["means"].select("workload", "configuration", "mean", "low")
     keys = ("workload", "configuration")
     assert cells["compare"]("", means, means, *keys) == 0
@@ -68,7 +67,7 @@ def test_a_comparison_sees_what_differs(cells: dict[str, Any]) -> None:
     assert cells["compare"]("", means.head(20), means, *keys) == 4
 
 
-def test_joules_by_overlap_are_nearly_the_reports(derived: Results, cells: dict[str, Any]) -> None:
+def test_joules_by_overlap_are_nearly_the_reports(derived: Results, cells: Cells) -> None:
     """The report corrects the windows at the edges as well."""
     expected = derived.energy.filter(run_id=cells["run_id"], component="system")
     by_phase = dict(expected.select("phase", "energy_j").iter_rows())
@@ -78,7 +77,7 @@ def test_joules_by_overlap_are_nearly_the_reports(derived: Results, cells: dict[
         assert share_j == pytest.approx(by_phase[phase], rel=0.05) and covered_s > 0
 
 
-def test_joules_by_phase_are_of_every_run(derived: Results, cells: dict[str, Any]) -> None:
+def test_joules_by_phase_are_of_every_run(derived: Results, cells: Cells) -> None:
     made = cells["by_phase"].filter(workload="sql", configuration="opal", phase="all")
     runs = derived.energy.filter(
         workload="sql", configuration="opal", phase="all", component="system"
@@ -87,7 +86,7 @@ def test_joules_by_phase_are_of_every_run(derived: Results, cells: dict[str, Any
     assert made["energy_j"].item() == pytest.approx(runs["energy_j"].mean())
 
 
-def test_payback_is_the_reports(derived: Results, cells: dict[str, Any]) -> None:
+def test_payback_is_the_reports(derived: Results, cells: Cells) -> None:
     expected = {
         p.against: p
         for p in costs.paybacks(derived.suite, derived.energy)
@@ -106,7 +105,7 @@ def test_payback_is_the_reports(derived: Results, cells: dict[str, Any]) -> None
             )
 
 
-def test_a_slider_moves_the_payback(cells: dict[str, Any]) -> None:
+def test_a_slider_moves_the_payback(cells: Cells) -> None:
     before = cells["payback_table"]["runs"].to_list()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plt, "show", lambda: plt.close("all"))

@@ -17,15 +17,16 @@ from contract.files import sha256_of
 from validation.synthetic.folder import dump, write_lines, write_manifest
 from validation.synthetic.suite import Options, write_suite
 
+Lines = list[dict[str, Any]]
 SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("idle",))
 
 
-def numbered(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def numbered(lines: Lines) -> Lines:
     """Return the lines as if they had been written so."""
     return [{**line, "seq": seq} for seq, line in enumerate(lines)]
 
 
-def journal(folder: Path) -> list[dict[str, Any]]:
+def journal(folder: Path) -> Lines:
     return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
 
 
@@ -126,23 +127,23 @@ def test_a_run_is_not_counted_that_the_journal_does_not_leave_finished(
     assert name not in {run.run_id for run in results(folder).suite.runs}
 
 
-def without_end(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_end(lines: Lines) -> Lines:
     return lines[:-1]
 
 
-def without_middle(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_middle(lines: Lines) -> Lines:
     return [*lines[:3], *lines[4:]]
 
 
-def swapped(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def swapped(lines: Lines) -> Lines:
     return [*lines[:2], lines[3], lines[2], *lines[4:]]
 
 
-def boots_mixed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def boots_mixed(lines: Lines) -> Lines:
     return [{**line, "boot_id": "ab"[i == 4]} for i, line in enumerate(lines)]
 
 
-def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def other_place(lines: Lines) -> Lines:
     """Return the lines of the first run at the end, with times that fit there."""
     run, rest = lines[1:4], [lines[0], *lines[4:-1]]
     moved = [{**line, "t_mono_ns": rest[-1]["t_mono_ns"]} for line in run]
@@ -162,7 +163,7 @@ def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 )
 def test_a_journal_that_was_cut_or_reordered_is_found(
     folder: Path,
-    change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+    change: Callable[[Lines], Lines],
     message: str,
     again: bool,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from contract.plan import digest
 from instrumentation.clock import ClockReading
 from instrumentation.watermark import CHIPS
 
+Line = dict[str, Any]
 BOOT = "boot-1"
 CHIP_S, PAD_S = 0.205, 0.5
 PERIOD_S = 0.01
@@ -42,7 +43,7 @@ TARGET_OFFSET_S = 5000.0
 STARTS_S = {"start": 20.0, "end": 620.0}
 
 
-def line(when: str, start_s: float = 0.0, boot: str = BOOT, **more: Any) -> dict[str, Any]:
+def line(when: str, start_s: float = 0.0, boot: str = BOOT, **more: Any) -> Line:
     """Return what the target wrote down; `start_s` on the controller's clock."""
     edges = (start_s or STARTS_S[when]) + np.flatnonzero(np.diff([0, *CHIPS, 0])) * CHIP_S
     return {
@@ -59,7 +60,7 @@ def line(when: str, start_s: float = 0.0, boot: str = BOOT, **more: Any) -> dict
     }
 
 
-def meter(lines: Sequence[Mapping[str, Any]], swing_w: float = 20.0, delay_s: float = 0.0) -> Meter:
+def meter(lines: Sequence[Line], swing_w: float = 20.0, delay_s: float = 0.0) -> Meter:
     """Return readings around the lines' edges: `system` swings with the load, `drive` does not."""
     generator = np.random.default_rng(3)
     parts = []
@@ -94,7 +95,7 @@ def meter(lines: Sequence[Mapping[str, Any]], swing_w: float = 20.0, delay_s: fl
     )
 
 
-def suite(lines: Sequence[Mapping[str, Any]], *meters: Meter, **plan: Any) -> Suite:
+def suite(lines: Sequence[Line], *meters: Meter, **plan: Any) -> Suite:
     """Return a suite whose watermark.jsonl has these lines."""
     return Suite(
         folder=Path("s"),
@@ -208,9 +209,7 @@ def test_each_session_is_fitted_by_itself_also_of_another_boot() -> None:
 
 @pytest.mark.parametrize("second", [line("end", 220.0, boot="boot-2"), line("start", 220.0)])
 @pytest.mark.parametrize("first", ["start", "end"])
-def test_only_a_start_and_an_end_of_one_boot_are_one_session(
-    first: str, second: dict[str, Any]
-) -> None:
+def test_only_a_start_and_an_end_of_one_boot_are_one_session(first: str, second: Line) -> None:
     lines = (line(first, 20.0), second)
     fits = watermarks(suite(lines, meter(lines)), clock(boots=(BOOT, "boot-2")))
     assert [len(trust.fit.offset_ms) for trust in fits] == [1, 1]
@@ -232,7 +231,7 @@ def test_two_ends_are_two_sessions() -> None:
         ((line("start", 5000.0),), "no readings of that time"),
     ],
 )
-def test_what_cannot_be_told_is_said(lines: tuple[dict[str, Any], ...], message: str) -> None:
+def test_what_cannot_be_told_is_said(lines: tuple[Line, ...], message: str) -> None:
     (fitted,) = watermarks(suite(lines, meter(LINES)), clock())
     assert fitted.verdict == CANNOT_TELL
     assert message in fitted.sentence
@@ -274,7 +273,7 @@ def test_a_file_that_no_seal_covers_is_told(tmp_path: Path) -> None:
 
 def test_lines_of_a_folder_are_read_and_damage_is_told(tmp_path: Path) -> None:
     names = dict.fromkeys(("suite_id", "suite", "host"), "s")
-    plan: dict[str, Any] = {"format": "fde-plan/3", "origin": "modelled", **names}
+    plan: Line = {"format": "fde-plan/3", "origin": "modelled", **names}
     plan["sha256"] = digest(plan)
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     (tmp_path / "watermark.jsonl").write_text(json.dumps(LINES[0]) + '\n{"when": "e')
