@@ -15,7 +15,7 @@ from analysis.energy.curve import Edge as PhaseEdge
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
 from analysis.energy.uncertainty import TypeB, counter_uncertainty_j, half_width
-from analysis.energy.watermarks import delays_s
+from analysis.energy.watermarks import WatermarkTrust, delays_s, watermarks
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
@@ -191,20 +191,25 @@ BETWEEN = "between"
 Row = dict[str, str | float | None]
 
 
-def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame:
+def energy_table(
+    suite: Suite,
+    clock: TargetClock | None = None,
+    marks: Iterable[WatermarkTrust] | None = None,
+) -> pl.DataFrame:
     """Return the table of `ENERGY_SCHEMA`: a row a run × phase × component.
 
     `all` is the sum of the phases without the tail; `between` what lies between the phases, if
     anything does: phases, tail and `between` are together all from the first start to the last end.
     """
     clock = clock or TargetClock.fit(suite.clock)
+    marks = watermarks(suite, clock) if marks is None else list(marks)
     rows: list[Row] = []
     counters, still = _counter_energies(suite)
     for run in suite.runs:
         rows += _zone_rows(run, RAPL, "", counters[run.run_id])
         rows += _pyrapl_rows(run, still)
     for meter in suite.meters:
-        rows += _meter_rows(suite, meter, clock)
+        rows += _meter_rows(suite, meter, clock, delays_s(marks, meter.name))
     same = {"suite_id": suite.suite_id, "host": suite.host}
     work = {(run.run_id, phase): done for run in suite.runs for phase, done in _work(run)}
     frame = pl.DataFrame(
@@ -459,7 +464,9 @@ def _pauses(run: Run) -> list[tuple[int, int]]:
     return [(end, start) for end, start in pairs if start > end]
 
 
-def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]:
+def _meter_rows(
+    suite: Suite, meter: Meter, clock: TargetClock, late_s: Mapping[str, float]
+) -> Iterator[Row]:
     """By run and channel, as `_counter_rows`; all edges of all runs in one pass."""
     edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
     every: set[PhaseEdge] = {edge for of_run in edges.values() for edge in of_run.values()}
@@ -468,7 +475,7 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
     if every and meter.channels:
         metered = Metered.of(
             *(meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every),
-            late_s=delays_s(suite, meter, clock),
+            late_s=late_s,
         )
     still = {}
     if metered is not None:

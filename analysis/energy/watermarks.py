@@ -24,15 +24,15 @@ class WatermarkTrust:
     """What one session's watermarks show of one meter's times.
 
     `fit` is that of the channel that shows the load best. `verdict` is one of `agrees`,
-    `disagrees`, `cannot tell`; `sentence` has the reason. `allowed_ms` is what the clock
-    link and the meter's delay allow the offset to be, lowest and highest, for each watermark.
+    `disagrees`, `cannot tell`; `sentence` has the reason. `delays_s` is by channel
+    the delay of its readings besides the declared window, where they show another window.
     """
 
     session: int
     source: str
     component: str
     fit: Fit
-    allowed_ms: tuple[tuple[float, float], ...]
+    delays_s: Mapping[str, float]
     verdict: str
     sentence: str
 
@@ -58,11 +58,14 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
         placed = [mark for session in sessions for mark in session.marks]
         channels, limit_ms = _readings(meter, placed)
         for number, session in enumerate(sessions, start=1):
-            component, best = _best(meter, channels, session)
+            placed_channels = {} if session.problem else channels
+            fits = {name: fit(read, session.marks) for name, read in placed_channels.items()}
+            component, best = _best(meter, fits, session)
             allowed = tuple((-ms, limit_ms + ms) for ms in session.link_bound_ms)
             verdict, sentence = agreement(best, allowed)
+            late_s = {n: f.delay_s for n, f in fits.items() if f.delay_s is not None}
             trusts.append(
-                WatermarkTrust(number, meter.name, component, best, allowed, verdict, sentence)
+                WatermarkTrust(number, meter.name, component, best, late_s, verdict, sentence)
             )
     return trusts
 
@@ -93,19 +96,12 @@ def _objection(trust: WatermarkTrust) -> str:
     )
 
 
-def delays_s(suite: Suite, meter: Meter, clock: TargetClock) -> dict[str, float]:
-    """Return by channel the longest delay of its readings besides the declared window, in s.
-
-    Of channels alone whose watermarks show another window than declared.
-    """
+def delays_s(trusts: Iterable[WatermarkTrust], meter: str) -> dict[str, float]:
+    """Return by channel of a meter the longest delay that any session shows, in s."""
     delays: dict[str, float] = {}
-    sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
-    channels, _ = _readings(meter, [mark for session in sessions for mark in session.marks])
-    for session in sessions:
-        for name, readings in channels.items() if not session.problem else ():
-            delay_s = fit(readings, session.marks).delay_s
-            if delay_s is not None:
-                delays[name] = max(delays.get(name, 0.0), delay_s)
+    for trust in trusts:
+        for name, delay_s in trust.delays_s.items() if trust.source == meter else ():
+            delays[name] = max(delays.get(name, 0.0), delay_s)
     return delays
 
 
@@ -199,15 +195,14 @@ def _margin_ns(mark: Watermark) -> int:
     return round((mark.pad_s + 2 * reach_s(mark)) * 1e9)
 
 
-def _best(meter: Meter, channels: Mapping[str, Readings], session: _Session) -> tuple[str, Fit]:
+def _best(meter: Meter, fits: Mapping[str, Fit], session: _Session) -> tuple[str, Fit]:
     """Return the channel whose watermark is the clearest.
 
     A drive's hardly shows the processor's load.
     """
     if session.problem:
         return "", Fit(session.problem)
-    if not channels:
+    if not fits:
         return "", Fit(f"no watermark seen: {meter.name} has no readings of that time")
-    fits = {name: fit(readings, session.marks) for name, readings in channels.items()}
     name = max(fits, key=lambda name: (not fits[name].problem, fits[name].quality or 0.0))
     return name, fits[name]

@@ -258,23 +258,17 @@ class Results:
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
-    suite, _, energy = computed(folder, raw)
-    return results_of(suite, energy)
+    return results_of(read(folder, raw))
 
 
-def results_of(suite: Suite, energy: pl.DataFrame) -> Results:
-    """Derive from a suite and its joules what a report shows."""
+def results_of(suite: Suite, energy: pl.DataFrame | None = None) -> Results:
+    """Derive from a suite what a report shows; `energy` is its table where it is there already."""
     clock = TargetClock.fit(suite.clock)
     marks = tuple(watermarks(suite, clock))
+    if energy is None:
+        energy = energy_table(suite, clock, marks)
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
     return Results(suite, clock, energy, marks)
-
-
-def computed(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
-    """Return a suite, its target's clock and its joules. Raises SuiteError."""
-    suite = read(folder, raw)
-    clock = TargetClock.fit(suite.clock)
-    return suite, clock, energy_table(suite, clock)
 
 
 def write(results: Results) -> None:
@@ -347,7 +341,7 @@ def _matched(name: str | Path) -> Iterator[Path]:
 def energy_of(folder: Path) -> pl.DataFrame:
     """Return a suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
     table = folder / "energy.parquet"
-    return pl.read_parquet(table) if manifest.current(table) else computed(folder)[2]
+    return pl.read_parquet(table) if manifest.current(table) else energy_table(read(folder))
 
 
 def whole_joules(

@@ -18,10 +18,11 @@ import polars as pl
 import pytest
 
 from analysis import load
+from analysis.energy.energy import energy_table
 from analysis.report import build, first_page, render
 from analysis.report.build import terminal
-from analysis.stats.results import Results, computed, results
-from analysis.suite.records import SuiteError
+from analysis.stats.results import Results, results
+from analysis.suite.records import Suite, SuiteError
 from analysis.suite.suite_folder import read
 from analysis.tests.pages import UNWANTED, Parsed, Shared, text_of
 from controller.cli.app import main
@@ -369,11 +370,11 @@ def test_the_joules_are_computed_once_for_tables_page_and_terminal(
 ) -> None:
     calls = []
 
-    def counted(folder: Path, raw: bool = False) -> object:
-        calls.append(folder)
-        return computed(folder, raw)
+    def counted(suite: Suite, *others: Any) -> object:
+        calls.append(suite.folder)
+        return energy_table(suite, *others)
 
-    monkeypatch.setattr("analysis.stats.results.computed", counted)
+    monkeypatch.setattr("analysis.stats.results.energy_table", counted)
     assert main(["report", str(suite)]) == 0
     assert calls == [suite]
     stdout = capsys.readouterr().out

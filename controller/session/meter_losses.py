@@ -85,9 +85,10 @@ def _uncovered(
 
     restore = f"restore it, or seal what was measured with python -m controller seal {suite_dir}."
     try:
-        suite, _, energy = results.computed(suite_dir)
+        derived = results.results(suite_dir)
     except SuiteError as error:
         raise ControllerError(str(error)) from None
+    suite = derived.suite
     for run in (*suite.void, *suite.skipped):
         if run.run_id in finished:
             raise ControllerError(
@@ -101,7 +102,7 @@ def _uncovered(
     worst: dict[str, tuple[float, str]] = {}
     if absent := sorted(set(meters) - readable):
         worst = dict.fromkeys(finished, (0.0, absent[0]))
-    short = results.uncovered_phases(energy).select("run_id", "coverage", "source")
+    short = results.uncovered_phases(derived.all_energy).select("run_id", "coverage", "source")
     for run_id, share, meter in short.iter_rows():
         if meter in meters:
             worst[run_id] = min((share, meter), worst.get(run_id, (share, meter)))

@@ -133,7 +133,7 @@ def test_a_meter_that_stands_still_has_seen_all_and_no_run_is_repeated_for_it(
     record(suite_dir, "m", "c", every(span_s(suite_dir)))
     for path in suite_dir.glob("runs/*/run.json"):
         path.write_text(path.read_text("utf-8").replace('"cpu_busy_s": 0.0', '"cpu_busy_s": 8.0'))
-    energy = results.computed(suite_dir)[2]
+    energy = results.energy_of(suite_dir)
     assert energy.filter(source="m")["energy_j"].null_count() == len(energy.filter(source="m"))
     assert judged(suite_dir) == meter_losses.Review((), (), ())
 
@@ -245,7 +245,7 @@ def test_what_is_asked_for_is_what_the_analysis_cannot_use(gaps: list[tuple[int,
         compare_clocks(suite_dir, "c", 0)
         record(suite_dir, "m", "c", [number * PERIOD_S for number in kept])
         asked = numbers(suite_dir, judged(suite_dir).repeat)
-        _, _, energy = results.computed(suite_dir)
+        energy = results.energy_of(suite_dir)
         order = [run.run_id for run in the_plan(suite_dir).runs]
     assert asked == [
         n for n in range(6) if len(lost & {*range(100 * n + 11, 100 * n + 91)}) > 0.02 * 80
