@@ -39,7 +39,7 @@ from typing import Any
 from agent.marks import Marks
 from agent.measure import DROP_CACHES, SCRATCH_ROOT
 from agent.sampler import Sampler
-from analysis.energy import trust
+from analysis.energy import own_share
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from contract.parameters import ParameterValue
@@ -88,7 +88,7 @@ class Taken:
     @property
     def share(self) -> tuple[float, bool]:
         """Our share, and whether it is of the time."""
-        return trust.share(self.own_s, min(self.busy_s, self.children_s), self.took_s)
+        return own_share.share(self.own_s, min(self.busy_s, self.children_s), self.took_s)
 
 
 class Native:
@@ -265,7 +265,7 @@ def _phase_figures(title: str, taken: Taken) -> list[Figure]:
     base = "its time, for it is at rest" if at_rest else "its CPU time"
     percent = round(100 * share, 3)
     return [
-        at_most(f"{title} ({taken.phase}), of {base}", percent, "%", 100 * trust.LIMIT),
+        at_most(f"{title} ({taken.phase}), of {base}", percent, "%", 100 * own_share.LIMIT),
         Figure("  our own CPU time in it", round(1000 * taken.own_s, 2), "ms"),
         Figure("  its programs' CPU time", round(taken.children_s, 3), "s"),
         Figure("  CPU time of the whole machine", round(taken.busy_s, 3), "s"),

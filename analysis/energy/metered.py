@@ -11,11 +11,11 @@ from itertools import chain, islice
 import numpy as np
 
 from analysis.energy.curve import Curve, Edge
+from analysis.energy.implausible import LONE_FLAG, NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.integrate import integrate
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.uncertainty import LOOKED_AT, Resolution, reading_variance_j2
 from analysis.energy.updates import HELD_FLAG, Updates
-from analysis.energy.upsets import LONE_FLAG, NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
 from analysis.suite.records import SYSTEM
 from analysis.suite.samples import Samples

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.energy.watermarks import DISAGREES
+from analysis.energy.watermark_check import DISAGREES
 from analysis.report import view, words
 from analysis.report.answer import against, line, near, void
 from analysis.report.payback_text import money_line

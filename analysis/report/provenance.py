@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from statistics import fmean
 
-from analysis.energy import trust
+from analysis.energy import run_checks
 from analysis.report import view, words
 from analysis.report.texts import catalogue
 from analysis.report.view import Blocks
@@ -125,7 +125,7 @@ def times(number: int) -> str:
 def provenance_section(results: Results) -> Blocks:
     """Plan, machine, packages, changes during the suite, time."""
     facts = [list(fact) for fact in plan_and_machine(results).items()]
-    if shares := trust.stolen_shares(results.energy):
+    if shares := run_checks.stolen_shares(results.energy):
         mean, most = (words.number(100 * share, 1) for share in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
     page = _time(results.suite.timing)

@@ -14,7 +14,7 @@ import polars as pl
 import polars.selectors as cs
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, of_references
-from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
+from analysis.energy.watermark_check import WatermarkTrust, disagreements, watermarks
 from analysis.flags import doubt, flag_note, reserves
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.alike import ROUNDING, column_distances

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.energy import upsets, windows
+from analysis.energy import implausible, windows
 from analysis.flags import FLAGS, flag_note, meaning, reserves
 from analysis.stats.results import flag_notes
 from instrumentation.meters import registry
@@ -20,10 +20,10 @@ OF_RECORDS = {
     windows.DELAY_FLAG,
     windows.PERIOD_FLAG,
     windows.DUPLICATE_FLAG,
-    upsets.STUCK_FLAG,
-    upsets.ZERO_FLAG,
-    upsets.NEGATIVE_FLAG,
-    upsets.LONE_FLAG,
+    implausible.STUCK_FLAG,
+    implausible.ZERO_FLAG,
+    implausible.NEGATIVE_FLAG,
+    implausible.LONE_FLAG,
 }
 
 

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from analysis.energy.energy import WORK
-from analysis.energy.trust import own_shares
+from analysis.energy.own_share import own_shares
 from analysis.report import (
     first_page,
     missing_section,
@@ -236,7 +236,7 @@ def test_what_we_do_at_rest_ourselves_keeps_nothing_busy(derived: Results) -> No
 
 def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> None:
     old = results(whole_suite[0])
-    assert list(own_shares(old.suite)) == []
+    assert own_shares(old.suite) == []
     assert text_of(questions_section.questions_section(old)) == ""
     assert missing_section.sentence(old.suite) == ""
     assert old.suite.runs[0].program == ""

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from analysis.energy.energy import energy_table, of_references, standing_components
+from analysis.energy.implausible import Constant
 from analysis.energy.metered import Energy
 from analysis.energy.standing import still_zones
-from analysis.energy.upsets import Constant
 from analysis.energy.windows import Windows
 from analysis.report import build
 from analysis.stats.family import summarise

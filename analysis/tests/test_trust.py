@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.energy import trust
+from analysis.energy import cross_checks, run_checks
 from analysis.energy.energy import energy_table
 from analysis.energy.windows import DELAY_FLAG
 from analysis.report.sections import Report
@@ -45,7 +45,7 @@ def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
 
 
 def test_parts_are_added_and_held_against_the_whole() -> None:
-    parts = trust.against_parts(
+    parts = cross_checks.against_parts(
         rows(
             ("a", "rapl", "package-0", 8.0),
             ("a", "rapl", "dram", 4.0),
@@ -60,7 +60,7 @@ def test_parts_are_added_and_held_against_the_whole() -> None:
 
 
 def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
-    parts = trust.against_parts(
+    parts = cross_checks.against_parts(
         rows(
             ("a", "rapl", "package-0", 4.0),
             ("a", "rapl", "package-1", 3.0),
@@ -79,7 +79,7 @@ def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
 
 def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) -> None:
     energy = derived.energy.filter(pl.col("component") != "dram")
-    assert not trust.against_parts(energy).memory
+    assert not cross_checks.against_parts(energy).memory
     for memory, case in ((True, derived), (False, replace(derived, all_energy=energy))):
         (row,) = (row for row in twice(case) if row[1] == "whole system (meter)")
         assert ("no DRAM zone" in row[0]) != memory
@@ -87,17 +87,17 @@ def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) ->
 
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:
-    assert trust.against_parts(rows(("a", "rapl", "package-0", 4.0))).runs == 0
+    assert cross_checks.against_parts(rows(("a", "rapl", "package-0", 4.0))).runs == 0
 
 
 def test_only_a_machine_proves_its_storage(derived: Results) -> None:
     suite = derived.suite
     count = len(suite.runs)
-    assert trust.proof(suite, "measured").endswith(f"in {count} of them")
+    assert run_checks.proof(suite, "measured").endswith(f"in {count} of them")
     unproven = replace(suite.runs[0], proof=Proof(ok=False))
     wrong = replace(suite, runs=(unproven, *suite.runs[1:]))
-    assert trust.proof(wrong, "modelled").endswith(f"in {count - 1} of them")
-    assert trust.proof(suite, "synthetic") == "there was no storage to prove"
+    assert run_checks.proof(wrong, "modelled").endswith(f"in {count - 1} of them")
+    assert run_checks.proof(suite, "synthetic") == "there was no storage to prove"
 
 
 @pytest.mark.parametrize(("after", "changed"), [("6.0 Gbps", False), ("3.0 Gbps", True)])
@@ -106,7 +106,7 @@ def test_a_link_that_a_refused_read_changed_is_told(
 ) -> None:
     suite = derived.suite
     refused = {"S": LockedRead("ENODATA", "6.0 Gbps", after)}
-    proof = trust.proof(replace(suite, locked_reads=refused), "measured")
+    proof = run_checks.proof(replace(suite, locked_reads=refused), "measured")
     assert "S refused a read (ENODATA)" in proof
     assert ("changed its link" in proof) == changed
 
@@ -167,7 +167,7 @@ def test_a_second_meter_of_a_channel_is_a_cross_check_and_in_no_mean(
     assert set(both.all_energy["source"]) == {"rapl", "meter0", "meter1"}
     assert both.energy.equals(derived.energy)
     assert both.contrasts == derived.contrasts
-    of_system = trust.two_meters(both.suite, both.all_energy)[0]
+    of_system = cross_checks.two_meters(both.suite, both.all_energy)[0]
     assert (of_system.reference, of_system.other) == ("meter0", "meter1")
     assert of_system.ratio == pytest.approx(1.03, abs=1e-3)
     assert 0.8 * len(derived.suite.runs) < of_system.runs < len(derived.suite.runs)

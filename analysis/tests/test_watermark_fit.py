@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.energy.watermark import Fit, Readings, Watermark, fit, load_of, part_of
+from analysis.energy.watermark_fit import Fit, Readings, Watermark, fit, load_of, part_of
 from analysis.suite.clocks import Floats
 from instrumentation.watermark import CHIPS, chip_s, pad_s
 

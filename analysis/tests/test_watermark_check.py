@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.energy.watermark import Fit
-from analysis.energy.watermarks import (
+from analysis.energy.watermark_check import (
     AGREES,
     CANNOT_TELL,
     DISAGREES,
@@ -23,6 +22,7 @@ from analysis.energy.watermarks import (
     disagreements,
     watermarks,
 )
+from analysis.energy.watermark_fit import Fit
 from analysis.suite.clocks import TargetClock
 from analysis.suite.manifest import check
 from analysis.suite.records import Meter, Suite

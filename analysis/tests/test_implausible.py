@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.energy.curve import Edge
+from analysis.energy.implausible import LONE_FLAG, NEGATIVE_FLAG, ZERO_FLAG, Odd, Stuck
 from analysis.energy.metered import Metered
-from analysis.energy.upsets import LONE_FLAG, NEGATIVE_FLAG, ZERO_FLAG, Odd, Stuck
 from analysis.energy.windows import Windows, meets, missed_records
 from analysis.suite.samples import of_table
 from analysis.tests.test_lasting import frame_of

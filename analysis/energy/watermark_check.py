@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.energy.watermark import Fit, Readings, Watermark, fit, reach_s
+from analysis.energy.watermark_fit import Fit, Readings, Watermark, fit, reach_s
 from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import TargetClock
