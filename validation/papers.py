@@ -124,12 +124,12 @@ def own_figures(suite_name: str, suite: Suite) -> list[Figure]:
     """Of every entry the phase in which our share is the largest, as the report has it."""
     figures = []
     by_workload: dict[str, list[own_share.OwnShare]] = {}
-    for own in own_share.own_shares(suite):
-        by_workload.setdefault(own.workload, []).append(own)
+    for phase_share in own_share.own_shares(suite):
+        by_workload.setdefault(phase_share.workload, []).append(phase_share)
     for workload, shares in by_workload.items():
-        own = max(shares, key=lambda share: share.share)
-        title = f"{suite_name}: our own CPU share, {workload}, worst phase ({own.phase})"
-        percent = round(100 * own.share, 2)
+        phase_share = max(shares, key=lambda share: share.share)
+        title = f"{suite_name}: our own CPU share, {workload}, worst phase ({phase_share.phase})"
+        percent = round(100 * phase_share.share, 2)
         if suite_name == OWN_SHARE_SUITE:
             figures.append(at_most(title, percent, "%", 100 * own_share.LIMIT))
         else:

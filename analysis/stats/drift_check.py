@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -144,19 +143,19 @@ def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, fl
 def _readings(rows: pl.DataFrame, times: Mapping[str, float]) -> Iterator[Reading]:
     """By phase and component, of two runs or more; whole runs where there are no phases."""
     phases = [name for name in rows["phase"].unique(maintain_order=True) if name != ALL] or [ALL]
-    powers: dict[tuple[Any, ...], dict[str, float]] = {}
-    for *key, run_id, power_w in rows.select(
+    powers: dict[tuple[str, str, str], dict[str, float]] = {}
+    for phase, component, source, run_id, power_w in rows.select(
         "phase", "component", "source", "run_id", "power_w"
     ).iter_rows():
-        if key[0] in phases:
-            powers.setdefault(tuple(key), {})[run_id] = power_w
+        if phase in phases:
+            powers.setdefault((phase, component, source), {})[run_id] = power_w
     for reading, by_run in powers.items():
         runs = [run_id for run_id in times if run_id in by_run]
         if len(runs) > 1:
             yield _reading(reading, [by_run[r] for r in runs], np.array([times[r] for r in runs]))
 
 
-def _reading(what: tuple[Any, ...], powers_w: Sequence[float], hours: Floats) -> Reading:
+def _reading(what: tuple[str, str, str], powers_w: Sequence[float], hours: Floats) -> Reading:
     n = len(powers_w)
     at = np.arange(n, dtype=float) if np.isnan(hours).any() else hours
     change, error = line_change(np.log(powers_w), at)
