@@ -211,7 +211,7 @@ def _share(value: float | None) -> str:
 
 def _own_share(suite: Suite) -> Iterator[str]:
     """How much of the CPU time was ours, where most of it was."""
-    worst = max(own_share.own_shares(suite), key=lambda own: own.share, default=None)
+    worst = max(own_share.own_shares(suite), key=lambda phase: phase.share, default=None)
     if worst is not None:
         yield (
             f"Our own share of the busy CPU time was {worst.share * 100:.2f} % at most, in "
