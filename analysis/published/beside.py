@@ -29,7 +29,7 @@ from analysis.stats.stats import Estimate
 from analysis.stats.summary import BlockValues, compare_pairs, estimate_of
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
-from contract.plan import ConfigurationEntry
+from contract.plan import Configuration
 
 Word = Literal["agrees", "same direction", "opposite", "inconclusive"]
 WORDS: tuple[Word, ...] = ("agrees", "same direction", "opposite", "inconclusive")
@@ -291,7 +291,7 @@ def configuration_here(suite: Suite, name: str, medium: str = "") -> str | None:
     return name if name in alike else next(iter(alike), None)
 
 
-def _cipher(stack: ConfigurationEntry) -> str:
+def _cipher(stack: Configuration) -> str:
     """Return the cipher without its mode; a cascade of TrueCrypt stays what it is."""
     cipher = str(stack.settings.get("cipher") or "")
     return cipher if stack.kind == "tcrypt" else cipher.split("-", maxsplit=1)[0]

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contract import plan as plans
 from contract.errors import ControllerError
 from contract.places import command_line
+from contract.plan import Plan
 from controller.target.first_writes import Ask
 
 # More than this share of its life asks first; where that is not known, this many times its size.
@@ -71,9 +71,8 @@ class Cost:
         )
 
 
-def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> list[Cost]:
-    """For each disk that a frozen plan preconditions; `disks` as the agent found them."""
-    plan = plans.parse(document)
+def costs(plan: Plan, disks: Sequence[Mapping[str, Any]]) -> list[Cost]:
+    """Return the cost for each disk that a plan preconditions; `disks` as the agent found them."""
     wanted = plan.precondition
     if wanted is None:
         return []
@@ -83,7 +82,7 @@ def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> li
             disk.role,
             disk.serial,
             disk.size_bytes,
-            plan.storage.extent.size_bytes,
+            plan.extent.size_bytes,
             wanted.passes,
             wanted.rounds,
             **lifetimes.get(disk.role, {}),

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from contract import plan as plans
 from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.plan import FitBasis
 from controller.planning import past_durations, sizing
-from controller.planning.compiler import compile_plan
-from controller.tests.examples import NOW, journal, plan, suite, target
+from controller.planning.compiler import Fitted
+from controller.tests.examples import compiled, journal, plan, suite, target
 
 # Seconds from running to finished by workload; every switch takes 4 s, every gap between runs 1 s.
 RUN_S = {"idle": 10.0, "file_io": 30.0, "drift_check": 20.0}
@@ -57,8 +59,9 @@ def keep(
 
 
 def fit(folder: Path, document: dict[str, Any], hours: float) -> sizing.Fit:
-    known = past_durations.seen(folder, document["host"], document["origin"])
-    return sizing.fit(document, known, hours)
+    made = plans.parse(document)
+    known = past_durations.read_durations(folder, made.host, made.origin)
+    return sizing.fit(made, known, hours)
 
 
 def test_blocks_are_reckoned_from_what_was_seen(tmp_path: Path) -> None:
@@ -74,11 +77,11 @@ def test_blocks_are_reckoned_from_what_was_seen(tmp_path: Path) -> None:
     assert found.blocks == 3
     assert fit(tmp_path, seen, (3 * bound_s + 60) / 3600 - 1e-6).blocks == 2
     basis = found.basis
-    assert basis["block_s"] == pytest.approx(BLOCK_S)
-    assert basis["block_bound_s"] == pytest.approx(bound_s, abs=0.1)
-    assert basis["ends_s"] == pytest.approx(60)
-    assert basis["expected_s"] == pytest.approx(3 * BLOCK_S + 60)
-    assert basis["suites"] == [seen["suite_id"]]
+    assert basis.block_s == pytest.approx(BLOCK_S)
+    assert basis.block_bound_s == pytest.approx(bound_s, abs=0.1)
+    assert basis.ends_s == pytest.approx(60)
+    assert basis.expected_s == pytest.approx(3 * BLOCK_S + 60)
+    assert basis.suites == (seen["suite_id"],)
     assert "2 min 17 s" in found.sentences[0] and found.sentences[0].startswith("3 blocks in ")
 
 
@@ -87,9 +90,9 @@ def test_the_reserve_is_the_bound_of_the_blocks_seen(tmp_path: Path) -> None:
     seen = plan(blocks=5)
     keep(tmp_path, seen, walk(seen, (1.0, 0.9, 1.1, 0.95, 1.05)))
     basis = fit(tmp_path, seen, 9).basis
-    assert basis["block_s"] == pytest.approx(BLOCK_S, rel=0.002)
-    assert basis["block_bound_s"] / basis["block_s"] == pytest.approx(1.178, abs=0.01)
-    assert "5 blocks" in basis["reserve"]
+    assert basis.block_s == pytest.approx(BLOCK_S, rel=0.002)
+    assert basis.block_bound_s / basis.block_s == pytest.approx(1.178, abs=0.01)
+    assert "5 blocks" in basis.reserve
 
 
 def test_other_rests_are_reckoned_as_the_plan_says(tmp_path: Path) -> None:
@@ -98,19 +101,19 @@ def test_other_rests_are_reckoned_as_the_plan_says(tmp_path: Path) -> None:
     longer = plan(blocks=1, settle_s=3, tail_s=6)
     gaps = BLOCK_S / (BLOCK_S - 5 * GAP_S)
     expected = (BLOCK_S - 5 * GAP_S + 6 * 7) * gaps
-    assert fit(tmp_path, longer, 9).basis["block_s"] == pytest.approx(expected, abs=0.1)
+    assert fit(tmp_path, longer, 9).basis.block_s == pytest.approx(expected, abs=0.1)
 
 
 def test_drift_checks_are_part_of_the_ends_and_of_the_blocks(tmp_path: Path) -> None:
     seen = plan(blocks=1, drift_check=True)
     keep(tmp_path, seen, walk(seen), wall_s=1000)
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert len(known.blocks) == 1, "the drift check's place in a block does not break it"
-    basis = sizing.fit(seen, known, 9).basis
-    without = sizing.fit(plan(blocks=1), known, 9).basis
-    assert basis["ends_s"] - without["ends_s"] == pytest.approx(2 * (20 + SWITCH_S))
+    basis = sizing.fit(plans.parse(seen), known, 9).basis
+    without = sizing.fit(compiled(suite(blocks=1)), known, 9).basis
+    assert basis.ends_s - without.ends_s == pytest.approx(2 * (20 + SWITCH_S))
     ratio = known.ratios()[0]
-    assert basis["block_s"] - without["block_s"] == pytest.approx((20 + SWITCH_S) * ratio, rel=0.01)
+    assert basis.block_s - without.block_s == pytest.approx((20 + SWITCH_S) * ratio, rel=0.01)
 
 
 def test_an_unfinished_suite_tells_its_runs_but_no_block(tmp_path: Path) -> None:
@@ -118,13 +121,13 @@ def test_an_unfinished_suite_tells_its_runs_but_no_block(tmp_path: Path) -> None
     entries = walk(seen)
     keep(tmp_path, seen, entries[:-2])
     (tmp_path / "0" / "journal.jsonl").open("a").write('{"seq": 99, "t_mo')  # a power cut's line
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert len(known.runs_s) == 5 and known.blocks == [] and known.ends_s == []
     last = seen["runs"][-1]
     others = {f: s for f, s in known.runs_s.items() if f[0] == last["workload"]}
     found = fit(tmp_path, seen, 9)
     assert len(others) == 2, "the configuration that was not reached is taken as slow as these"
-    assert found.basis["block_s"] == pytest.approx(BLOCK_S - 5 * GAP_S)
+    assert found.basis.block_s == pytest.approx(BLOCK_S - 5 * GAP_S)
     assert "none was seen yet" in found.sentences[1]
 
 
@@ -132,7 +135,7 @@ def test_what_a_suite_took_to_precondition_its_disks_is_no_others_end(tmp_path: 
     seen = plan(blocks=1)
     first, *rest = walk(seen)
     keep(tmp_path, seen, [first, replace(first, state="preconditioned"), *rest], wall_s=9999)
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert len(known.runs_s) == 6 and known.ends_s == []
 
 
@@ -147,9 +150,9 @@ def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path)
         *(Entry(e.seq, e.t_mono_ns + 50 * 10**9, "b", e.state, e.run_id, "") for e in entries[at:]),
     ]
     keep(tmp_path, seen, late)
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert {costs[0] for costs in known.runs_s.values()} == {8.0, 28.0}
-    assert fit(tmp_path, seen, 9).basis["block_s"] == pytest.approx(BLOCK_S + 50, abs=0.1)
+    assert fit(tmp_path, seen, 9).basis.block_s == pytest.approx(BLOCK_S + 50, abs=0.1)
 
 
 def test_times_across_a_power_cut_are_nobodys_cost(tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_times_across_a_power_cut_are_nobodys_cost(tmp_path: Path) -> None:
     at = next(i for i, entry in enumerate(entries) if entry.state == "finished")
     after = [Entry(e.seq, e.t_mono_ns, "c", e.state, e.run_id, "") for e in entries[at:]]
     keep(tmp_path, seen, [*entries[:at], *after])
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert sum(len(costs) for costs in known.runs_s.values()) == 5
     assert known.blocks == []
 
@@ -218,13 +221,14 @@ def test_a_suite_whose_plan_is_damaged_tells_nothing(
     runs = damage.get("runs", seen["runs"])
     seen |= damage | {"runs": [{**seen["runs"][0], **runs[0]}, *seen["runs"][1:]]}
     keep(tmp_path, seen, walk(seen))
-    assert past_durations.seen(tmp_path, seen["host"], seen["origin"]).suites == []
+    assert past_durations.read_durations(tmp_path, seen["host"], seen["origin"]).suites == []
 
 
 def test_the_plan_keeps_what_its_blocks_were_fitted_to() -> None:
-    fitted = {"hours": 9.0, "basis": {"block_s": 137.0}}
-    made = compile_plan("smoke", suite(), target(), seed=7, blocks=5, fitted=fitted, now=NOW)
-    assert made["hours"] == 9.0 and made["basis"] == fitted["basis"] and made["blocks"] == 5
+    basis = FitBasis(suites=("s",), block_s=137.0)
+    made = compiled(suite(), blocks=5, fitted=Fitted(9.0, basis))
+    parsed = plans.parse(made.document())
+    assert parsed.hours == 9.0 and parsed.basis == basis and parsed.blocks == 5
     assert plan()["hours"] is None and plan()["basis"] is None
 
 
@@ -259,7 +263,7 @@ def test_an_entry_takes_as_long_as_its_workload_did_under_any_name(tmp_path: Pat
     loads = [{"name": "idle"}, {"name": "again", "workload": "file_io", "repeat": 2}]
     basis = fit(tmp_path, plan(blocks=1, workloads=loads), 9).basis
     gaps = BLOCK_S / (BLOCK_S - 5 * GAP_S)
-    assert basis["block_s"] == pytest.approx((BLOCK_S - 5 * GAP_S + 3 * 30) * gaps, abs=0.1)
+    assert basis.block_s == pytest.approx((BLOCK_S - 5 * GAP_S + 3 * 30) * gaps, abs=0.1)
 
 
 def test_an_older_plan_lacks_newer_parameters_and_is_told_by_all_the_same(tmp_path: Path) -> None:
@@ -267,8 +271,8 @@ def test_an_older_plan_lacks_newer_parameters_and_is_told_by_all_the_same(tmp_pa
     older = json.loads(json.dumps(seen))
     for load in older["workloads"]:
         load["parameters"].pop("cache", None)
-    keep(tmp_path, older, walk(older))
-    assert fit(tmp_path, seen, 9).basis["block_s"] == pytest.approx(BLOCK_S)
+    keep(tmp_path, plans.freeze(older), walk(older))
+    assert fit(tmp_path, seen, 9).basis.block_s == pytest.approx(BLOCK_S)
 
 
 def test_extra_blocks_come_once_whatever_the_number_of_blocks(tmp_path: Path) -> None:
@@ -276,8 +280,8 @@ def test_extra_blocks_come_once_whatever_the_number_of_blocks(tmp_path: Path) ->
     keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
     extra = {"blocks": 2, "configurations": ["plain", "opal"], "workloads": ["file_io"]}
     without, found = (fit(tmp_path, plan(blocks=1, extra=e), 9).basis for e in (None, extra))
-    assert found["block_s"] == without["block_s"]
-    assert found["ends_s"] - without["ends_s"] == pytest.approx(4 * (30 + SWITCH_S))
+    assert found.block_s == without.block_s
+    assert found.ends_s - without.ends_s == pytest.approx(4 * (30 + SWITCH_S))
 
 
 def test_what_cannot_run_there_takes_no_time(tmp_path: Path) -> None:
@@ -289,6 +293,6 @@ def test_what_cannot_run_there_takes_no_time(tmp_path: Path) -> None:
         for run_id in skipped
     ]
     keep(tmp_path, seen, [*walked[:-1], *told, walked[-1]], wall_s=300)
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert known.skipped == {"file_io"} and len(known.blocks) == 1
     assert fit(tmp_path, seen, 9).blocks > 1

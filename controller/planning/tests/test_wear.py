@@ -17,7 +17,7 @@ from controller.planning.wear import Cost
 from controller.target import check, playbook, secrets, survey
 from controller.target.playbook import Inventory
 from controller.target.survey import Look
-from controller.tests.examples import plan, suite, target
+from controller.tests.examples import compiled, suite, target
 
 TB = 10**12
 COST = Cost("sed", "S1", TB, TB // 10, passes=2, rounds=8)
@@ -75,8 +75,8 @@ def test_where_its_life_is_not_known_its_size_counts() -> None:
 
 
 def test_the_disks_of_the_plan_are_reckoned_and_no_others() -> None:
-    assert wear.costs(plan(), [disk("plain")]) == []
-    made = plan(precondition={"rounds": 5}, configurations=["plain"], contrasts=[])
+    assert wear.costs(compiled(suite()), [disk("plain")]) == []
+    made = compiled(suite(precondition={"rounds": 5}, configurations=["plain"], contrasts=[]))
     (cost,) = wear.costs(
         made, [disk("plain", {"written_bytes": 5, "used_percent": 1}), disk("sed")]
     )
@@ -122,7 +122,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
         wanted = suite(precondition={"rounds": 5})
         for module in (plan_folders, check):
             monkeypatch.setattr(
-                module, "load_suite", lambda name: {**wanted, "configurations": [name]}
+                module, "load_suite", lambda name: replace(wanted, configurations=(name,))
             )
         monkeypatch.setattr(survey, "look", lambda _target, **_: seen)
         monkeypatch.setattr(check, "look", lambda _target, **_: seen)
