@@ -55,13 +55,9 @@ class Range:
     @property
     def words(self) -> str:
         """The bounds in words."""
-        bounds = {
-            "at least": self.least,
-            "above": self.above,
-            "at most": self.most,
-            "below": self.below,
-        }
-        return " and ".join(f"{name} {end}" for name, end in bounds.items() if end is not None)
+        names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
+        bounds = self.keywords().items()
+        return " and ".join(f"{names.get(key, 'below')} {bound}" for key, bound in bounds)
 
     def holds(self, value: Any) -> bool:
         return (
@@ -131,12 +127,13 @@ COUNT = Annotated[int, Range(least=0, most=2**63 - 1)]
 SECONDS = Annotated[float, Range(least=0)]
 
 
-def read(shape: type[_Shape], document: object) -> _Shape:
+def read(shape: type[_Shape], document: object, place: str = "") -> _Shape:
     """Return an instance of a dataclass; keys without a field are ignored, or refused if `Closed`.
 
-    Raises ValueError with the place of the fault, the wrong value and what it must be.
+    Raises ValueError with the place of the fault (below `place`), the wrong value and what it must
+    be.
     """
-    instance: _Shape = _read(shape, document, "")
+    instance: _Shape = _read(shape, document, place)
     return instance
 
 

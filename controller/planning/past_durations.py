@@ -1,4 +1,4 @@
-"""How long runs, switches and the rest of suites took before on a host."""
+"""How long runs, switches and the rest of suites took on a host before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a suite's name and the options of a command to a frozen plan in a folder of its own."""
+"""Make a frozen plan, in a new folder, of a suite's name and the options of a command."""
 
 from __future__ import annotations
 

@@ -51,104 +51,64 @@ def of_block(made: Plan, block: int) -> list[Run]:
     return [run for run in made.runs if run.block == block]
 
 
-# What a suite cannot be: the place of the fault, and a word of what is wrong there.
+# What a suite cannot be: the place of the fault, and what must be there. How a type, a range or an
+# unknown key is refused at any place: contract/tests/test_schema.py.
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"blokcs": 3}, "'blokcs'", "did you mean blocks"),
-    ({"summary": 2020}, "summary", "text"),
     ({"blocks": 0}, "blocks is 0", "at least 1"),
-    ({"blocks": True}, "blocks is True", "whole number"),
     ({"blocks": 10**4 + 1}, "blocks is 10001", "at most 10000"),
     ({"rapl_hz": 0}, "rapl_hz is 0", "above 0"),
-    ({"settle_s": -1}, "settle_s is -1", "at least 0"),
     ({"tail_s": float("nan")}, "tail_s is nan", "at least 0"),
     ({"run_limit_s": float("inf")}, "run_limit_s is inf", "at most"),
-    ({"attempts": 1.5}, "attempts is 1.5", "whole number"),
-    ({"configurations": True}, "configurations is True", "a list"),
-    ({"configurations": ["plain", 5, None]}, r"configurations\[1\] is 5", "text"),
-    ({"disks": "hdd"}, "disks is 'hdd'", "a list"),
     ({"contrasts": [["plain"]]}, r"contrasts\[0\]", "a list of 2"),
-    ({"one_disk": {"plain": ["sed-unlocked"]}}, "one_disk.plain is a list", "text"),
     ({"one_disk": {5: "sed-unlocked"}}, "a key of one_disk is 5", "text"),
-    ({"watermark": "no"}, "watermark is 'no'", "true or false"),
     ({"looks": "often"}, "looks is 'often'", "'end' or 'any'"),
     *(
         ({key: value}, f"{key} is {value!r}", "a number above 0 and below 1")
         for key in ("margin", "half_width")
-        for value in (0, 1, -0.1, True, "2 %")
+        for value in (0, 1, True, "2 %")
     ),
-    ({"margin": 2**2000}, "margin is too large", "a number above 0 and below 1"),
     ({"drift_check": "yes"}, "drift_check is 'yes'", "true or false or a mapping"),
     ({"drift_check": {"every": 0}}, "drift_check.every is 0", "at least 1"),
-    ({"drift_check": {"every": True}}, "drift_check.every is True", "whole number"),
-    ({"drift_check": {"parameters": {}}}, "drift_check.parameters", "number"),
-    ({"precondition": "yes"}, "precondition is 'yes'", "true or false"),
     ({"precondition": {"pases": 2}}, "'precondition.pases'", "did you mean passes"),
     ({"precondition": {"passes": 0}}, "precondition.passes is 0", "at least 1 and at most 10"),
-    ({"precondition": {"passes": True}}, "precondition.passes is True", "whole number"),
-    ({"precondition": {"rounds": 4}}, "precondition.rounds is 4", "at least 5"),
-    ({"precondition": {"rounds": 26}}, "precondition.rounds is 26", "at most 25"),
+    ({"precondition": {"rounds": 4}}, "precondition.rounds is 4", "at least 5 and at most 25"),
     ({"precondition": {"round_s": 0}}, "precondition.round_s is 0", "above 0"),
-    ({"precondition": {"access": "randm"}}, "precondition.access is", "did you mean random"),
     ({"workloads": []}, "workloads is empty", "at least 1"),
-    ({"factors": []}, "factors is empty", "a mapping"),
     ({"factors": {"trim": {"on": {}}}}, "factors.trim", "at least 2"),
     ({"factors": {"trim": {True: {}, False: {}}}}, "a key of factors.trim is True", "in quotes"),
     ({"factors": {"trim": {"off": {}, "on": None}}}, "factors.trim.on is None", "a mapping"),
-    ({"factors": {"fs": {"a": {}, "b": {"options": "-f"}}}}, "factors.fs.b.options", "a list"),
     *(
         ({"workloads": [{"name": "idle"}, entry]}, rf"workloads\[1\]{place}", word)
         for entry, place, word in (
-            ("file_io", " is 'file_io'", "a mapping"),
             ({"workload": "file_io"}, ".name'", "missing"),
             ({"name": "file_io", "repeats": 2}, ".repeats'", "did you mean repeat"),
             ({"name": "file_io", "repeat": 0}, ".repeat is 0", "at least 1 and at most 1000"),
-            ({"name": "file_io", "repeat": True}, ".repeat is True", "whole number"),
-            ({"name": "file_io", "overall": 0}, ".overall is 0", "true or false"),
             ({"name": "file_io", "configurations": []}, ".configurations", "at least 1"),
-            ({"name": "file_io", "configurations": "plain"}, ".configurations", "a list"),
-            ({"name": "file_io", "parameters": [1]}, ".parameters", "a mapping"),
             ({"name": "file_io", "parameters": {"a": [1]}}, ".parameters.a", "text"),
             ({"name": "file_io.2", "workload": "file_io"}, ".name is", "lower-case"),
             ({"name": "../x", "workload": "file_io"}, ".name is", "lower-case"),
-            ({"name": 3, "workload": "file_io"}, ".name is 3", "lower-case"),
         )
     ),
-    *(
-        ({"extra": extra}, f"extra{place}", word)
-        for extra, place, word in (
-            (3, " is 3", "a mapping"),
-            ({}, ".blocks'", "missing"),
-            ({"blocks": -1}, ".blocks is -1", "at least 0"),
-            ({"blocks": 1, "workload": ["idle"]}, ".workload'", "did you mean workloads"),
-            ({"blocks": 1, "workloads": "idle"}, ".workloads is 'idle'", "a list"),
-        )
-    ),
+    ({"extra": {"blocks": -1}}, "extra.blocks is -1", "at least 0"),
     *(
         ({"comparisons": [{**COMPARISON, **change}]}, rf"comparisons\[0\]\.{place}", word)
         for change, place, word in (
             ({"name": "A b"}, "name is", "lower-case"),
-            ({"questions": "x"}, "questions'", "did you mean question"),
             ({"question": " "}, "question is ' '", "a question"),
-            ({"first": {"workload": "idle", "fase": "x"}}, "first.fase'", "did you mean phase"),
             ({"first": {"workload": "idle", "phase": "a b"}}, "first.phase is", "write-large"),
             ({"first": None}, "first is None", "a mapping"),
         )
     ),
-    ({"comparisons": COMPARISON}, "comparisons is a mapping", "a list"),
     *(
         ({"scales": {"lab": change}}, f"scales.lab{place}", word)
         for change, place, word in (
-            (3, " is 3", "a mapping"),
-            ({"block": 1}, ".block'", "did you mean blocks"),
             ({"margin": 0.1}, ".margin'", "unknown key"),
             ({"workloads": {"file_io": 3}}, ".workloads.file_io", "a mapping"),
             ({"entries": {"file_io": {"repeats": 1}}}, ".entries.file_io.rep", "mean repeat"),
-            ({"entries": {"file_io": 3}}, ".entries.file_io is 3", "a mapping"),
             ({"comparisons": {"caching": {"per": "x"}}}, ".comparisons.caching.per'", "unknown"),
-            ({"extra": 3}, ".extra is 3", "a mapping"),
         )
     ),
-    ({"scales": [1]}, "scales is a list", "a mapping"),
 ]
 
 

@@ -51,11 +51,11 @@ def test_the_bytes_are_those_of_all_passes_and_rounds() -> None:
     ("cost", "said"),
     [
         (worn(50 * TB, 10), "2 % of the 50.0 TB that it has written so far, and 0.2 % of its life"),
-        (worn(50 * TB, 0), "so far; of its life it does not say yet how much is used"),
-        (worn(50 * TB, None), "so far; of its life it does not say yet how much is used"),
+        (worn(50 * TB, 0), "it does not report yet how much of its life is used"),
+        (worn(50 * TB, None), "it does not report yet how much of its life is used"),
         (worn(2000 * TB, None), "less than 0.1 % of the 2000.0 TB"),
-        (worn(None, None), "does not say what it has written so far"),
-        (worn(0, 0), "does not say what it has written so far"),
+        (worn(None, None), "does not report what it has written so far"),
+        (worn(0, 0), "does not report what it has written so far"),
     ],
 )
 def test_the_share_is_said_as_far_as_the_disk_tells(cost: Cost, said: str) -> None:
