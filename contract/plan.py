@@ -30,6 +30,7 @@ MOST_PASSES = 10
 CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
 # What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
 RaplSource = Literal["powercap", "pyrapl"]
+EncryptedBy = Literal["none", "drive", "processor"]
 Lasting = Annotated[float, Range(above=0)]
 Rest = Annotated[float, Range(least=0, most=1e9)]
 
@@ -93,7 +94,7 @@ class Configuration:
     kind: str
     disk: Name
     label: str = field(default="", kw_only=True)
-    encrypted_by: Literal["none", "drive", "processor"] | None = field(default=None, kw_only=True)
+    encrypted_by: EncryptedBy | None = field(default=None, kw_only=True)
     settings: Annotated[Mapping[str, ParameterValue], REST] = field(default_factory=dict)
     filesystem: Filesystem | None = field(default=None, metadata=OMITTED)
 
@@ -246,7 +247,7 @@ class DriftCheckEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtraBlocks:
-    """`count` blocks that run a part of the plan after all others; `first` is their first number."""
+    """`count` blocks that run a part of the plan after all others, from number `first` on."""
 
     first: COUNT = 0
     count: COUNT
@@ -428,6 +429,10 @@ class TargetDocument:
             self.filesystem,
             {configuration.name: configuration for configuration in self.configurations},
         )
+
+    def document(self) -> dict[str, Any]:
+        """Return the description as JSON holds it: `schema.read` makes the same target of it."""
+        return dict(schema.write(self))
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:

@@ -142,25 +142,18 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
     if shape is Any:
         return value
     if origin is Annotated:
-        try:
-            bounded = _read(inner[0], value, place)
-        except _Fault as fault:
-            raise fault if fault.place != place else _Fault(shape, value, place) from None
-        if not all(limit.holds(bounded) for limit in inner[1:]):
-            raise _Fault(shape, value, place)
-        return bounded
+        return _read_bounded(shape, value, place)
     if origin is Literal:
         if not any(type(value) is type(known) and value == known for known in inner):
-            raise _Fault(shape, value, place)
+            raise _ShapeError(shape, value, place)
         return value
     if origin in (Union, types.UnionType):
         return _read_union(shape, value, place)
-    if origin is Sequence:
-        origin, inner = tuple, (*inner, ...)
-    if origin is tuple and isinstance(value, list | tuple):
+    if origin in (tuple, Sequence) and isinstance(value, list | tuple):
+        inner = (*inner, ...) if origin is Sequence else inner
         shapes = inner[:1] * len(value) if inner[1:] == (...,) else inner
         if len(shapes) != len(value):
-            raise _Fault(shape, value, place)
+            raise _ShapeError(shape, value, place)
         numbered = enumerate(zip(shapes, value, strict=True))
         return tuple(_read(of, item, f"{place}[{number}]") for number, (of, item) in numbered)
     if _is_mapping(origin) and isinstance(value, Mapping):
@@ -176,7 +169,18 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
         return float(value)
     if shape in _BUILTINS and type(value) is shape:
         return value
-    raise _Fault(shape, value, place)
+    raise _ShapeError(shape, value, place)
+
+
+def _read_bounded(shape: Any, value: Any, place: str) -> Any:
+    inner, *limits = get_args(shape)
+    try:
+        bounded = _read(inner, value, place)
+    except _ShapeError as error:
+        raise error if error.place != place else _ShapeError(shape, value, place) from None
+    if not all(limit.holds(bounded) for limit in limits):
+        raise _ShapeError(shape, value, place)
+    return bounded
 
 
 def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> Any:
@@ -189,7 +193,9 @@ def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> 
             raise ValueError(f"{_inside(place, name)!r} is missing")
     if layout.rest is not None:
         name, of = layout.rest
-        stated = {k: item for k, item in value.items() if k not in layout.fields and item is not None}
+        stated = {
+            k: item for k, item in value.items() if k not in layout.fields and item is not None
+        }
         arguments[name] = _read(of, stated, place)
     elif layout.closed:
         for unknown in (str(name) for name in value if name not in layout.fields):
@@ -204,12 +210,12 @@ def _read_union(shape: Any, value: Any, place: str) -> Any:
     for member in get_args(shape):
         try:
             return _read(member, value, place)
-        except _Fault as fault:
-            if fault.place != place:
-                deepest = fault
+        except _ShapeError as error:
+            if error.place != place:
+                deepest = error
         except ValueError as error:
             deepest = error
-    raise deepest or _Fault(shape, value, place)
+    raise deepest or _ShapeError(shape, value, place)
 
 
 class _Layout(NamedTuple):
@@ -249,7 +255,7 @@ def _inside(place: str, name: object) -> str:
     return f"{place}.{name}" if place else str(name)
 
 
-class _Fault(ValueError):
+class _ShapeError(ValueError):
     """A value that does not have its shape; its text is made only where it is shown."""
 
     def __init__(self, shape: Any, value: object, place: str) -> None:
@@ -266,9 +272,11 @@ class _Fault(ValueError):
         else:
             shown = repr(value if isinstance(value, str | int | float | None) else type(value))
         text = f"{place or 'the document'} is {shown:.60}, must be {_in_words(shape)}"
-        known = get_args(shape) if get_origin(shape) is Literal and isinstance(value, str) else ()
-        near = difflib.get_close_matches(str(value), [w for w in known if isinstance(w, str)], n=1)
-        return f"{text}; did you mean {near[0]}?" if near else text
+        if get_origin(shape) is Literal and isinstance(value, str):
+            known = [word for word in get_args(shape) if isinstance(word, str)]
+            if near := difflib.get_close_matches(value, known, n=1):
+                text += f"; did you mean {near[0]}?"
+        return text
 
 
 def _in_words(shape: Any) -> str:
@@ -297,20 +305,24 @@ def nearest(word: str, known: Collection[str]) -> str:
 def write(value: Any) -> Any:
     """Return what JSON holds of a dataclass, a mapping, a list or a plain value."""
     if is_dataclass(value):
-        document: dict[str, Any] = {}
-        layout = _layout(type(value))
-        for field in fields(value):
-            item = getattr(value, field.name)
-            if layout.rest and field.name == layout.rest[0]:
-                document |= write(item)
-            elif field.name in layout.fields and not (
-                field.metadata == OMITTED and item == field.default
-            ):
-                document[field.name] = write(item)
-        return document
+        return _write_object(type(value), value)
     if isinstance(value, Mapping):
         return {key: write(item) for key, item in value.items()}
     return [write(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _write_object(shape: Any, value: Any) -> dict[str, Any]:
+    layout = _layout(shape)
+    document: dict[str, Any] = {}
+    for field in fields(shape):
+        item = getattr(value, field.name)
+        if layout.rest and field.name == layout.rest[0]:
+            document |= write(item)
+        elif field.name in layout.fields and not (
+            field.metadata == OMITTED and item == field.default
+        ):
+            document[field.name] = write(item)
+    return document
 
 
 def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`

@@ -36,9 +36,8 @@ from typing import Any
 from agent import pack
 from agent.tests import hostile_changes
 from analysis.suite.bundle import ABOUT
-from contract import journal, names
+from contract import journal, names, schema
 from contract import plan as plans
-from contract import schema
 from contract.documents import BundleDocument
 from contract.errors import AgentError
 from controller.cli.app import guarded

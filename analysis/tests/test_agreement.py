@@ -420,7 +420,7 @@ def test_a_figure_goes_with_the_disk_of_its_medium(found: Results) -> None:
 
 def test_a_closed_program_is_known_by_its_name(found: Results) -> None:
     stacks = found.suite.plan.configurations
-    settings: dict[str, ParameterValue | None] = {"cipher": "aes", "key_bits": 256}
+    settings: dict[str, ParameterValue] = {"cipher": "aes", "key_bits": 256}
     other = replace(stacks[0], kind="external", name="veracrypt-aes", settings=settings)
     suite = replanned(found.suite, configurations=(*stacks, other))
     assert configuration_here(suite, "bestcrypt-aes256") is None

@@ -144,8 +144,7 @@ def test_eighty_rows_go_on_sheets_that_can_be_read(found: Results) -> None:
     suite = replanned(
         found.suite,
         configurations=tuple(
-            schema.read(Configuration, {"name": name, **stack})
-            for name, stack in many(8).items()
+            schema.read(Configuration, {"name": name, **stack}) for name, stack in many(8).items()
         ),
         workloads=tuple(WorkloadEntry(name, {}) for name in workloads),
     )

@@ -160,7 +160,9 @@ def _numbers(document: Any) -> Iterator[Any]:
 def test_a_fault_is_told_with_its_place() -> None:
     changed = copy.deepcopy(EXAMPLES["plan"])
     changed["runs"][0]["block"] = -1
-    with pytest.raises(ValueError, match=r"^runs\[0\]\.block is -1, must be a whole number at least 0 and"):
+    with pytest.raises(
+        ValueError, match=r"^runs\[0\]\.block is -1, must be a whole number at least 0 and"
+    ):
         schema.read(plan.Plan, changed)
     del changed["runs"][0]["block"]
     with pytest.raises(ValueError, match=r"^'runs\[0\]\.block' is missing$"):

@@ -100,7 +100,8 @@ def compile_plan(
     if extra is not None:
         runs = order(extra.configurations, extra.turns, blocks=extra.blocks, seed=seed, begun=runs)
     drift_check = None
-    if settings := _drift_check(suite):
+    settings = DriftCheck() if suite.drift_check is True else suite.drift_check
+    if not isinstance(settings, bool):
         drift_check = DriftCheckEntry(DRIFT_CHECK, _baseline(stacks), DRIFT_LIMIT, settings.every)
         entries.append(WorkloadEntry(DRIFT_CHECK, complete(DRIFT_CHECK, settings.parameters)))
         runs = with_drift_checks(runs, drift_check.configuration, settings.every)
@@ -126,7 +127,7 @@ def compile_plan(
             workloads=tuple(entries),
             may_skip=tuple(sorted(skip)),
             runs=tuple(runs),
-            extra_blocks=extra and ExtraBlocks(first=count, count=extra.blocks),
+            extra_blocks=ExtraBlocks(first=count, count=extra.blocks) if extra else None,
             rapl_hz=suite.rapl_hz,
             settle_s=suite.settle_s,
             tail_s=suite.tail_s,
@@ -154,8 +155,8 @@ def compile_plan(
             ),
             drift_check=drift_check,
             assumptions=target.assumptions,
-            hours=fitted and fitted.hours,
-            basis=fitted and fitted.basis,
+            hours=fitted.hours if fitted else None,
+            basis=fitted.basis if fitted else None,
             sha256="",
         )
     )
@@ -192,21 +193,14 @@ def _choose(suite: Suite, known: Sequence[Configuration]) -> list[Configuration]
 
 
 def _precondition(suite: Suite) -> SuitePrecondition | None:
-    settings = suite.precondition
+    settings = SuitePrecondition() if suite.precondition is True else suite.precondition
     if isinstance(settings, bool):
-        settings = SuitePrecondition() if settings else None
-    if settings and suite.discard_first:
+        return None
+    if suite.discard_first:
         raise ControllerError(
             "The suite has both precondition and discard_first: discarding the extent before each "
             "configuration undoes the preconditioning. Remove one of them."
         )
-    return settings
-
-
-def _drift_check(suite: Suite) -> DriftCheck | None:
-    settings = suite.drift_check
-    if isinstance(settings, bool):
-        return DriftCheck() if settings else None
     return settings
 
 

@@ -67,9 +67,7 @@ def with_drift_checks(runs: Sequence[Run], configuration: str, every: int) -> li
         if block % every == 0:
             check(block)
         for run in of_block:
-            checked.append(
-                _run(len(checked), block, run.configuration, run.workload, run.repeat)
-            )
+            checked.append(_run(len(checked), block, run.configuration, run.workload, run.repeat))
     check(runs[-1].block)
     return checked
 

@@ -39,10 +39,9 @@ def fit(plan: Plan, known: PastDurations, hours: float) -> Fit:
     if not 0 < hours < math.inf:
         raise ControllerError(f"HOURS is {hours:g}. Give how long the suite may take: --hours 9.")
     drift_check = plan.drift_check
-    checks, measured = [], []
-    for run in plan.runs:
-        is_check = drift_check is not None and run.workload == drift_check.workload
-        (checks if is_check else measured).append(run)
+    check = drift_check.workload if drift_check else ""
+    checks = [run for run in plan.runs if run.workload == check]
+    measured = [run for run in plan.runs if run.workload != check]
     costs = {run.run_id: _cost_s(plan, known, run) for run in plan.runs}
     first = [run for run in measured if run.block == 0]
     parts_s = sum(costs[run.run_id] for run in first) + sum(
@@ -81,9 +80,7 @@ def fit(plan: Plan, known: PastDurations, hours: float) -> Fit:
     return Fit(blocks, basis, _sentences(blocks, hours, basis, known))
 
 
-def _sentences(
-    blocks: int, hours: float, basis: FitBasis, known: PastDurations
-) -> tuple[str, ...]:
+def _sentences(blocks: int, hours: float, basis: FitBasis, known: PastDurations) -> tuple[str, ...]:
     ends = "as seen before" if known.ends_s else "a guess, none was seen yet"
     return (
         f"{_count(blocks, 'block')} in {minutes(hours * 3600)}: a block takes "
@@ -130,8 +127,8 @@ def _cost_s(plan: Plan, known: PastDurations, run: Run) -> float:
     if not same:
         block = command_line("run", suite=plan.suite, blocks=1, scale=scale_of(plan.scale))
         raise ControllerError(
-            f"How long {name} takes at these sizes is unknown: it never ran on {plan.host}. Run one "
-            f"block first ({block})."
+            f"How long {name} takes at these sizes is unknown: it never ran on {plan.host}. Run "
+            f"one block first ({block})."
         )
     means = {key[2]: fmean(costs) for key, costs in same.items()}
     return rests_s(plan) + means.get(stack, max(means.values()))

@@ -303,7 +303,9 @@ def _on_one_disk(suite: Suite, known: Sequence[str], chosen: Sequence[str]) -> S
         wanted = not set(suite.configurations) <= set(known) and set(renamed) <= set(known)
     if not (wanted and names):
         return suite
-    pairs = suite.contrasts and tuple((names.get(a, a), names.get(b, b)) for a, b in suite.contrasts)
+    pairs = suite.contrasts and tuple(
+        (names.get(a, a), names.get(b, b)) for a, b in suite.contrasts
+    )
     suite = replace(suite, configurations=tuple(renamed), contrasts=pairs)
     return _spread(suite, {name: [other] for name, other in names.items()})
 

@@ -19,7 +19,7 @@ MOST_FILLINGS = 3
 
 @dataclass(frozen=True)
 class Cost:
-    """What a plan's preconditioning writes to a disk at most, and what SMART reports of its life."""
+    """What a plan's preconditioning writes to a disk at most, and what its SMART data report."""
 
     role: str
     serial: str
@@ -66,9 +66,7 @@ class Cost:
         if self.life_bytes is None:
             return f"{text}; it does not report yet how much of its life is used."
         share = _percent(self.most_bytes / self.life_bytes)
-        return (
-            f"{text}, and {share} of its life, of which {self.used_percent} % is used by SMART."
-        )
+        return f"{text}, and {share} of its life, of which {self.used_percent} % is used by SMART."
 
 
 def costs(plan: Plan, disks: Sequence[Mapping[str, Any]]) -> list[Cost]:

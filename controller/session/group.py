@@ -274,7 +274,8 @@ def plan(options: Options, freeze: Freeze) -> Path:
     plans = frozen()
     slowest = min(plans, key=lambda each: each.blocks)
     if any(each.blocks > slowest.blocks for each in plans):  # fitted to the time
-        print(f"{names.printable(slowest.host)} is the slowest: {slowest.blocks} blocks on every host")
+        host = names.printable(slowest.host)
+        print(f"{host} is the slowest: {slowest.blocks} blocks on every host")
         plans = frozen(blocks=slowest.blocks)
     require_alike(plans)
     kept = keep(plans, options.out, now)
