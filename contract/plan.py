@@ -100,7 +100,7 @@ class Configuration:
 
     @property
     def discard(self) -> bool:
-        """Whether the file system tells the disk what is free, and every layer passes it on."""
+        """Whether the file system discards what is free, and every layer passes that on."""
         return bool(self.settings.get("discard"))
 
 
@@ -179,7 +179,7 @@ class Quiet:
     """What is switched on the target for the time of a suite, and back afterwards.
 
     `stop` names groups of services (`agent.system.quiet`); `governor` is cpufreq's, and `turbo`
-    whether frequencies beyond the base frequency are allowed, None where it is left as it is.
+    whether frequencies beyond the base frequency are allowed, None where it is not changed.
     """
 
     stop: tuple[Name, ...] = ("timers", "updates", "disks")
@@ -221,10 +221,10 @@ class DeclaredComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredAnalysis:
-    """What is compared, declared before the first run: `margin` of equivalence and the wanted
-    `half_width` are shares (0.02 is 2 %); with `looks` any it may end after any block.
+    """What is compared, declared before the first run.
 
-    `pilot` is the suite whose report gave the number of blocks.
+    The `margin` of equivalence and the wanted `half_width` are shares (0.02 is 2 %); with `looks`
+    any the suite may end after any block. `pilot` is the suite that gave the number of blocks.
     """
 
     contrasts: tuple[tuple[str, str], ...] = ()

@@ -60,6 +60,7 @@ class Range:
         return " and ".join(f"{names.get(key, 'below')} {bound}" for key, bound in bounds)
 
     def holds(self, value: Any) -> bool:
+        """Return whether a value keeps to it."""
         return (
             (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
@@ -68,6 +69,7 @@ class Range:
         )
 
     def keywords(self) -> dict[str, Any]:
+        """Return it as keywords of JSON Schema."""
         bounds = {
             "minimum": self.least,
             "maximum": self.most,
@@ -85,9 +87,11 @@ class Text:
     words: str = ""
 
     def holds(self, value: Any) -> bool:
+        """Return whether a text keeps to it."""
         return re.fullmatch(self.pattern, value) is not None
 
     def keywords(self) -> dict[str, Any]:
+        """Return it as keywords of JSON Schema."""
         return {"pattern": f"^(?:{self.pattern})$"}
 
 
@@ -103,9 +107,11 @@ class Items:
         return f"of at least {self.least}"
 
     def holds(self, value: Any) -> bool:
+        """Return whether a list or mapping keeps to it."""
         return len(value) >= self.least
 
     def keywords(self) -> dict[str, Any]:
+        """Return it as keywords of JSON Schema."""
         return {"minItems": self.least, "minProperties": self.least}
 
 
@@ -155,7 +161,7 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
         if len(shapes) != len(value):
             raise _ShapeError(shape, value, place)
         numbered = enumerate(zip(shapes, value, strict=True))
-        return tuple(_read(of, item, f"{place}[{number}]") for number, (of, item) in numbered)
+        return tuple(_read(part, item, f"{place}[{number}]") for number, (part, item) in numbered)
     if _is_mapping(origin) and isinstance(value, Mapping):
         return {
             _read(inner[0], name, f"a key of {place}"): _read(
@@ -186,17 +192,17 @@ def _read_bounded(shape: Any, value: Any, place: str) -> Any:
 def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> Any:
     layout = _layout(shape)
     arguments: dict[str, Any] = {} if layout.key is None else {layout.key: key}
-    for name, (of, needed) in layout.fields.items():
+    for name, (hint, needed) in layout.fields.items():
         if name in value and (needed or not layout.closed or value[name] is not None):
-            arguments[name] = _read(of, value[name], _inside(place, name))
+            arguments[name] = _read(hint, value[name], _inside(place, name))
         elif needed:
             raise ValueError(f"{_inside(place, name)!r} is missing")
     if layout.rest is not None:
-        name, of = layout.rest
+        name, hint = layout.rest
         stated = {
             k: item for k, item in value.items() if k not in layout.fields and item is not None
         }
-        arguments[name] = _read(of, stated, place)
+        arguments[name] = _read(hint, stated, place)
     elif layout.closed:
         for unknown in (str(name) for name in value if name not in layout.fields):
             near = nearest(unknown, layout.fields).rstrip(".")
@@ -288,7 +294,7 @@ def _in_words(shape: Any) -> str:
         return " or ".join(map(repr, inner))
     if origin in (Union, types.UnionType):
         numbers = {int, float} <= set(inner)
-        return " or ".join(_in_words(of) for of in inner if not (numbers and of is int))
+        return " or ".join(_in_words(each) for each in inner if not (numbers and each is int))
     if origin is Sequence or inner[1:] == (...,):
         return "a list"
     if origin is tuple:
@@ -336,14 +342,14 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [schema(one) for one in inner]}
+        return {"anyOf": [schema(each) for each in inner]}
     if origin is Sequence:
         origin, inner = tuple, (*inner, ...)
     if origin is tuple:
         if inner[1:] == (...,):
             return {"type": "array", "items": schema(inner[0])}
         same = {"minItems": len(inner), "maxItems": len(inner)}
-        return {"type": "array", "prefixItems": [schema(one) for one in inner], **same}
+        return {"type": "array", "prefixItems": [schema(each) for each in inner], **same}
     if _is_mapping(origin):
         names = {} if inner[0] is str else {"propertyNames": schema(inner[0])}
         return {"type": "object", "additionalProperties": schema(inner[1]), **names}
@@ -353,7 +359,7 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
         return {
             "description": " ".join((shape.__doc__ or "").partition("\n\n")[0].split()),
             "type": "object",
-            "properties": {name: schema(of) for name, (of, _) in layout.fields.items()},
+            "properties": {name: schema(hint) for name, (hint, _) in layout.fields.items()},
             "required": [name for name, (_, needed) in layout.fields.items() if needed],
             **({"additionalProperties": rest} if rest else {}),
         }

@@ -1,6 +1,6 @@
 """A suite's `factors`: each configuration once for every combination of their levels.
 
-A level says what differs from the first one, which stays as the inventory has it and keeps the
+A level has what differs from the first one, which stays as the inventory has it and keeps the
 configuration's name: `type`, `options` (mkfs's) and `mount_options` of the file system, or settings
 of the configuration's kind, such as `discard`.
 """
@@ -29,9 +29,9 @@ def fill_in(configuration: Configuration) -> Configuration:
 
     Raises AgentError.
     """
-    whole = registry.fill_in(configuration)
-    encrypted_by = registry.load(whole.kind).encrypted_by
-    return replace(whole, label=registry.label(whole), encrypted_by=encrypted_by)
+    complete = registry.fill_in(configuration)
+    encrypted_by = registry.load(complete.kind).encrypted_by
+    return replace(complete, label=registry.label(complete), encrypted_by=encrypted_by)
 
 
 def multiply(

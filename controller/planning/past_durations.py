@@ -70,7 +70,7 @@ class PastDurations:
 
 @dataclass(frozen=True)
 class _Head:
-    """What of a plan says whether it is looked at."""
+    """What decides whether a plan is read."""
 
     host: str
     origin: str

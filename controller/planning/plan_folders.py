@@ -72,9 +72,9 @@ def freeze(
     if options.hours is None:
         blocks = options.blocks if earlier is None else earlier.blocks
         return _with_wear(compiled(blocks=blocks), options, say)
-    one = compiled(blocks=1)
-    known = past_durations.read_durations(options.out, one.host, one.origin)
-    fit = sizing.fit(one, known, options.hours)
+    shortest = compiled(blocks=1)
+    known = past_durations.read_durations(options.out, shortest.host, shortest.origin)
+    fit = sizing.fit(shortest, known, options.hours)
     fitted = Fitted(options.hours, fit.basis)
     if options.blocks is not None:  # as many as a slower host of the group has time for
         return compiled(blocks=options.blocks, fitted=fitted)

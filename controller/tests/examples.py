@@ -109,8 +109,8 @@ def journal(lines: Iterable[tuple[float, str, str]], boot_id: str = "b") -> list
     ]
 
 
-def run_json(plan: Mapping[str, Any], run: Mapping[str, Any], **found: Any) -> dict[str, Any]:
-    """The least of a finished run that counts for the analysis; `found` tells its times."""
+def run_json(plan: Mapping[str, Any], run: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the least of a finished run that counts for the analysis, with `changes`."""
     return {
         "format": "fde-run/1",
         **{key: run[key] for key in ("run_id", "block", "configuration", "workload")},
@@ -119,5 +119,5 @@ def run_json(plan: Mapping[str, Any], run: Mapping[str, Any], **found: Any) -> d
         "origin": "modelled",
         "status": "finished",
         "proof": {"ok": True},
-        **found,
+        **changes,
     }

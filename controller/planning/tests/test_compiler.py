@@ -259,8 +259,8 @@ def test_the_drift_check_runs_first_and_last_on_the_baseline() -> None:
         f"{len(runs) - 1:04d}-b02-plain-drift_check",
     ]
     between, others = (
-        [(r.block, r.configuration, r.workload) for r in of.runs if r.workload != "drift_check"]
-        for of in (made, without)
+        [(r.block, r.configuration, r.workload) for r in each.runs if r.workload != "drift_check"]
+        for each in (made, without)
     )
     assert between == others
     assert [run.index for run in runs] == list(range(len(runs)))
@@ -299,10 +299,10 @@ def test_a_suite_is_not_preconditioned_unless_it_asks_for_it() -> None:
 
 
 def test_preconditioning_takes_the_specifications_numbers_and_ends_discarding() -> None:
-    whole = {"passes": 2, "rounds": 25, "round_s": 60, "access": "sequential"}
-    assert plan(precondition=True)["precondition"] == whole
+    defaults = {"passes": 2, "rounds": 25, "round_s": 60, "access": "sequential"}
+    assert plan(precondition=True)["precondition"] == defaults
     made = plan(precondition={"rounds": 7, "access": "random"})
-    assert made["precondition"] == {**whole, "rounds": 7, "access": "random"}
+    assert made["precondition"] == {**defaults, "rounds": 7, "access": "random"}
     assert made["discard_first"] is False
     parsed = plans.parse(made)
     assert parsed.precondition is not None

@@ -68,11 +68,13 @@ def test_factors_that_cannot_be_are_refused(factors: object, reason: str) -> Non
 
 def test_the_target_takes_what_factors_make_of_its_inventory() -> None:
     """The factors above, and those of every suite that comes with this."""
-    own = parse_target(target(), Path("target.json"))
-    require_own(multiplied(FACTORS), own)
+    inventory = parse_target(target(), Path("target.json"))
+    require_own(multiplied(FACTORS), inventory)
     with_factors = [name for name in suite_names() if load_suite(name).factors]
     assert "file-systems" in with_factors
     for name in with_factors:
-        require_own(compiled(load_suite(name), configurations=["plain", "dmcrypt-aes128"]), own)
+        require_own(
+            compiled(load_suite(name), configurations=["plain", "dmcrypt-aes128"]), inventory
+        )
     with pytest.raises(PlanError, match="is refused"):
-        require_own(multiplied({"fs": {"a": {}, "b": {"options": ["-d", "/etc"]}}}), own)
+        require_own(multiplied({"fs": {"a": {}, "b": {"options": ["-d", "/etc"]}}}), inventory)

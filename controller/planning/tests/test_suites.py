@@ -42,8 +42,8 @@ COMPARISON: dict[str, Any] = {
 EXTRA = {"blocks": 2, "configurations": ["opal", "plain"], "workloads": ["idle", "file_io-warm"]}
 
 
-def whole(**changes: Any) -> Suite:
-    """Parse a suite that has all of them."""
+def full_suite(**changes: Any) -> Suite:
+    """Parse a suite with entries, extra blocks and a comparison."""
     return suite(**{"workloads": ENTRIES, "extra": EXTRA, "comparisons": [COMPARISON], **changes})
 
 
@@ -142,8 +142,10 @@ def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, word: str
 
 @pytest.mark.parametrize("name", suite_names())
 def test_what_is_to_run_in_the_lab_fits_there(name: str) -> None:
-    """Its disks hold 1 GiB, its guest has 3 GiB of memory and some 4 GiB free. What a workload
-    needs of its assets is known there alone."""
+    """Require what the lab has: disks of 1 GiB, 3 GiB of memory, some 4 GiB free.
+
+    What a workload needs of its assets is known there alone.
+    """
     loaded = load_suite(name)
     for entry in at_scale(loaded, "lab" if "lab" in loaded.scales else None).workloads:
         workload = registry.load(entry.workload or entry.name)
@@ -171,7 +173,7 @@ def test_a_seed_gives_the_order_that_it_gave_before(name: str, blocks: int, sha2
 
 
 def test_a_block_holds_each_entry_as_often_and_where_the_suite_says() -> None:
-    made = compiled(whole())
+    made = compiled(full_suite())
     first = Counter((run.configuration, run.workload) for run in of_block(made, 0))
     assert first == {
         **{(stack, "idle"): 1 for stack in ("plain", "opal", "dmcrypt-aes128")},
@@ -191,7 +193,7 @@ def test_what_is_there_for_a_question_says_that_it_does_not_count() -> None:
 
 
 def test_repetitions_have_a_number_an_id_and_a_seed_of_their_own() -> None:
-    made = compiled(whole())
+    made = compiled(full_suite())
     repeated = [run for run in of_block(made, 0) if run.workload == "file_io"]
     for run in repeated:
         assert run.run_id.endswith(f"-{run.configuration}-file_io.{run.repeat}")
@@ -213,7 +215,7 @@ def test_repetitions_have_a_number_an_id_and_a_seed_of_their_own() -> None:
 
 
 def test_extra_blocks_follow_the_full_ones_and_the_drift_check_closes() -> None:
-    made = compiled(whole(drift_check=True))
+    made = compiled(full_suite(drift_check=True))
     assert made.blocks == 3
     assert made.document()["extra_blocks"] == {"first": 3, "count": 2}
     for block in (3, 4):
@@ -227,37 +229,39 @@ def test_extra_blocks_follow_the_full_ones_and_the_drift_check_closes() -> None:
     assert made.runs[-1].workload == "drift_check" and made.runs[-1].block == 4
     assert [run.index for run in made.runs] == list(range(len(made.runs)))
     assert "extra_blocks" not in plan()
-    assert compiled(whole(extra={"blocks": 0})) == compiled(whole(extra=None))
+    assert compiled(full_suite(extra={"blocks": 0})) == compiled(full_suite(extra=None))
 
 
 def test_a_longer_plan_begins_like_a_shorter_one_with_all_of_it() -> None:
-    shorter, longer = (compiled(whole(blocks=blocks)).runs for blocks in (2, 3))
+    shorter, longer = (compiled(full_suite(blocks=blocks)).runs for blocks in (2, 3))
     full = [run for run in shorter if run.block < 2]
     assert list(longer[: len(full)]) == full
 
 
 def test_comparisons_are_written_out_with_the_configurations_that_have_both() -> None:
-    made = compiled(whole()).document()["analysis"]["comparisons"]
+    made = compiled(full_suite()).document()["analysis"]["comparisons"]
     assert made == [{**COMPARISON, "configurations": ["plain", "dmcrypt-aes128"]}]
     idle = {**COMPARISON, "second": {"workload": "idle"}, "configurations": ["opal"]}
     del idle["per"]
-    (made,) = compiled(whole(comparisons=[idle])).document()["analysis"]["comparisons"]
+    (made,) = compiled(full_suite(comparisons=[idle])).document()["analysis"]["comparisons"]
     assert made["second"] == {"workload": "idle", "phase": "all"}
     assert made["per"] is None and made["configurations"] == ["opal"]
     assert "comparisons" not in plan()["analysis"]
 
 
 def test_chosen_configurations_leave_out_what_has_none_of_them() -> None:
-    without = compiled(whole(), configurations=["opal"])
+    without = compiled(full_suite(), configurations=["opal"])
     assert list(without.entries) == ["idle", "file_io"]
     assert not without.analysis.comparisons
     assert without.extra_blocks == plans.ExtraBlocks(first=3, count=2)
     assert {run.workload for run in of_block(without, 3)} == {"idle"}
-    some = compiled(whole(), configurations=["dmcrypt-aes128"])
+    some = compiled(full_suite(), configurations=["dmcrypt-aes128"])
     assert some.analysis.comparisons[0].configurations == ("dmcrypt-aes128",)
     assert some.extra_blocks is None, "none of its configurations is left"
     with pytest.raises(ControllerError, match="No workload runs"):
-        compiled(whole(workloads=ENTRIES[2:], extra=None, comparisons=[]), configurations=["opal"])
+        compiled(
+            full_suite(workloads=ENTRIES[2:], extra=None, comparisons=[]), configurations=["opal"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -300,7 +304,7 @@ def test_chosen_configurations_leave_out_what_has_none_of_them() -> None:
 )
 def test_names_that_do_not_fit_together_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ControllerError, match=message):
-        compiled(whole(**changes))
+        compiled(full_suite(**changes))
 
 
 def test_a_scale_changes_single_sizes_and_is_named_in_the_plan() -> None:
@@ -333,7 +337,7 @@ def test_a_scale_changes_where_and_how_often_and_what_is_asked() -> None:
         "workloads": {"file_io-warm": {"large_mib": 8}},
         "comparisons": {"caching": {"question": "Here?", "first": {"workload": "idle"}}},
     }
-    made = compiled(at_scale(whole(scales={"lab": lab}), "lab"))
+    made = compiled(at_scale(full_suite(scales={"lab": lab}), "lab"))
     assert Counter(run.workload for run in of_block(made, 0)) == {
         "idle": 3,
         "file_io": 3,
@@ -362,6 +366,6 @@ def test_a_scale_that_names_what_is_not_there_is_refused(
     scales: object, scale: str, message: str
 ) -> None:
     with pytest.raises(ControllerError, match=message):
-        at_scale(whole(scales=scales), scale)
+        at_scale(full_suite(scales=scales), scale)
     with pytest.raises(ControllerError, match="extra"):
         at_scale(suite(scales={"lab": {"extra": {"blocks": 1}}}), "lab")
