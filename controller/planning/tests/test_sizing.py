@@ -58,6 +58,13 @@ def keep(
         (made / "sessions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
 
 
+def keep_past(folder: Path, wall_s: float | None = None) -> dict[str, Any]:
+    """Keep a finished suite of one block, and return its plan."""
+    past = plan(blocks=1)
+    keep(folder, past, walk(past), wall_s)
+    return past
+
+
 def fit(folder: Path, document: dict[str, Any], hours: float) -> sizing.Fit:
     made = plans.parse(document)
     known = past_durations.read_durations(folder, made.host, made.origin)
@@ -96,8 +103,7 @@ def test_the_reserve_is_the_bound_of_the_blocks_seen(tmp_path: Path) -> None:
 
 
 def test_other_rests_are_reckoned_as_the_plan_says(tmp_path: Path) -> None:
-    past = plan(blocks=1)
-    keep(tmp_path, past, walk(past), wall_s=BLOCK_S + 60)
+    keep_past(tmp_path, BLOCK_S + 60)
     longer = plan(blocks=1, settle_s=3, tail_s=6)
     gaps = BLOCK_S / (BLOCK_S - 5 * GAP_S)
     expected = (BLOCK_S - 5 * GAP_S + 6 * 7) * gaps
@@ -175,8 +181,7 @@ def test_suites_of_another_host_tell_nothing(tmp_path: Path, change: dict[str, s
 
 
 def test_other_sizes_were_not_seen_and_the_way_out_names_the_scale(tmp_path: Path) -> None:
-    past = plan(blocks=1)
-    keep(tmp_path, past, walk(past))
+    keep_past(tmp_path)
     loads = [{"name": "idle"}, {"name": "file_io", "parameters": {"large_mib": 1}}]
     with pytest.raises(ControllerError, match=r"How long file_io .*--blocks 1\)"):
         fit(tmp_path, plan(blocks=1, workloads=loads), 9)
@@ -187,15 +192,13 @@ def test_other_sizes_were_not_seen_and_the_way_out_names_the_scale(tmp_path: Pat
 
 @pytest.mark.parametrize("hours", [0, -1, float("nan"), float("inf")])
 def test_hours_that_are_none_are_refused(tmp_path: Path, hours: float) -> None:
-    past = plan(blocks=1)
-    keep(tmp_path, past, walk(past))
+    past = keep_past(tmp_path)
     with pytest.raises(ControllerError, match="--hours 9"):
         fit(tmp_path, past, hours)
 
 
 def test_too_short_a_night_is_refused_with_what_one_block_takes(tmp_path: Path) -> None:
-    past = plan(blocks=1)
-    keep(tmp_path, past, walk(past), wall_s=BLOCK_S + 60)
+    past = keep_past(tmp_path, BLOCK_S + 60)
     with pytest.raises(ControllerError, match=r"Not one block fits into 1 min 48 s.*--hours 0\.06"):
         fit(tmp_path, past, 0.03)
     assert fit(tmp_path, past, 0.06).blocks == 1
@@ -205,8 +208,7 @@ def test_a_damaged_suite_beside_does_no_harm(tmp_path: Path) -> None:
     for number, text in enumerate(("{", "[]", '{"host": "target", "origin": "modelled"}')):
         (tmp_path / f"damaged-{number}").mkdir()
         (tmp_path / f"damaged-{number}" / "plan.json").write_text(text, encoding="utf-8")
-    past = plan(blocks=1)
-    keep(tmp_path, past, walk(past), wall_s=BLOCK_S + 60)
+    past = keep_past(tmp_path, BLOCK_S + 60)
     (sessions,) = tmp_path.glob("*/sessions.jsonl")
     sessions.unlink()
     sessions.mkdir()
@@ -258,8 +260,7 @@ def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> N
 
 
 def test_an_entry_takes_as_long_as_its_workload_did_under_any_name(tmp_path: Path) -> None:
-    past = plan(blocks=1)
-    keep(tmp_path, past, walk(past))
+    keep_past(tmp_path)
     loads = [{"name": "idle"}, {"name": "again", "workload": "file_io", "repeat": 2}]
     basis = fit(tmp_path, plan(blocks=1, workloads=loads), 9).basis
     gaps = BLOCK_S / (BLOCK_S - 5 * GAP_S)
@@ -276,8 +277,7 @@ def test_an_older_plan_lacks_newer_parameters_and_is_told_by_all_the_same(tmp_pa
 
 
 def test_extra_blocks_come_once_whatever_the_number_of_blocks(tmp_path: Path) -> None:
-    past = plan(blocks=1)
-    keep(tmp_path, past, walk(past), wall_s=BLOCK_S + 60)
+    keep_past(tmp_path, BLOCK_S + 60)
     extra = {"blocks": 2, "configurations": ["plain", "opal"], "workloads": ["file_io"]}
     without, fitted = (fit(tmp_path, plan(blocks=1, extra=e), 9).basis for e in (None, extra))
     assert fitted.block_s == without.block_s
