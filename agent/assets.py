@@ -21,12 +21,13 @@ def check(plan: Plan) -> dict[str, str]:
     An asset that is missing is left to its workload, which then voids its own runs alone. Raises
     AssetError where a sum differs or is not to be had.
     """
-    used = {a for load in plan.workloads.values() for a in registry.load(load.workload).assets}
+    used = {a for load in plan.workloads for a in registry.load(load.workload_name).assets}
     sums: dict[str, str] = {}
     for name in sorted(used & set(plan.assets)):
-        path = plan.assets[name]
+        asset = plan.assets[name]
+        path = Path(asset.path)
         if path.is_file():
-            sums[name] = compared(name, path, plan.asset_sums.get(name, {}))
+            sums[name] = compared(name, path, {"sha256": asset.sha256, "sums": asset.sums})
     return sums
 
 

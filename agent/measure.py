@@ -31,7 +31,7 @@ from agent.system.notify import Watchdog
 from contract.errors import AgentError
 from contract.files import write_json
 from contract.journal import Fact, boot_id
-from contract.plan import Plan, Run, WorkloadSpec
+from contract.plan import Plan, Run, WorkloadEntry
 from instrumentation.sources.powercap import PowercapSource
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
@@ -116,7 +116,9 @@ class Bench:
             if reason := self._stack.why_not(self._plan.storage.configurations[run.configuration]):
                 return [reason]
             spec = self._spec(run)
-            return registry.load(spec.workload).requires(spec.parameters, self._plan.assets)
+            return registry.load(spec.workload_name).requires(
+                spec.parameters, self._plan.asset_paths
+            )
         except WorkloadError as error:
             return [str(error)]
         except Exception as error:  # noqa: BLE001 - as a library that cannot be loaded
@@ -166,8 +168,8 @@ class Bench:
             self._stack.mount_point, suite_dir=self._suite_dir, disks=tuple(filter(None, disks))
         )
 
-    def _spec(self, run: Run) -> WorkloadSpec:
-        return self._plan.workloads[run.workload]
+    def _spec(self, run: Run) -> WorkloadEntry:
+        return self._plan.entries[run.workload]
 
     def _try(
         self, run: Run, inspection: Inspection, waiting: Callable[[str, str], None]
@@ -214,7 +216,7 @@ class Bench:
 
     def _work(self, run: Run, checks: Callable[[], None]) -> None:
         spec = self._spec(run)
-        workload = registry.load(spec.workload)
+        workload = registry.load(spec.workload_name)
         disk = self._stack.mount_point / f"run-{run.index:04d}"
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
         sampler = Sampler(self._counters, self._plan.rapl_hz)
@@ -226,7 +228,7 @@ class Bench:
             disk=disk,
             scratch=scratch,
             shared=self._shared,
-            assets=self._plan.assets,
+            assets=self._plan.asset_paths,
             parameters=spec.parameters,
             seed=seed_of(self._plan, run),
             phase=marks.phase,
@@ -288,7 +290,7 @@ class Bench:
             "configuration": run.configuration,
             "workload": run.workload,
             "parameters": dict(self._spec(run).parameters),
-            "program": program_of(self._spec(run).workload),
+            "program": program_of(self._spec(run).workload_name),
             "cpus": os.cpu_count(),
             "started_wall": findings.started_wall,
             "status": status,

@@ -16,7 +16,7 @@ from agent.storage import registry
 from agent.storage.base import settings
 from contract.extensions import ExtensionError
 from contract.parameters import Parameter
-from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, Target
+from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, TargetDocument
 from workloads import registry as workloads
 from workloads.base import WorkloadError
 
@@ -32,7 +32,7 @@ _MOUNT_OPTIONS = re.compile(r"(?:[a-z0-9_]+(?:=[a-z0-9_:]+)?(?:,(?!$)|$))*")
 _LAYERS = {"loop", "bind", "rbind", "remount", "device", "logdev", "rtdev", "journal_dev"}
 
 
-def require_own(plan: Plan, target: Target) -> None:
+def require_own(plan: Plan, target: TargetDocument) -> None:
     """Raise PlanError with everything in a plan that is not the target's own."""
     if foreign := list(_foreign(plan, target)):
         raise PlanError(
@@ -42,7 +42,7 @@ def require_own(plan: Plan, target: Target) -> None:
         )
 
 
-def _foreign(plan: Plan, target: Target) -> Iterator[str]:
+def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:
     storage = target.storage
     for role, disk in plan.storage.disks.items():
         known = storage.disks.get(role)
@@ -57,19 +57,16 @@ def _foreign(plan: Plan, target: Target) -> Iterator[str]:
     for configuration in plan.storage.configurations.values():
         if reason := _foreign_configuration(configuration, storage):
             yield f"configuration {configuration.name} ({reason})"
-    for name, path in plan.assets.items():
-        if (path, plan.asset_sums.get(name)) != (
-            target.assets.get(name),
-            target.asset_sums.get(name),
-        ):
-            yield f"asset {name} ({path})"
+    for name, asset in plan.assets.items():
+        if asset != target.assets.get(name):
+            yield f"asset {name} ({asset.path})"
     if plan.quiet != target.quiet:
         yield "what is stopped and switched for a suite (fde_stop, fde_governor, fde_turbo)"
-    for load in plan.workloads.values():
+    for load in plan.workloads:
         try:
-            workloads.complete(load.workload, load.parameters)
+            workloads.complete(load.workload_name, load.parameters)
         except WorkloadError as error:
-            if load.workload in workloads.names():
+            if load.workload_name in workloads.names():
                 yield f"workload {load.name} ({str(error).rstrip('.')})"
 
 

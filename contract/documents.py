@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from contract.journal import Entry
 from contract.names import Name
 from contract.parameters import ParameterValue
-from contract.plan import PlanDocument, TargetDocument
+from contract.plan import Plan, TargetDocument
 from contract.schema import COUNT, SECONDS, SHA256, Range
 
 TAIL = "tail"  # the phase after the last one, in which delayed writes reach the disk
@@ -325,7 +325,7 @@ class RecorderStatus:
 
 # Name of the schema: its title, and the shape. Lines of journal.jsonl have no keys but these.
 DOCUMENTS: Mapping[str, tuple[str, Any]] = {
-    "plan": ("plan.json", PlanDocument),
+    "plan": ("plan.json", Plan),
     "target": ("the resolved description of a target", TargetDocument),
     "journal-line": ("a line of journal.jsonl", Entry),
     "run": ("runs/<run-id>/run.json of a finished run", RunDocument),

@@ -43,7 +43,7 @@ from analysis.energy import own_share
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from contract.parameters import ParameterValue
-from controller.planning.suites import load_suite
+from controller.planning.suites import SuiteWorkload, load_suite
 from instrumentation.sources.powercap import PowercapSource
 from lab import image
 from lab.state import require_room
@@ -227,7 +227,7 @@ def sized(
 
 def entry_figures(
     native: Native,
-    entry: Mapping[str, Any],
+    entry: SuiteWorkload,
     assets: Mapping[str, Path],
     mib_per_s: float,
 ) -> list[Figure]:
@@ -235,9 +235,9 @@ def entry_figures(
 
     Raises LabError where there is no room for what can run here.
     """
-    name = str(entry["name"])
-    workload = registry.load(str(entry.get("workload", name)))
-    parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+    name = entry.name
+    workload = registry.load(entry.workload or name)
+    parameters = sized(workload.name, entry.parameters, mib_per_s)
     if reasons := workload.requires(parameters, assets):
         return [Figure(f"{name}: cannot run here: {' '.join(reasons)}", 0, "phases")]
     try:
@@ -273,12 +273,12 @@ def _phase_figures(title: str, taken: Taken) -> list[Figure]:
     ]
 
 
-def _longer(mib_per_s: float) -> dict[str, Any]:
+def _longer(mib_per_s: float) -> SuiteWorkload:
     """Return an entry of `file_io` with files that this disk takes seconds for."""
     large_mib = max(1, int(mib_per_s * LONGER_S))
     small_files = max(1, large_mib // 10)
     sizes = {"small_files": small_files, "small_mib": 10, "large_mib": large_mib, "fsync": False}
-    return {"name": "file_io-longer", "workload": "file_io", "parameters": sizes}
+    return SuiteWorkload("file_io-longer", "file_io", sizes)
 
 
 def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
@@ -292,7 +292,7 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
         # Servers have users of their own, who must get to their folder.
         Path(folder).chmod(0o755)
         assets = provide(Path(folder))
-        native = Native(Path(folder), zones_tree(Path(zones)), float(suite["rapl_hz"]))
+        native = Native(Path(folder), zones_tree(Path(zones)), float(suite.rapl_hz))
         mib_per_s = _write_rate(Path(folder) / "probe")
         figures = [
             Figure(f"kernel source: {assets.source}", 1, ""),
@@ -300,10 +300,10 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
             Figure("load of this machine before, 1 min", round(os.getloadavg()[0], 2), ""),
             Figure("this disk writes", round(mib_per_s), "MiB/s"),
         ]
-        for entry in [*suite["workloads"], _longer(mib_per_s)]:
+        for entry in [*suite.workloads, _longer(mib_per_s)]:
             start_s = time.monotonic()
             figures += entry_figures(native, entry, assets.paths, mib_per_s)
-            say(f"{entry['name']}: {time.monotonic() - start_s:.0f} s")
+            say(f"{entry.name}: {time.monotonic() - start_s:.0f} s")
     return figures
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from contract.extensions import ExtensionError, Group
-from contract.names import hint, unknown
+from contract.names import unknown
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
+from contract.schema import nearest
 from workloads import lists
 from workloads.base import Workload, WorkloadError
 
@@ -64,6 +65,6 @@ def _check_words(what: str, words: list[str], choices: Sequence[str]) -> None:
         if len(word.split()) > 1:
             raise WorkloadError(f"The {what} takes words with commas between them, not {word!r}.")
         if choices and word not in choices:
-            raise WorkloadError(f"The {what} knows no {word!r}; {hint(word, choices)}")
+            raise WorkloadError(f"The {what} knows no {word!r}; {nearest(word, choices)}")
     if choices and not words:
         raise WorkloadError(f"The {what} is empty: choose from {', '.join(choices)}.")

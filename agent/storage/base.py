@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.secrets import Secrets
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
-from contract.plan import Configuration, Disk, Extent
+from contract.plan import Configuration, Disk, EncryptedBy, Extent
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,9 @@ class Expectation:
     interleaved: bool = False
 
 
-NOBODY, DRIVE, PROCESSOR = "none", "drive", "processor"
+NOBODY: Final = "none"
+DRIVE: Final = "drive"
+PROCESSOR: Final = "processor"
 DISCARD = Parameter(
     "discard", False, "", "the file system discards what is freed, and every layer passes it on"
 )
@@ -105,7 +107,7 @@ class Kind(ABC):
     """
 
     name: ClassVar[str]
-    encrypted_by: ClassVar[str] = NOBODY
+    encrypted_by: ClassVar[EncryptedBy] = NOBODY
     fields: ClassVar[tuple[Parameter, ...]] = (DISCARD,)
     packages: ClassVar[tuple[str, ...]] = ()
     # Fields that an inventory gives as lists of arguments; kept as JSON text.

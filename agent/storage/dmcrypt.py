@@ -25,7 +25,7 @@ from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.system.command import CommandError, run
 from contract.parameters import Parameter, ParameterValue
-from contract.plan import Configuration
+from contract.plan import Configuration, EncryptedBy
 
 # Key derivation is not what is measured, and the passphrase is random: the fewest rounds allowed.
 CHEAP_PBKDF = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
@@ -59,7 +59,7 @@ class DmCrypt(Kind):
     """The kernel encrypts."""
 
     name: ClassVar[str] = "dmcrypt"
-    encrypted_by: ClassVar[str] = PROCESSOR
+    encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     fields: ClassVar[tuple[Parameter, ...]] = (
         Parameter(
             "cipher",

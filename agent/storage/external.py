@@ -38,7 +38,7 @@ from agent.system.command import CommandError, Progress, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.parameters import Parameter, ParameterValue
-from contract.plan import Configuration
+from contract.plan import Configuration, EncryptedBy
 
 TIMEOUT_S = 120
 _LISTS = ("open", "close", "prove", "describe")
@@ -58,7 +58,7 @@ class External(Kind):
     """A program beside ours encrypts."""
 
     name: ClassVar[str] = "external"
-    encrypted_by: ClassVar[str] = PROCESSOR
+    encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     lists: ClassVar[tuple[str, ...]] = _LISTS
     fields: ClassVar[tuple[Parameter, ...]] = (
         Parameter("product", "VeraCrypt", "", "what reports call it", required=True),

@@ -21,7 +21,7 @@ from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
 from agent.system.command import CommandError, run
-from contract.plan import Configuration
+from contract.plan import Configuration, EncryptedBy
 from contract.problem import WordedError, Wording
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
@@ -51,7 +51,7 @@ class Opal(Kind):
     """The drive encrypts; ownership and range are made once, when the target is provisioned."""
 
     name: ClassVar[str] = "opal"
-    encrypted_by: ClassVar[str] = DRIVE
+    encrypted_by: ClassVar[EncryptedBy] = DRIVE
     range_state = "unlocked"
 
     def label(self, configuration: Configuration) -> str:

@@ -35,7 +35,7 @@ from agent.storage.secrets import Secrets
 from agent.system.command import CommandError, run
 from contract import system_text
 from contract.parameters import Parameter
-from contract.plan import Configuration
+from contract.plan import Configuration, EncryptedBy
 from workloads.children.kernel_ciphers import Cipher
 
 HEADERS_SECTORS = 128 * 1024 // SECTOR_BYTES
@@ -71,7 +71,7 @@ class TrueCrypt(Kind):
     """The kernel encrypts, once for each cipher of the chain."""
 
     name: ClassVar[str] = "tcrypt"
-    encrypted_by: ClassVar[str] = PROCESSOR
+    encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     fields: ClassVar[tuple[Parameter, ...]] = (
         Parameter(
             "cipher", "aes", "", "a cipher, or a cascade of them", choices=CHAINS, required=True

@@ -36,7 +36,7 @@ from typing import Any
 from agent import pack
 from agent.tests import hostile_changes
 from analysis.suite.bundle import ABOUT
-from contract import journal, names
+from contract import journal, names, schema
 from contract import plan as plans
 from contract.documents import BundleDocument
 from contract.errors import AgentError
@@ -266,8 +266,9 @@ class Cases:
         (folder / "x.yml").write_bytes(text)
 
         def compiled() -> None:
-            document = suites.scaled(suites.load_suite("x", folder), None)
-            compiler.compile_plan("x", document, self.target, seed=1, configurations=["plain"])
+            target = schema.read(plans.TargetDocument, self.target)
+            suite = suites.load_suite("x", folder)
+            compiler.compile_plan("x", suite, target, seed=1, configurations=["plain"])
 
         return _said(compiled)
 

@@ -29,7 +29,7 @@ from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
 from contract.command_results import Difference, Ratio
-from contract.plan import ConfigurationEntry, WorkloadEntry
+from contract.plan import Configuration, WorkloadEntry
 
 COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
 PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
@@ -257,7 +257,7 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
 
 
 def _documents(
-    entries: Mapping[str, ConfigurationEntry | WorkloadEntry],
+    entries: Mapping[str, Configuration | WorkloadEntry],
 ) -> dict[str, dict[str, object]]:
     """Entries of a plan with what their kinds declare beside the other keys."""
     documents = {name: asdict(entry) for name, entry in entries.items()}

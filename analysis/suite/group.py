@@ -10,7 +10,7 @@ from pathlib import Path
 
 from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
-from contract.plan import ConfigurationEntry, WorkloadEntry
+from contract.plan import Configuration, WorkloadEntry
 
 FILE, FORMAT = "group.json", "fde-group/1"
 # What may differ between hosts and yet be compared: it is said.
@@ -130,7 +130,7 @@ def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) 
 
 def _left_out(
     kind: str,
-    entries: Sequence[Mapping[str, ConfigurationEntry] | Mapping[str, WorkloadEntry]],
+    entries: Sequence[Mapping[str, Configuration] | Mapping[str, WorkloadEntry]],
     kept: Sequence[str],
     suites: Sequence[Suite],
 ) -> Iterator[str]:

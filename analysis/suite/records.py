@@ -16,7 +16,7 @@ from contract.assumptions import Assumptions
 from contract.documents import LockedRead, WatermarkLine
 from contract.errors import AgentError
 from contract.journal import Entry
-from contract.plan import ConfigurationEntry, SuitePlan, WorkloadEntry
+from contract.plan import Configuration, SuitePlan, WorkloadEntry
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.clock import ClockReading
 
@@ -127,7 +127,7 @@ class Suite:
         return self.plan.host
 
     @cached_property
-    def stacks(self) -> dict[str, ConfigurationEntry]:
+    def stacks(self) -> dict[str, Configuration]:
         """The plan's configurations by name; the first of a name counts."""
         return {entry.name: entry for entry in reversed(self.plan.configurations)}
 

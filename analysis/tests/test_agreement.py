@@ -405,7 +405,7 @@ def test_a_figure_goes_with_the_disk_of_its_medium(papers: Results) -> None:
 
 def test_a_closed_program_is_known_by_its_name(papers: Results) -> None:
     stacks = papers.suite.plan.configurations
-    settings: dict[str, ParameterValue | None] = {"cipher": "aes", "key_bits": 256}
+    settings: dict[str, ParameterValue] = {"cipher": "aes", "key_bits": 256}
     other = replace(stacks[0], kind="external", name="veracrypt-aes", settings=settings)
     suite = replanned(papers.suite, configurations=(*stacks, other))
     assert find_configuration(suite, "bestcrypt-aes256") is None

@@ -21,7 +21,7 @@ from analysis.suite.samples import Samples, of_table
 from analysis.tests.known import known, replanned
 from analysis.tests.pages import many
 from contract import schema
-from contract.plan import ConfigurationEntry, WorkloadEntry
+from contract.plan import Configuration, WorkloadEntry
 
 
 def pictures(derived: Results) -> Iterator[Figure]:
@@ -66,8 +66,8 @@ def test_seventeen_configurations_look_different_without_colour(wide: Results) -
 
 def test_the_look_follows_the_kind_and_not_the_name(derived: Results) -> None:
     stacks = (
-        ConfigurationEntry("opal", "any", "any", encrypted_by="none"),
-        ConfigurationEntry("plain2", "any", "any", encrypted_by="drive"),
+        Configuration("opal", "any", "any", encrypted_by="none"),
+        Configuration("plain2", "any", "any", encrypted_by="drive"),
     )
     looks = style.palette(replanned(derived.suite, configurations=stacks))
     assert looks["opal"].colour == style.GREY
@@ -128,8 +128,7 @@ def test_eighty_rows_go_on_sheets_that_can_be_read(derived: Results) -> None:
     suite = replanned(
         derived.suite,
         configurations=tuple(
-            schema.read(ConfigurationEntry, {"name": name, **stack})
-            for name, stack in many(8).items()
+            schema.read(Configuration, {"name": name, **stack}) for name, stack in many(8).items()
         ),
         workloads=tuple(WorkloadEntry(name, {}) for name in workloads),
     )

@@ -15,12 +15,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from contract import names, strict_json
+from contract import names, schema, strict_json
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from contract.places import command_line, module_command
+from contract.plan import Plan
 from contract.strict_json import read_object
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
@@ -38,7 +39,6 @@ SAME = {
 }
 
 Target = Mapping[str, Any]
-Plan = Mapping[str, Any]
 
 
 def require_apart(targets: Sequence[Target]) -> None:
@@ -101,21 +101,24 @@ def require_alike(plans: Sequence[Plan]) -> None:
     """ControllerError where the hosts would not do the same work on the same stacks."""
     first, *rest = plans
     for plan in rest:
-        both = f"{first['host']} and {plan['host']}"
+        both = f"{first.host} and {plan.host}"
         _require_same_entries("configurations", first, plan, "--configurations …")
         _require_same_entries("workloads", first, plan, "fde_database, if it is sql")
-        if first["extent"]["size_bytes"] != plan["extent"]["size_bytes"]:
+        if first.extent != plan.extent:
             raise ControllerError(
                 f"{both} differ in fde_extent_bytes: give both the same in the inventory."
             )
         for key, what in SAME.items():
-            if first[key] != plan[key]:
+            if getattr(first, key) != getattr(plan, key):
                 raise ControllerError(f"{both} differ in {what}: make it the same for all hosts.")
 
 
 def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> None:
-    entries = [{entry["name"]: entry for entry in plan[kind]} for plan in (one, other)]
-    hosts = one["host"], other["host"]
+    entries = [
+        {entry["name"]: entry for entry in schema.write(getattr(plan, kind))}
+        for plan in (one, other)
+    ]
+    hosts = one.host, other.host
     for mine, its, host, elsewhere in (
         (*entries, *hosts),
         (*reversed(entries), *reversed(hosts)),
@@ -153,8 +156,8 @@ def write(folder: Path, plans: Sequence[Plan]) -> None:
         {
             "format": FORMAT,
             "group": folder.name,
-            "suites": [plan["suite_id"] for plan in plans],
-            "hosts": [plan["host"] for plan in plans],
+            "suites": [plan.suite_id for plan in plans],
+            "hosts": [plan.host for plan in plans],
         },
     )
 
@@ -182,7 +185,7 @@ SESSION = tuple(module_command("controller", "run"))
 LOG = ".session.log"
 POLL_S = 0.5
 
-Freeze = Callable[..., dict[str, Any]]
+Freeze = Callable[..., Plan]
 
 
 @dataclass
@@ -258,7 +261,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
     name = f"{options.suite}-{now:%Y%m%dT%H%M%SZ}"
     seed = secrets.randbits(32) if options.seed is None else options.seed
 
-    def frozen(**changes: Any) -> list[dict[str, Any]]:
+    def frozen(**changes: Any) -> list[Plan]:
         found = []
         for target in options.targets:
             changed = {"seed": seed, "targets": [target], **changes}
@@ -269,14 +272,14 @@ def plan(options: Options, freeze: Freeze) -> Path:
         return found
 
     plans = frozen()
-    slowest = min(plans, key=lambda each: int(each["blocks"]))
-    if any(each["blocks"] > slowest["blocks"] for each in plans):  # fitted to the time
-        host = names.printable(str(slowest["host"]))
-        print(f"{host} is the slowest: {slowest['blocks']} blocks on every host")
-        plans = frozen(blocks=slowest["blocks"])
+    slowest = min(plans, key=lambda each: each.blocks)
+    if any(each.blocks > slowest.blocks for each in plans):  # fitted to the time
+        host = names.printable(slowest.host)
+        print(f"{host} is the slowest: {slowest.blocks} blocks on every host")
+        plans = frozen(blocks=slowest.blocks)
     require_alike(plans)
     kept = keep(plans, options.out, now)
-    folder = Path(options.out / kept[0]["group"])
+    folder = options.out / str(kept[0].group)
     write(folder, kept)
     return folder
 

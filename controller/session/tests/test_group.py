@@ -19,7 +19,6 @@ import pytest
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.places import ROOT
-from controller.planning.compiler import compile_plan
 from controller.planning.plan_folders import Options
 from controller.session import group
 from controller.session.progress_text import compact
@@ -40,8 +39,8 @@ def host(name: str, **changes: Any) -> dict[str, Any]:
     return {**target, **changes}
 
 
-def planned(target: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return compile_plan("smoke", examples.suite(**changes), target, seed=7, now=examples.NOW)
+def planned(target: dict[str, Any], **changes: Any) -> plans.Plan:
+    return examples.compiled(examples.suite(**changes), target)
 
 
 def test_a_machine_named_twice_is_refused() -> None:
@@ -102,12 +101,11 @@ class Planner:
         self.options = Options(**{**given, "targets": hosts, "target": None, **options})
         self.fits: dict[str, int] = {}
 
-    def freeze(self, options: Options, group: str, now: Any) -> dict[str, Any]:
+    def freeze(self, options: Options, group: str, now: Any) -> plans.Plan:
         (target,) = options.targets
         blocks = options.blocks or self.fits.get(target["host"])
-        return compile_plan(
-            *("smoke", examples.suite(), target),
-            **{"seed": options.seed, "blocks": blocks, "group": group, "now": now},
+        return examples.compiled(
+            examples.suite(), target, seed=options.seed, blocks=blocks, group=group, now=now
         )
 
     def plan(self) -> Path:

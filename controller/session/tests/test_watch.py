@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -129,7 +129,8 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     (folder.parent / str(other["suite_id"]) / "plan.json").write_text(json.dumps(other))
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
     (folder.parent / "group").mkdir()
-    group.write(folder.parent / "group", [DOCUMENT, other])
+    twin = replace(PLAN, suite_id=other["suite_id"], host="other")
+    group.write(folder.parent / "group", [PLAN, twin])
     said: list[str] = []
     assert not watch.run(folder.parent / "group", folder.parent, None, None, said.append)
     assert "has ended" in said[0] and "fde resume" in said[1]
