@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent import attempts, pack
+from agent import pack, requests
 from agent.system import lock, notify, packages, quiet
 from agent.system.command import keep_private
 from agent.system.limits import Stop
@@ -136,7 +136,7 @@ def _add_suite_commands(commands: Any) -> None:
     again.add_argument("--reason", required=True, help="one sentence for people")
 
     def print_identity(options: argparse.Namespace) -> int:
-        print(json_text(identity.identity(options.suites)))
+        print(json_text(asdict(identity.read_identity(options.suites))))
         return 0
 
     about = "print which machine this is and what it has run"
@@ -242,8 +242,8 @@ def _hold(options: argparse.Namespace) -> int:
 
 
 def _request_repeat(options: argparse.Namespace) -> int:
-    request = attempts.Request(options.run, options.seq, " ".join(options.reason.split()))
-    print(json_text({"changed": attempts.add(options.suite_dir, request)}))
+    request = requests.Request(options.run, options.seq, " ".join(options.reason.split()))
+    print(json_text({"changed": requests.add(options.suite_dir, request)}))
     return 0
 
 

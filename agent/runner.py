@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from agent import assets, marks, measure, needs, permissions, precondition, provenance
-from agent.attempts import Accounts, pending
 from agent.checks import CheckContext
 from agent.checks.disks import links
 from agent.readiness import PATIENCE_S, NotYetError, Waits
+from agent.requests import pending
 from agent.storage.stack import Stack
 from agent.system import limits, lock, notify
 from agent.system.command import listening
 from agent.system.limits import Stop
 from agent.system.notify import Watchdog
 from contract import journal, plan
+from contract.attempts import History
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import Journal
@@ -110,7 +111,7 @@ class Suite:
         self.journal = writer
         self.watchdog = watchdog
         self.waits = Waits(writer, watchdog)
-        self.accounts = Accounts(writer.entries)
+        self.history = History(writer.entries)
         self._stack: Stack | None = None
         self._assets: dict[str, str] = {}
 
@@ -176,7 +177,7 @@ class Suite:
     def _runs(self, stack: Stack, bench: measure.Bench) -> None:
         while True:
             self._fold_requests()
-            run = self.accounts.next(self.plan.runs, self.plan.attempts, journal.boot_id())
+            run = self.history.next_due(self.plan.runs, self.plan.attempts, journal.boot_id())
             if run is None:
                 return
             self.waits.for_room(self.folder, run.run_id)
@@ -186,9 +187,9 @@ class Suite:
             self.watchdog.within(STEP_S)
             self._set_aside(run.run_id)
             self._one(run, stack, bench)
-            if self.accounts.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
+            if self.history.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
                 raise AgentError(
-                    f"{self.accounts.void_in_a_row} runs in a row were void: see their "
+                    f"{self.history.void_in_a_row} runs in a row were void: see their "
                     "void_reason, correct it, then start the suite again."
                 )
 
@@ -251,8 +252,9 @@ class Suite:
         # Where there is no room for it, the journal still tells.
         with suppress(OSError):
             bench.write(run, "skipped" if cause == journal.SKIPPED else "void", reason)
-        if cause in journal.INTERRUPTIONS:
-            facts = {"during": self._last(run.run_id)}
+        attempt = self.history.account(run.run_id).open
+        if cause in journal.INTERRUPTIONS and attempt:
+            facts = attempt.cut_short
         self._tell("void", run.run_id, reason, cause, facts)
 
     def _tell(
@@ -263,24 +265,21 @@ class Suite:
         cause: str = "",
         facts: Mapping[str, journal.Fact] | None = None,
     ) -> None:
-        self.accounts.tell(self.journal.append(state, run_id, detail, cause, facts))
+        self.history.add(self.journal.append(state, run_id, detail, cause, facts))
 
     def _fold_interrupted(self) -> None:
         """Close what an agent that died, or a machine that did, left open."""
-        for run_id in self.accounts.open():
-            self._set_aside(run_id, again=False)
-            same = self.accounts.of(run_id).begun == journal.boot_id()
+        for attempt in self.history.begun():
+            self._set_aside(attempt.run_id, again=False)
+            same = attempt.begun is not None and attempt.begun.boot_id == journal.boot_id()
             cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
-            self._tell("void", run_id, _CUT_SHORT[cause], cause, {"during": self._last(run_id)})
-
-    def _last(self, run_id: str) -> str:
-        return next(e.state for e in reversed(self.journal.entries) if e.run_id == run_id)
+            self._tell("void", attempt.run_id, _CUT_SHORT[cause], cause, attempt.cut_short)
 
     def _fold_requests(self) -> bool:
         """Void what is asked to be repeated, but never a run that has no try left."""
         folded = False
         for request in pending(self.folder, self.journal.entries):
-            if self.accounts.of(request.run_id).failed + 1 < self.plan.attempts:
+            if self.history.account(request.run_id).failed + 1 < self.plan.attempts:
                 self._tell("void", request.run_id, request.reason, journal.REPEAT)
                 folded = True
         return folded
@@ -319,11 +318,11 @@ class Suite:
         write_json(path, provenance_document | more)
 
     def _finished(self) -> int:
-        return sum(self.accounts.of(run.run_id).finished for run in self.plan.runs)
+        return sum(self.history.account(run.run_id).finished for run in self.plan.runs)
 
     def _say_finished(self) -> None:
         finished = self._finished()
-        skipped = sum(self.accounts.of(run.run_id).cannot for run in self.plan.runs)
+        skipped = sum(self.history.account(run.run_id).cannot for run in self.plan.runs)
         void = len(self.plan.runs) - finished - skipped
         skips = f", {skipped} skipped" if skipped else ""
         self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}")

@@ -198,11 +198,19 @@ class WatermarkLine:
 
 @dataclass(frozen=True)
 class SessionLine:
-    """A line of sessions.jsonl: a session of the controller began or, with `wall_s`, ended."""
+    """A line of sessions.jsonl: a session of the controller began or, with `wall_s`, ended.
+
+    Then it has what its steps took; `controller_cpu_s` within `controller_cpu_wall_s` where the
+    controller ran on the target.
+    """
 
     begun_ns: int
     controller_boot_id: str | None = None
     wall_s: float | None = None
+    start_s: float = 0.0
+    fetch_s: float = 0.0
+    controller_cpu_s: float | None = None
+    controller_cpu_wall_s: float | None = None
 
 
 @dataclass(frozen=True)

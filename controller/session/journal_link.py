@@ -9,12 +9,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from contract import journal, strict_json
+from contract import journal
 from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
 from controller.session import progress_text
@@ -84,13 +83,14 @@ MOST_COMPLAINTS = 15
 @dataclass(frozen=True)
 class LinkEvents:
     """What becomes of the link: `dropped` with a reason, `up`, and `abandoned` with the follower's
-    sentence, which may raise ControllerError to end it all. `record` gets the run.json of runs that
-    have finished, ahead of the entry that switches the configuration or ends the suite."""
+    sentence, which may raise ControllerError to end it all. `record` gets lines that are no entries:
+    the run.json of runs that have finished, ahead of the entry that switches the configuration or
+    ends the suite."""
 
     dropped: Callable[[str], None]
     up: Callable[[], None]
     abandoned: Callable[[str], None]
-    record: Callable[[Mapping[str, Any]], None] = lambda _: None
+    record: Callable[[str], None] = lambda _: None
 
 
 def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
@@ -178,7 +178,10 @@ class _Link:
             else:
                 if line is None:
                     return
-                entry = _parse(line, events.record)
+                try:
+                    entry = journal.parse(line)
+                except ValueError:
+                    events.record(line)
             if not known and (entry is not None or time.monotonic() > steady_s):
                 known = True
                 events.up()
@@ -205,17 +208,3 @@ class _Link:
             file.seek(0)
             lines = file.read().strip().splitlines()
         self.said = (lines[-1] if lines else silent).removeprefix("fde: ")
-
-
-def _parse(line: str, record: Callable[[Mapping[str, Any]], None]) -> Entry | None:
-    """Return the entry of a line; None for a run's record, which goes to `record`, and for a line
-    that a dropped link has cut off."""
-    try:
-        return journal.parse(line)
-    except (ValueError, TypeError):
-        pass
-    with suppress(ValueError):
-        document = strict_json.loads(line)
-        if isinstance(document, dict):
-            record(document)
-    return None

@@ -280,8 +280,8 @@ def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: 
     well, sentence = source.outcome()
     assert well and "has ended on target" in sentence
     found = source.read()
-    assert found and found["state"] == "suite-finished" and found["watts"] == {}
-    assert "power and gaps are known" in found["events"][0]["text"]
+    assert found and found.state == "suite-finished" and found.watts == {}
+    assert "power and gaps are known" in found.events[0].text
 
 
 def test_a_target_that_has_no_such_suite_is_told(there: Path) -> None:
