@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from agent import assets, marks, measure, needs, permissions, precondition, provenance
 from agent.checks import CheckContext
@@ -18,14 +18,14 @@ from agent.system import limits, lock, notify
 from agent.system.command import listening
 from agent.system.limits import Stop
 from agent.system.notify import Watchdog
-from contract import journal, plan
+from contract import journal, plan, strict_json
 from contract.attempts import History
+from contract.documents import AfterDocument, LockedRead
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import Journal
 from contract.plan import Plan, Run
 from contract.problem import ProblemError
-from contract.strict_json import read_object
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
 # So many distinct runs void in a row for a reason that is not the workload's absence: it is the
@@ -43,6 +43,15 @@ GOING_DOWN = 75
 STEP_S = 900.0
 # Once a session, before its runs: long enough to see a counter that stands still now and then.
 WATCH_S, MANY_UPDATES = 1.0, 10_000
+
+
+
+@dataclass(frozen=True)
+class _OfBoot:
+    """The boot that a document is of."""
+
+    boot_id: str
+
 
 Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, PowercapSource]]]
 
@@ -169,7 +178,8 @@ class Suite:
             stack.leave()
             self.waits.for_room(self.folder)
             marks.play(self.plan.watermark, self.folder, "end")
-            self._provenance("after", locked_reads=self._locked_reads(stack, bench))
+            reads = self._locked_reads(stack, bench).items()
+            self._provenance("after", locked_reads={name: asdict(read) for name, read in reads})
             if not self._fold_requests():
                 break
         self._say_finished()
@@ -298,19 +308,20 @@ class Suite:
             sync_folder(folder.parent)
             sync_folder(self.folder)
 
-    def _locked_reads(self, stack: Stack, bench: measure.Bench) -> dict[str, Any]:
+    def _locked_reads(self, stack: Stack, bench: measure.Bench) -> Mapping[str, LockedRead]:
         """Once a suite, also where runs were repeated after its end."""
-        path = self.folder / "provenance" / "after.json"
-        return read_object(path).get("locked_reads") or read_locked(stack, bench.context())
+        after = strict_json.load(AfterDocument, self.folder / "provenance" / "after.json")
+        return (after and after.locked_reads) or read_locked(stack, bench.context())
 
-    def _provenance(self, when: str, **more: Any) -> None:
+    def _provenance(self, when: str, **more: object) -> None:
         """Gathered once a boot before the runs, and after them with `more`."""
         folder = self.folder / "provenance"
         folder.mkdir(exist_ok=True)
         path = folder / f"{when}.json"
         number = 1
         while when == "before" and path.exists():
-            if read_object(path).get("boot_id") == journal.boot_id():
+            gathered = strict_json.load(_OfBoot, path)
+            if gathered and gathered.boot_id == journal.boot_id():
                 return
             path = folder / f"before-resumed-{number}.json"
             number += 1
@@ -345,7 +356,7 @@ class Suite:
         return 1
 
 
-def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]]:
+def read_locked(stack: Stack, context: CheckContext) -> dict[str, LockedRead]:
     """One direct read of every locked range: the host's own look at what a drive says.
 
     By serial number `{error, link_before, link_after}`; `error` is the kernel's name for it.
@@ -365,6 +376,6 @@ def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]
             "take another drive."
         )
     return {
-        serial: {"error": error, "link_before": before.get(serial), "link_after": after.get(serial)}
+        serial: LockedRead(error, before.get(serial), after.get(serial))
         for serial, error in errors.items()
     }

@@ -9,7 +9,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from contract.files import write_lines
 from instrumentation.sources.counter import ReadFailure, Reading
@@ -78,8 +77,8 @@ class Sampler:
         last = bisect_left(samples, before_ns, key=end_ns)
         return samples[first:last]
 
-    def document(self) -> dict[str, Any]:
-        """`sampler` of run.json: how many samples, and how late they were, in ms."""
+    def lateness(self) -> dict[str, float | None]:
+        """Return how many samples there are, and how late they were, in ms (`sampler`)."""
         first = next(iter(self.readings().values()), [])
         late_ms = sorted(
             (reading.t_before_ns - due_ns) / 1e6
@@ -117,7 +116,7 @@ def end_ns(reading: Reading | ReadFailure) -> int:
     return reading.t_after_ns if isinstance(reading, Reading) else reading.t_before_ns
 
 
-def _fields(reading: Reading | ReadFailure) -> dict[str, Any]:
+def _fields(reading: Reading | ReadFailure) -> dict[str, int | str]:
     if isinstance(reading, ReadFailure):
         return {"t_before_ns": reading.t_before_ns, "error": reading.error}
     return {

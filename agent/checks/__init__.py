@@ -12,6 +12,7 @@ from agent.checks import disks
 from agent.checks.context import CheckContext, Observation, Value
 from agent.checks.smart import Health
 from agent.checks.table import TABLE, Change, Check, Wait
+from contract.documents import RunDisks
 
 UNREADABLE = "unreadable"
 FRESH_S = 5.0  # for so long the temperature of a disk at rest is what it said last
@@ -79,7 +80,7 @@ class Memory:
     """
 
     given_up: dict[str, int] = field(default_factory=dict)
-    last: dict[str, Any] = field(default_factory=dict)
+    last: dict[str, object] = field(default_factory=dict)
     health: dict[str, Health] | None = None
     health_s: float = -math.inf
 
@@ -96,8 +97,7 @@ class Inspection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.findings: list[Finding] = []
-        # Their condition `before` and `after` the run, and how much warmer or colder they may be.
-        self.disks: dict[str, Any] = {"limit_k": context.disk_c}
+        self.disks = RunDisks(limit_k=context.disk_c)
         self._memory = memory
         self._context = context
         self._sleep = sleep
@@ -118,7 +118,7 @@ class Inspection:
                 self._begun[check.name, check.when] = begun
             elif check.when == "before" and check.wait is None:
                 self._note(check, _look(check.look, context))
-        self.disks["before"] = disks.conditions(context)
+        self.disks = replace(self.disks, before=disks.conditions(context))
 
     def after(self) -> None:
         """Look after the run, and at what changed during it."""
@@ -133,7 +133,7 @@ class Inspection:
                     self._note(check, check.look.judge(before, now))
             elif check.when == "after":
                 self._note(check, _look(check.look, context))
-        self.disks["after"] = disks.conditions(context)
+        self.disks = replace(self.disks, after=disks.conditions(context))
         self._memory.health = None if blockers(self.findings) else context.health
         self._memory.health_s = self._clock()
 

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from agent.checks import kernel_log, smart
 from agent.system.lock import RUN
-from contract import system_text
+from contract import strict_json, system_text
 from contract.files import write_json
-from contract.strict_json import read_object
 
 Value = int | float | str | None
+Reading = TypeVar("Reading")
+
+
+@dataclass(frozen=True)
+class FirstReadings:
+    """provenance/first-readings.json: what must stay as it was at the suite's begin.
+
+    Of disks by their serial numbers.
+    """
+
+    temperature_c: float | None = None
+    disk_temperatures_c: Mapping[str, float] | None = None
+    medium_errors: Mapping[str, int] | None = None
+    firmware: Mapping[str, str] | None = None
+    disk_links: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,21 +88,20 @@ class CheckContext:
         """
         return replace(self, known_health=known_health)
 
-    def first(self, key: str, now: Any) -> Any:
-        """Return what the suite read first under this key, for what must stay as it was then.
-
-        `now`, which is then kept, if it is the first.
-        """
+    def first(self, name: str, now: Reading) -> Reading:
+        """Return the suite's first reading of this name; keep `now` if there is none yet."""
         if self.suite_dir is None:
             return now
         path = self.suite_dir / "provenance" / "first-readings.json"
-        kept = read_object(path)
-        if key not in kept:
-            with suppress(OSError):  # no room: the check of that waits for it, and says so
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(path, {**kept, key: now})
-            return now
-        return kept[key]
+        kept = strict_json.load(FirstReadings, path) or FirstReadings()
+        first: Reading | None = getattr(kept, name)
+        if first is not None:
+            return first
+        with suppress(OSError):  # no room: the check of that waits for it, and says so
+            path.parent.mkdir(parents=True, exist_ok=True)
+            known = asdict(replace(kept, **{name: now})).items()
+            write_json(path, {key: value for key, value in known if value is not None})
+        return now
 
     @cached_property
     def health(self) -> dict[str, smart.Health]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     DISCARD,
     PROCESSOR,
+    Evidence,
     Expectation,
     Kind,
     Layer,
@@ -157,9 +158,7 @@ class DmCrypt(Kind):
         layer = Layer(MAPPING, "CRYPT-LUKS2" if luks else "CRYPT-PLAIN", (segment,))
         return Expectation(layers=(layer,), luks_segment="crypt" if luks else None)
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         if configuration.settings["header"] == "luks2":
             run(
                 [
@@ -188,7 +187,7 @@ class DmCrypt(Kind):
                 ],
                 stdin=os.urandom(volume_key_bits(configuration) // 8),
             )
-        return {}
+        return Evidence()
 
 
 def cipher(configuration: Configuration) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import devices, disk_records, guard, nvme, samples
 from agent.storage.base import Place
@@ -33,7 +33,7 @@ from contract.problem import Fact, Problem, WordedError, Wording
 
 # Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
 NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
-ASKED, DISCARDED = "asked", "discarded"
+ASKED, DISCARDED, NOT_PLANNED = "asked", "discarded", "not-planned"
 _LOOKS = 64
 
 
@@ -43,7 +43,7 @@ def discard_extent(place: Place) -> str:
     Who has the partition open is not asked: it is our own mapping. A disk that refuses is used as
     it is, by every configuration alike. Raises CommandError, OSError.
     """
-    if not _limits(Path(place.partition).name)["max_bytes"]:
+    if not DiscardLimits.from_kernel(Path(place.partition).name).max_bytes:
         return NOT_OFFERED
     start, size = place.extent.offset_bytes, place.extent.size_bytes
     where = ("--offset", str(start), "--length", str(size))
@@ -63,25 +63,46 @@ def discarded_bytes(place: Place, outcome: str) -> int:
     return place.extent.size_bytes if outcome in (ASKED, DISCARDED) else 0
 
 
-def discard_findings(place: Place, mappings: dict[str, str], mount_options: str) -> dict[str, Any]:
-    """Return what each layer discards, by name, and whether the file system discards unasked."""
-    names = {Path(place.partition).name: Path(place.partition).name, **mappings}
-    return {
-        "layers": {name: _limits(kernel) for name, kernel in names.items()},
-        "mounted": any(o.partition("=")[0] == "discard" for o in mount_options.split(",")),
-    }
+@dataclass(frozen=True)
+class DiscardLimits:
+    """A device's limits in bytes, a partition's are those of its disk; 0 where there are none."""
+
+    granularity_bytes: int
+    max_bytes: int
+
+    @classmethod
+    def from_kernel(cls, name: str) -> DiscardLimits:
+        """Read those of a device by its kernel name."""
+        device = (BLOCK / name).resolve()
+        queue = (device if (device / "queue").exists() else device.parent) / "queue"
+        files = (queue / "discard_granularity", queue / "discard_max_bytes")
+        return cls(*(int(system_text.read(file)) if file.exists() else 0 for file in files))
 
 
-def _limits(name: str) -> dict[str, int]:
-    """Return a device's limits in bytes, a partition's are those of its disk.
+@dataclass(frozen=True)
+class DiscardFindings:
+    """What each layer discards, by name; `mounted`: the file system discards unasked.
 
-    0 where there are none.
+    `first_outcome` is that of the discard before the configuration was made.
     """
-    device = (BLOCK / name).resolve()
-    queue = (device if (device / "queue").exists() else device.parent) / "queue"
-    files = {"granularity_bytes": "discard_granularity", "max_bytes": "discard_max_bytes"}
-    paths = {key: queue / file for key, file in files.items()}
-    return {key: int(system_text.read(file)) if file.exists() else 0 for key, file in paths.items()}
+
+    layers: Mapping[str, DiscardLimits]
+    mounted: bool
+    first_bytes: int = 0
+    first_outcome: str = NOT_PLANNED
+
+
+def discard_findings(
+    place: Place, mappings: Mapping[str, str], mount_options: str, first_outcome: str
+) -> DiscardFindings:
+    """Return what is discarded now, and what was at first."""
+    names = {Path(place.partition).name: Path(place.partition).name, **mappings}
+    return DiscardFindings(
+        {name: DiscardLimits.from_kernel(kernel) for name, kernel in names.items()},
+        any(option.partition("=")[0] == "discard" for option in mount_options.split(",")),
+        discarded_bytes(place, first_outcome),
+        first_outcome,
+    )
 
 
 MIB = 2**20

@@ -6,14 +6,22 @@ every other kind on the same disk the last.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import opal_ioctl
-from agent.storage.base import DRIVE, Expectation, Kind, Layer, Place, Segment, partition_name
+from agent.storage.base import (
+    DRIVE,
+    Evidence,
+    Expectation,
+    Kind,
+    Layer,
+    Place,
+    Segment,
+    partition_name,
+)
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.facts import LUKS_LABEL
@@ -21,6 +29,7 @@ from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
 from agent.system.command import CommandError, run
+from contract import strict_json
 from contract.plan import Configuration
 from contract.problem import WordedError, Wording
 
@@ -68,7 +77,7 @@ class Opal(Kind):
             plaintext_on_medium=True,
         )
 
-    def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
+    def before_attach(self, place: Place, secrets: Secrets) -> Evidence:
         """Make range and header again if another kind used their place.
 
         The drive is asked whether the range is locked; no read is tried, since a refused one
@@ -77,14 +86,12 @@ class Opal(Kind):
         if why_not_ready(place, secrets, try_passphrase=False) is not None:
             own(place, secrets)
         locking_range = range_found(place, secrets)
-        return {"state_before": locking_range.state if locking_range else None}
+        return Evidence(locking_range.state if locking_range else None)
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         del configuration
         open_luks(place, secrets, [])
-        return {}
+        return Evidence()
 
 
 def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None:
@@ -129,13 +136,52 @@ def relock(place: Place, secrets: Secrets) -> bool:
     return True
 
 
-def luks_metadata(partition: str) -> dict[str, Any]:
-    """LUKS2 metadata of a partition without salts and digests; raises CommandError if not LUKS2."""
-    document = json.loads(run(["cryptsetup", "luksDump", "--dump-json-metadata", partition]).out)
-    return {
-        "segments": document["segments"],
-        "key_bits": sorted({8 * int(slot["key_size"]) for slot in document["keyslots"].values()}),
-    }
+@dataclass(frozen=True)
+class LuksIntegrity:
+    """What makes the tags of a segment."""
+
+    type: str
+
+
+@dataclass(frozen=True)
+class LuksSegment:
+    """A segment of LUKS2 metadata; `offset` and `size` in bytes are text there."""
+
+    type: str
+    offset: str
+    size: str = ""
+    encryption: str | None = None
+    sector_size: int | None = None
+    integrity: LuksIntegrity | None = None
+
+
+@dataclass(frozen=True)
+class LuksHeader:
+    """LUKS2 metadata without salts and digests; `key_bits` are the sizes of its keys."""
+
+    segments: Mapping[str, LuksSegment]
+    key_bits: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Keyslot:
+    key_size: int
+
+
+@dataclass(frozen=True)
+class _Dump:
+    segments: Mapping[str, LuksSegment]
+    keyslots: Mapping[str, _Keyslot]
+
+
+def luks_header(partition: str) -> LuksHeader:
+    """Read the LUKS2 metadata of a partition; raises CommandError if it is not LUKS2."""
+    printed = run(["cryptsetup", "luksDump", "--dump-json-metadata", partition]).out
+    try:
+        dump = strict_json.parse(_Dump, printed)
+    except ValueError as error:
+        raise CommandError(f"The LUKS2 header of {partition} cannot be read: {error}.") from error
+    return LuksHeader(dump.segments, tuple(sorted({8 * k.key_size for k in dump.keyslots.values()})))
 
 
 def why_not_ready(
@@ -150,7 +196,7 @@ def why_not_ready(
     if not status.locking_enabled:
         return NotReady.LOCKING_OFF
     try:
-        segment = luks_metadata(place.partition)["segments"]["0"]
+        segment = luks_header(place.partition).segments["0"]
         if try_passphrase:
             run(
                 [
@@ -162,7 +208,7 @@ def why_not_ready(
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
         return NotReady.NO_HEADER
-    described = (segment["type"], segment["offset"], segment["size"])
+    described = (segment.type, segment.offset, segment.size)
     if described != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
         return NotReady.OTHER_RANGE
     if not (state.read_lock_enabled and state.write_lock_enabled):
@@ -258,18 +304,24 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
     return "reverted by PSID"
 
 
-def findings(place: Place, secrets: Secrets, evidence: Mapping[str, Any]) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class OpalFindings:
     """Opal's part of a proof: discovery flags, the range, its state now and before it was opened.
 
-    None where the disk has no Opal. `state` is `off` where nothing ever locks.
+    `state` is `off` where nothing ever locks.
     """
+
+    status: opal_ioctl.Status
+    range: opal_ioctl.RangeStatus | None
+    state: str
+    state_before: str | None
+
+
+def findings(place: Place, secrets: Secrets, evidence: Evidence) -> OpalFindings | None:
+    """Return Opal's part of a proof; None where the disk has no Opal."""
     status = opal_ioctl.offered(place.partition)
     if status is None:
         return None
     locking_range = range_found(place, secrets)
-    return {
-        "status": asdict(status),
-        "range": asdict(locking_range) if locking_range else None,
-        "state": "off" if locking_range is None or locking_range.off else locking_range.state,
-        "state_before": evidence.get("state_before"),
-    }
+    state = "off" if locking_range is None or locking_range.off else locking_range.state
+    return OpalFindings(status, locking_range, state, evidence.state_before)

@@ -81,10 +81,10 @@ def _locks(facts: DiskFacts) -> bool:
     if facts.partition is None or not facts.partition.signatures:
         return False
     try:
-        segments = opal.luks_metadata(facts.partition.path)["segments"].values()
+        segments = opal.luks_header(facts.partition.path).segments.values()
     except CommandError:
         return False
-    return any(segment["type"].startswith("hw-opal") for segment in segments)
+    return any(segment.type.startswith("hw-opal") for segment in segments)
 
 
 def _no_opal(disk: Disk, facts: DiskFacts) -> Problem:
@@ -174,7 +174,7 @@ def _give_back(
             layout.blank_after_revert(disk, now)
             return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
         layout.clear(_given_up(disk, before), before)
-        disk_records.drop(disk, "taking")
+        disk_records.end_taking(disk)
     return [f"removed the partition of {disk.by_id}"]
 
 
@@ -238,7 +238,7 @@ def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
         (False, False): "partitioned",
     }
     if not dry:
-        disk_records.drop(disk, "edges", "samples")
+        disk_records.forget_contents(disk)
     return [f"{words[dry, bool(erased)]} {disk.by_id}"]
 
 
@@ -261,7 +261,7 @@ def _take(
         try:
             opal.take(path, secrets, before.sid)
         except opal.NotTakenError:
-            disk_records.drop(disk, "taking")
+            disk_records.end_taking(disk)
             raise
     return [f"took ownership of {disk.by_id}"]
 

@@ -16,10 +16,10 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from agent.storage import (
     devices,
@@ -31,7 +31,7 @@ from agent.storage import (
     plaintext_probe,
     registry,
 )
-from agent.storage.base import Kind, Place, settings
+from agent.storage.base import Evidence, Kind, Place, settings
 from agent.storage.facts import Partition
 from agent.storage.secrets import Secrets
 from agent.system.command import CommandError, Progress, program_path, run
@@ -83,7 +83,7 @@ class Mapper(Protocol):
 
 @dataclass(frozen=True)
 class Entered:
-    """A configuration that stands; `evidence` was had while its mapping was made.
+    """A configuration that is entered; `first_discard` is the outcome of the discard before it.
 
     `took_s` is the whole switch from what stood before, `mkfs_s` the part of it that mkfs took.
     """
@@ -91,9 +91,10 @@ class Entered:
     configuration: Configuration
     kind: Kind
     place: Place
-    evidence: dict[str, Any]
+    evidence: Evidence
     took_s: float
     mkfs_s: float = 0
+    first_discard: str = layout.NOT_PLANNED
 
 
 @dataclass
@@ -104,7 +105,8 @@ class _Ascent:
     kind: Kind
     filesystem: Filesystem
     place: Place | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence = Evidence()
+    first_discard: str = layout.NOT_PLANNED
     mkfs_s: float = 0
 
 
@@ -171,6 +173,7 @@ class Stack:
                 ascent.evidence,
                 took_s=time.monotonic() - start_s,
                 mkfs_s=ascent.mkfs_s,
+                first_discard=ascent.first_discard,
             )
             return self.entered
         except BaseException as error:
@@ -299,9 +302,7 @@ class Stack:
     def _discard(self, ascent: _Ascent) -> None:
         assert ascent.place is not None
         if self.spec.discard_first:
-            outcome = layout.discard_extent(ascent.place)
-            ascent.evidence["discarded"] = outcome
-            ascent.evidence["discarded_bytes"] = layout.discarded_bytes(ascent.place, outcome)
+            ascent.first_discard = layout.discard_extent(ascent.place)
 
     def _format(self, ascent: _Ascent) -> None:
         self._check(self.spec.disks[ascent.configuration.disk])

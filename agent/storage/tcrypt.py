@@ -15,16 +15,18 @@ import struct
 import subprocess
 import threading
 import zlib
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     PROCESSOR,
+    Evidence,
     Expectation,
     Kind,
     Layer,
     Place,
     Segment,
+    VolumeHeader,
     cipher_label,
     partition_name,
 )
@@ -121,9 +123,7 @@ class TrueCrypt(Kind):
         ]
         return Expectation(layers=(*layers, _container(place)), chain=cipher(configuration))
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         del secrets
         lines, start = [], 0
         for segment in _container(place).segments:
@@ -149,18 +149,16 @@ class TrueCrypt(Kind):
         ]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
         run(["cryptsetup", "open", *how, path, MAPPING], stdin=passphrase + b"\n")
-        return {"tcrypt": parse_dump(dumped)}
+        return Evidence(header=parse_dump(dumped))
 
 
-def parse_dump(text: str) -> dict[str, str]:
-    """Return what cryptsetup says of the header.
-
-    The cipher chain, its mode, bits of all its keys.
-    """
+def parse_dump(text: str) -> VolumeHeader:
+    """Return what cryptsetup reports of a header."""
     pairs = (line.partition(":") for line in text.splitlines())
     fields = {key.strip(): value.strip() for key, _, value in pairs}
-    wanted = {"chain": "Cipher chain", "mode": "Cipher mode", "key_bits": "MK bits"}
-    return {name: fields.get(label, "") for name, label in wanted.items()}
+    return VolumeHeader(
+        *(fields.get(label, "") for label in ("Cipher chain", "Cipher mode", "MK bits"))
+    )
 
 
 def _is_veracrypt(configuration: Configuration) -> bool:

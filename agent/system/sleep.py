@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import configparser
 from pathlib import Path
-from typing import Any
 
 from contract import system_text
 
@@ -18,8 +17,10 @@ _LOGIND = ("usr/lib", "etc", "run")
 _SLEEPS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate"})
 
 
-def facts(root: Path = Path("/")) -> dict[str, Any]:
-    """`able`: whether the kernel can sleep (None: it does not say).
+def facts(root: Path = Path("/")) -> dict[str, bool | str | None]:
+    """Return what can put the machine to sleep.
+
+    `able`: whether the kernel can sleep (None: it does not say).
 
     `masked`: sleep is off. `idle_action`, `lid_action`: what logind is told to do, empty where that
     is no sleep or there is no lid. `desktop`: the display manager, empty without one.

@@ -103,6 +103,26 @@ class StandIn:
 Action = Callable[[Context], None]
 
 
+def proven(*mismatches: Problem) -> Proof:
+    """Return a proof of nothing, or of these mismatches."""
+    return Proof(
+        ok=not mismatches,
+        mismatches=mismatches,
+        planned=Planned(Expectation(()), 0, 0, 0, 0),
+        layers=(),
+        dmsetup_table="",
+        luks=None,
+        opal=None,
+        tcrypt=None,
+        of_kind=KindFindings(),
+        cipher_driver=None,
+        key_bits=None,
+        sector_size=None,
+        plaintext_probe=Probe(),
+        discard=None,
+    )
+
+
 class Lab:
     """A suite folder with a fake powercap tree; `acts` gives workloads something to do."""
 
@@ -123,7 +143,7 @@ class Lab:
         self.assets: tuple[str, ...] = ()
         self.reasons: dict[str, list[str]] = {}
         self.needs: dict[str, Needs] = {}
-        self.proof: dict[str, Any] = {"ok": True, "mismatches": []}
+        self.proof = proven()
 
     def execute(self) -> int:
         writer = journal.Journal(self.folder / "journal.jsonl")

@@ -100,7 +100,7 @@ def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
 def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
     facts = {"field": "encryption", "found": "rot13", "planned": "aes"}
     mismatch = Problem.from_wording(MISMATCHES, "luks", facts)
-    lab.proof = {"ok": False, "mismatches": [mismatch.document()]}
+    lab.proof = proven(mismatch)
     assert lab.execute() == 1
     assert "finished" not in lab.last().values()
     assert lab.run_json(0)["void_reason"] == mismatch.sentence

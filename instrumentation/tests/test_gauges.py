@@ -12,7 +12,8 @@ from instrumentation.sources.battery import BatteryError, BatterySource
 from instrumentation.sources.counter import REOPENED, ReadFailure, Reading, difference
 from instrumentation.sources.hwmon import HwmonError, HwmonSource, discover
 from instrumentation.sources.nvml import NvmlError, NvmlSource
-from instrumentation.sources.polled import Gap, PowerSum
+from contract.documents import Gap
+from instrumentation.sources.polled import PowerSum
 from instrumentation.tests.gauges import AMD, BATTERY, CHARGE, SUPPLY, compile_nvml, lay_out
 
 S = 10**9
