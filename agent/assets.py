@@ -19,7 +19,7 @@ def check(plan: Plan) -> dict[str, str]:
     """SHA-256 of every asset that the plan's workloads use, by name, to be kept with the results.
 
     An asset that is missing is left to its workload, which then voids its own runs alone. Raises
-    AssetError where a sum differs or is not to be had.
+    AssetError where a sum differs or is not available.
     """
     used = {a for load in plan.workloads.values() for a in registry.load(load.workload).assets}
     sums: dict[str, str] = {}
@@ -31,12 +31,12 @@ def check(plan: Plan) -> dict[str, str]:
 
 
 def compared(name: str, path: Path, known: Mapping[str, str | None]) -> str:
-    """SHA-256 of one asset. Raises AssetError where `known` tells another, OSError."""
+    """SHA-256 of one asset. Raises AssetError where `known` has another sum, OSError."""
     digest = sha256_of(path)
     sha256, sums = known.get("sha256"), known.get("sums")
     expected = sha256 or (_listed(Path(sums), path.name) if sums else None)
     if expected is not None and expected != digest:
-        where = "the inventory says" if sha256 else f"{sums} says"
+        where = "the inventory has" if sha256 else f"{sums} has"
         raise AssetError(
             f"The asset {name} ({path}) has the SHA-256 {digest}, {where} {expected}: bring back "
             "the file that was meant, or correct its sum in fde_assets and make a new plan."

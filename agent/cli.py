@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 refused or failed (one sentence on stderr), 2 usage.
 
     A refusal is printed as JSON as well: `problems`, each as `contract.problem.Problem` has it.
-    4: nobody is there to close the journal that is followed. 70: something that was not foreseen,
+    4: no agent is left to close the journal that is followed. 70: something that was not foreseen,
     and 75: the suite or the disks are in use, or the machine goes down: a service starts again.
     """
     options = _parser().parse_args(arguments)
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m agent", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    check = _command(commands, "check", "say what is on the disks; touches nothing")
+    check = _command(commands, "check", "list what is on the disks; touches nothing")
     check.add_argument("--target", type=Path, default=TARGET)
 
     prepare = _command(
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "--checked",
         type=_fingerprints,
         metavar="JSON",
-        help="role to fingerprint as check told them: refuse a disk that changed since",
+        help="role to fingerprint as check prints them: refuse a disk that changed since",
     )
     teardown = _command(
         commands, "teardown", "revert the self-encrypting disk, remove our partitions"
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     for command in (prepare, teardown):
         _add_storage_options(command)
-        command.add_argument("--check", action="store_true", help="only say what would be done")
+        command.add_argument("--check", action="store_true", help="only print what would be done")
 
     run = _command(commands, "run", "execute the plan of a suite, or continue with it", _run)
     run.add_argument("--suite-dir", type=Path, required=True)
@@ -149,7 +149,7 @@ def _add_suite_commands(commands: Any) -> None:
 
     silence = _command(commands, "quiet", "list, stop or start again what would disturb", _quiet)
     silence.add_argument("what", choices=("list", "off", "back"))
-    silence.add_argument("--suite-dir", type=Path, help="whose plan says what is to be stopped")
+    silence.add_argument("--suite-dir", type=Path, help="whose plan lists what is to be stopped")
     silence.add_argument("--target", type=Path, default=TARGET)
 
     provisioned = _command(

@@ -5,7 +5,7 @@
     python3 -m agent.examine --load SECONDS     keep all processors busy
     python3 -m agent.examine --joules SECONDS   RAPL's counters, ten times a second
 
-Reads only. A part that cannot be had is `{"error": sentence}`, so that the others are still told.
+Reads only. A part that is not available is `{"error": sentence}`.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def power(sys: Path) -> PowerSupply:
 
 
 def kernel() -> dict[str, bool | None]:
-    """Whether the kernel was built with what the configurations need; None where it is not told."""
+    """Whether the kernel was built with what the configurations need; None where it is unknown."""
     packed, beside = Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")
     lines: set[str] | None = None
     if packed.exists():
@@ -321,7 +321,7 @@ def _contents(facts: disk_facts.DiskFacts) -> str:
 
 
 def _by_id(name: str) -> str:
-    """Return the path below /dev/disk/by-id that tells most.
+    """Return the most telling path below /dev/disk/by-id.
 
     Maker and serial before a bare number.
     """
@@ -349,8 +349,8 @@ def joules(seconds: float) -> Iterator[tuple[int, float]]:
     last: dict[str, int] = {}
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
-        now = source.read()
-        readings = {n: r for n in counted if isinstance(r := now[n], Reading)}
+        reads = source.read()
+        readings = {n: r for n in counted if isinstance(r := reads[n], Reading)}
         for name, reading in readings.items():
             step_uj = reading.energy_uj - last.get(name, reading.energy_uj)
             sum_uj += step_uj if step_uj >= 0 else step_uj + ranges[name]

@@ -56,8 +56,8 @@ class _Marked:
 class Marks:
     """The phases of one run, in order of time; `phase` is what a workload is given.
 
-    With `pad_s` the machine rests for so long before and after each phase: what a slow meter says
-    of a window that a mark cuts can then be told apart by the power of the rest. With `pyrapl` each
+    With `pad_s` the machine rests for so long before and after each phase: what a slow meter reports
+    of a window that a mark cuts can then be divided by the power of the rest. With `pyrapl` each
     phase is measured by that too.
     """
 
@@ -107,7 +107,7 @@ class Marks:
         """Mark the stretch itself.
 
         The counters are read outside the two time stamps, as close to them as can be; each reading
-        carries stamps of its own, and ours enclose pyRAPL's. Our own CPU time is that between the
+        carries its own stamps, and ours enclose pyRAPL's. Our own CPU time is that between the
         time stamps.
         """
         self._check(name)
@@ -242,7 +242,7 @@ def play(watermark: Watermark | None, suite_dir: Path, when: str) -> None:
     """Rest, load pattern, rest; then one line in `watermark.jsonl`, on the medium on return.
 
     `when` is `start` or `end`. Nothing happens where the plan has no watermark. A pattern that
-    could not be played costs the suite only its check of the clocks, so the line tells the error.
+    could not be played costs the suite only its check of the clocks, so the line has the error.
     Starts and ends alternate within a boot, however often the agent was started in between.
     """
     if watermark is None:

@@ -51,7 +51,7 @@ CHECKS_S = 8 * 3600.0
 
 @dataclass
 class Findings:
-    """What a run has gathered so far, kept so that a void run still tells all it knows."""
+    """What a run has gathered so far, kept so that a void run has all of it."""
 
     started_wall: str = ""
     t_start_ns: int | None = None
@@ -121,14 +121,14 @@ class Bench:
         except WorkloadError as error:
             return [str(error)]
         except Exception as error:  # noqa: BLE001 - as a library that cannot be loaded
-            return [f"{run.workload} cannot say what it requires: {error!r}"]
+            return [f"{run.workload} failed to list what it requires: {error!r}"]
 
     def measure(
         self, run: Run, waiting: Callable[[str, str], None], before_proof: Callable[[], None]
     ) -> Fault | None:
         """Do one run and write its run.json if it is sound; else why it is void.
 
-        `waiting` is told for what and why the checks wait before the run, and "" when they do not;
+        `waiting` gets for what and why the checks wait before the run, and "" when they do not;
         `sha256` is then that of its run.json. Raises AgentError where the storage failed, OSError
         where there is no room for the results. Exceptions of the workload void the run; their
         traceback goes to `failure.txt`.

@@ -1,6 +1,6 @@
-"""Whether a plan asks of a target only what that target's own inventory says.
+"""Whether a plan asks of a target only what that target's own inventory has.
 
-A suite's folder may have come from elsewhere, and what its plan says of configurations, file
+A suite's folder may have come from elsewhere, and what its plan has of configurations, file
 systems and files is run or read by root. So all of it must stand in the description of the target
 that `fde provision` brought, but for what a suite itself may choose: its workloads and their
 declared parameters, and its factors, as far as they name neither files nor devices.
@@ -74,7 +74,7 @@ def _foreign(plan: Plan, target: Target) -> Iterator[str]:
 
 
 def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -> str:
-    """Say why a configuration is not one of the target's, or one that factors make of it."""
+    """Return why a configuration is not one of the target's, or one that factors make of it."""
     # Factors append their levels' names: plain, plain.xfs, plain.xfs.trim.
     asked = f"{configuration.name}."
     names = [name for name in storage.configurations if asked.startswith(f"{name}.")]
@@ -102,7 +102,7 @@ def _is_choice(field: Parameter) -> bool:
 
 
 def _foreign_filesystem(filesystem: Filesystem, allowed: Filesystem) -> str:
-    """Say why a factor may not ask for a file system; empty where it may."""
+    """Return why a factor may not ask for a file system; empty where it may."""
     options = list(filesystem.options)
     if filesystem.type == allowed.type and options[: len(allowed.options)] == list(allowed.options):
         options = options[len(allowed.options) :]  # the inventory's own, which are its matter

@@ -1,8 +1,8 @@
-"""pyRAPL over each phase: a measurement of its own, held against the counters that enclose it.
+"""pyRAPL over each phase: a separate measurement, compared with the counters that enclose it.
 
 What pyRAPL 0.2.3.1 does wrong is found here, by our own reading of the same counters: it never
 reads `max_energy_range_uj`, so that a counter which went round gives a negative figure, none, or
-one that is too small by whole rounds; and its figures are µJ where its documentation says joules
+one that is too small by whole rounds; and its figures are µJ where its documentation states joules
 and seconds (device_api.py, result.py).
 """
 

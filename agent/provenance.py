@@ -38,7 +38,7 @@ PROGRAMS = {
 
 
 def gather(spec: StorageSpec) -> dict[str, object]:
-    """Everything for provenance/*.json; what the machine does not tell is null."""
+    """Everything for provenance/*.json; what the machine does not report is null."""
     command_line = _text(Path("/proc/cmdline"))
     return {
         "format": "fde-provenance/1",
@@ -59,7 +59,7 @@ def gather(spec: StorageSpec) -> dict[str, object]:
 
 
 def lab_word(key: str, command_line: str) -> str | None:
-    """Return what the virtual lab told its guest's kernel, None outside of it.
+    """Return a word that the virtual lab gave its guest's kernel, None outside of it.
 
     `fde.machine`: what the guest runs on (kvm, uml, tcg); `fde.disks`: the model of its disks.
     """
@@ -68,7 +68,7 @@ def lab_word(key: str, command_line: str) -> str | None:
 
 
 def versions() -> dict[str, str | None]:
-    """First line that each program says about itself; null where it is not installed."""
+    """First line that each program prints about itself; null where it is not installed."""
     programs = {name: _first_line(argv) for name, argv in PROGRAMS.items()}
     return {"python": sys.version.split()[0], **programs, "pyRAPL": _pyrapl_version()}
 

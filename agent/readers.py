@@ -109,7 +109,7 @@ class _Reader:
     def record(self, enclosing: tuple[Readings, Readings]) -> OtherSource:
         """Return the run's figures, or why there are none.
 
-        Then it is opened anew for the next run.
+        Then it is opened again for the next run.
         """
         error = self._error or getattr(self._source, "error", None)
         if not error and self._end.readings:

@@ -61,7 +61,7 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
 
     The target's own description in `target_path` must allow all that the plan asks for. Runs that
     are `finished` in the journal are not repeated. Raises AgentError before anything is touched if
-    the plan or the suite's lock are not to be had. Secrets, disks and counters that are not there
+    the plan or the suite's lock are not available. Secrets, disks and counters that are not there
     yet are waited for.
     """
     with lock.suite(suite_dir), limits.stoppable(), notify.Watchdog() as watchdog:
@@ -112,7 +112,7 @@ def _locked(suite_dir: Path) -> ExitStack:
 
 
 class Suite:
-    """One execution of a plan, from wherever the journal says that it stands."""
+    """One execution of a plan, from wherever the journal left it."""
 
     def __init__(self, suite: Plan, suite_dir: Path, writer: Journal, watchdog: Watchdog) -> None:
         self.plan = suite
@@ -196,15 +196,15 @@ class Suite:
             self.waits.for_disks(self.plan.storage.disks.values(), run.run_id)
             self.watchdog.within(STEP_S)
             self._set_aside(run.run_id)
-            self._one(run, stack, bench)
+            self._attempt(run, stack, bench)
             if self.history.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
                 raise AgentError(
                     f"{self.history.void_in_a_row} runs in a row were void: see their "
                     "void_reason, correct it, then start the suite again."
                 )
 
-    def _one(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
-        """One try of a run, from switching to its closing line."""
+    def _attempt(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
+        """Make one attempt at a run, from switching to its closing line."""
         missing = bench.missing(run)
         if missing:
             # The workload cannot run on this machine: that says nothing about the machine's health.
@@ -357,7 +357,7 @@ class Suite:
 
 
 def read_locked(stack: Stack, context: CheckContext) -> dict[str, LockedRead]:
-    """One direct read of every locked range: the host's own look at what a drive says.
+    """One direct read of every locked range: the host's own test of what a drive reports.
 
     By serial number `{error, link_before, link_after}`; `error` is the kernel's name for it.
 

@@ -75,7 +75,7 @@ class Memory:
 
     `given_up`: how often in a row each check was waited for in vain. A machine that cannot have
     what is wanted, because the room got colder, must not spend its night waiting: each time half
-    as long. `last`: what was read after the run before. `health`: what the disks then said of
+    as long. `last`: what was read after the run before. `health`: what the disks then reported of
     themselves, at `health_s`, None where something was wrong, so that they are asked again.
     """
 
@@ -105,7 +105,7 @@ class Inspection:
         self._begun: dict[tuple[str, str], Any] = {}
 
     def before(self, waiting: Callable[[str, str], None]) -> None:
-        """Look before the run. What time can fix is waited for; `waiting` is told what, and why."""
+        """Look before the run. What time can fix is waited for; `waiting` gets what, and why."""
         for check in TABLE:
             if check.wait is not None:
                 self._wait(check, check.wait, waiting)
@@ -113,8 +113,8 @@ class Inspection:
         self._memory.health = None
         for check in TABLE:
             if isinstance(check.look, Change):
-                now = _read(check.look, context)
-                begun = self._memory.last.get(check.name, now) if check.look.lasting else now
+                current = _read(check.look, context)
+                begun = self._memory.last.get(check.name, current) if check.look.lasting else current
                 self._begun[check.name, check.when] = begun
             elif check.when == "before" and check.wait is None:
                 self._note(check, _look(check.look, context))
@@ -126,11 +126,11 @@ class Inspection:
         for check in TABLE:
             if isinstance(check.look, Change):
                 before = self._begun.get((check.name, check.when))
-                now = _read(check.look, context)
+                current = _read(check.look, context)
                 if check.look.lasting:
-                    self._memory.last[check.name] = now
-                if before is not None and now is not None:
-                    self._note(check, check.look.judge(before, now))
+                    self._memory.last[check.name] = current
+                if before is not None and current is not None:
+                    self._note(check, check.look.judge(before, current))
             elif check.when == "after":
                 self._note(check, _look(check.look, context))
         self.disks = replace(self.disks, after=disks.conditions(context))
@@ -171,7 +171,7 @@ class Inspection:
 
 def blockers(findings: list[Finding]) -> list[Finding]:
     """Return what voids the run."""
-    return [one for one in findings if one.severity == "blocker" and not one.ok]
+    return [finding for finding in findings if finding.severity == "blocker" and not finding.ok]
 
 
 def glance(names: Collection[str], context: CheckContext) -> list[Finding]:
@@ -202,6 +202,6 @@ def _read(change: Change, context: CheckContext) -> Any:
 
 
 def _why(check: Check, observation: Observation) -> str:
-    """Return the clause that says what is wrong."""
+    """Return what is wrong, as a clause."""
     clause = _UNREADABLE_WHY if observation.cause == UNREADABLE else check.why
     return clause.format(value=observation.value, **observation.facts)

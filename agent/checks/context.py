@@ -55,7 +55,7 @@ class CheckContext:
     `suite_dir` is where the suite's first readings are kept, None for nowhere; `disks` are the
     kernel's names of the disks under test; `load_limit` is how many CPUs others may keep busy;
     `band_c` and `disk_c` by how much processor and disks may be warmer or colder than at first;
-    `known_health` is what the disks said shortly before, so that they need not be asked again.
+    `known_health` is what the disks reported shortly before, so that they need not be asked again.
     """
 
     mount_point: Path
@@ -88,10 +88,10 @@ class CheckContext:
         """
         return replace(self, known_health=known_health)
 
-    def first(self, name: str, now: Reading) -> Reading:
+    def first(self, name: str, current: Reading) -> Reading:
         """Return the suite's first reading of this name; keep `now` if there is none yet."""
         if self.suite_dir is None:
-            return now
+            return current
         path = self.suite_dir / "provenance" / "first-readings.json"
         kept = strict_json.load(FirstReadings, path) or FirstReadings()
         first: Reading | None = getattr(kept, name)
@@ -99,13 +99,13 @@ class CheckContext:
             return first
         with suppress(OSError):  # no room: the check of that waits for it, and says so
             path.parent.mkdir(parents=True, exist_ok=True)
-            known = asdict(replace(kept, **{name: now})).items()
+            known = asdict(replace(kept, **{name: current})).items()
             write_json(path, {key: value for key, value in known if value is not None})
-        return now
+        return current
 
     @cached_property
     def health(self) -> dict[str, smart.Health]:
-        """SMART of the disks that tell it, by kernel name."""
+        """SMART of the disks that have it, by kernel name."""
         if self.known_health is not None:
             return self.known_health
         reports = {name: smart.read(self.smartctl, name) for name in self.disks}
@@ -113,12 +113,12 @@ class CheckContext:
 
     @cached_property
     def kernel_lines(self) -> list[kernel_log.Line] | None:
-        """All lines that the kernel still has; None where it shows them to nobody."""
+        """All lines that the kernel still has; None where they may not be read."""
         return kernel_log.read(self.kmsg)
 
 
 def text(path: Path) -> str | None:
-    """Return what a file of one line says; None if it cannot be read."""
+    """Return the content of a file of one line; None if it cannot be read."""
     try:
         return system_text.read(path).strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""A disk's own account of its health, as smartctl tells it."""
+"""A disk's own account of its health, as smartctl reports it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Health:
     `throttled` counts what heat did to an NVMe disk in its life: minutes above its limits and, as
     far as it can be read, transitions to slower states; `written_bytes` those of its life,
     `spare_percent` of its spare blocks that are left, `used_percent` of the life that its maker
-    states. None where it does not say.
+    states. None where it is not reported.
     """
 
     serial: str
@@ -116,7 +116,7 @@ def lifetime(name: str | None) -> Lifetime | None:
 
 
 def health_of(report: Report) -> Health | None:
-    """Return the health that a report tells; None without SMART."""
+    """Return the health in a report; None without SMART."""
     passed, log = report.smart_status.passed, report.nvme_smart_health_information_log
     ata, scsi = report.ata_smart_attributes.table, report.scsi_error_counter_log
     if passed is None and not (log or ata or scsi):

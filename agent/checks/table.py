@@ -46,8 +46,8 @@ class Check:
     """A row.
 
     `when` is `before`, `after` or `during` (then `look` is a Change); `severity` is `note`,
-    `warning`, `wait` or `blocker`, which voids the run; `what` says what is looked at; `why`, a
-    clause that the observation's facts and `value` fill, what is wrong; `remedy` the way out. A
+    `warning`, `wait` or `blocker`, which voids the run; `what` names what is looked at; `why`, a
+    clause that the observation's facts and `value` fill, what is wrong; `remedy` what to do. A
     look that gives None found nothing to look at: no finding.
     """
 
@@ -198,7 +198,7 @@ TABLE: tuple[Check, ...] = (
         "the host ran something else for much of the run",
         *(
             Change(machine.stolen_s, machine.stolen),
-            "stop what else runs on the host, or measure on a machine of its own",
+            "stop what else runs on the host, or measure on a separate machine",
         ),
     ),
     Check(

@@ -125,7 +125,7 @@ class KindFindings:
     output: str = ""
 
 
-NOBODY, DRIVE, PROCESSOR = "none", "drive", "processor"
+UNENCRYPTED, DRIVE, PROCESSOR = "none", "drive", "processor"
 DISCARD = Parameter(
     "discard", False, "", "the file system discards what is freed, and every layer passes it on"
 )
@@ -134,13 +134,13 @@ DISCARD = Parameter(
 class Kind(ABC):
     """A kind of configuration, in a module that has its `name`, here or in an installed package.
 
-    `encrypted_by` is one of `NOBODY`, `DRIVE`, `PROCESSOR`. `fields` are all that a configuration
-    of the kind may be told besides its name and disk; `packages` what is installed for it on the
+    `encrypted_by` is one of `UNENCRYPTED`, `DRIVE`, `PROCESSOR`. `fields` are all that a configuration
+    of the kind may have besides its name and disk; `packages` what is installed for it on the
     target (Debian's names).
     """
 
     name: ClassVar[str]
-    encrypted_by: ClassVar[str] = NOBODY
+    encrypted_by: ClassVar[str] = UNENCRYPTED
     fields: ClassVar[tuple[Parameter, ...]] = (DISCARD,)
     packages: ClassVar[tuple[str, ...]] = ()
     # Fields that an inventory gives as lists of arguments; kept as JSON text.
@@ -157,7 +157,7 @@ class Kind(ABC):
         """
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """Return what this machine lacks, with the way out; None if all is there.
+        """Return what this machine lacks, with the remedy; None if all is there.
 
         Destroys nothing.
         """
@@ -165,7 +165,7 @@ class Kind(ABC):
         return None
 
     def conflicts(self, settings: Mapping[str, ParameterValue]) -> Iterator[str]:
-        """Which settings cannot go together, clauses with the way out."""
+        """Which settings cannot go together, clauses with the remedy."""
         del settings
         return iter(())
 

@@ -18,7 +18,7 @@ from contract.files import json_text
 
 
 def check(options: argparse.Namespace) -> int:
-    """Also 0 where a disk is refused: the JSON tells."""
+    """Print the disks; also 0 where one is refused."""
     with lock.disks("check"):
         disks = inspect.check(plan.load_target(options.target))
         answer = {
@@ -31,7 +31,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def prepare(options: argparse.Namespace) -> int:
-    """Bring the disks to what the target says."""
+    """Bring the disks to what the target's description asks for."""
     with lock.disks("prepare"):
         with _stack(options) as stack:
             done = provision.prepare(

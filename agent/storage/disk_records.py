@@ -1,8 +1,8 @@
 """What this testbed has begun with a disk, noted on the target.
 
-A revert leaves random bytes and a teardown the data of its runs, which nobody could tell from
-someone's encrypted volume; an ownership that was interrupted looks like none. The note says what of
-it is ours, as long as nobody else writes to the disk.
+A revert leaves random bytes and a teardown the data of its runs, which look like someone's
+encrypted volume; an ownership that was interrupted looks like none. The record has what of it is
+ours, as long as no other program writes to the disk.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
     if record.edges is None:
         if facts.opal is None or (facts.sid is not None and facts.sid.taken):
             return False
-        here = (record.boot_id, record.diskseq) == (boot_id(), facts.diskseq)
+        same_appearance = (record.boot_id, record.diskseq) == (boot_id(), facts.diskseq)
         known = record.written_bytes is not None  # a record of an earlier version has none
-        return here or (known and record.written_bytes == _written(facts))
+        return same_appearance or (known and record.written_bytes == _written(facts))
     edges = zip(facts.edges, record.edges, strict=True)
-    same = all(now == then or now in samples.BLANK_EDGES for now, then in edges)
+    same = all(current == then or current in samples.BLANK_EDGES for current, then in edges)
     return same and samples.same_or_blanked(facts.samples, record.samples)
 
 

@@ -66,7 +66,7 @@ class Partition:
 
     @property
     def has_marker(self) -> bool:
-        """Whether it claims to be ours; whether it is, its disk's UUIDs tell."""
+        """Whether it claims to be ours; whether it is, its disk's UUIDs show."""
         return self.type_guid.lower() == MARKER_TYPE and self.name == MARKER_NAME
 
 
@@ -81,8 +81,8 @@ class DiskFacts:
     `writes`: write commands that an NVMe disk has counted in its life, `kernel_writes` those of the
     kernel since it started; all asked only where the disk is not ours with nothing else in it.
     `read_error`: the error's name if first or last block cannot be read. `stale`: the kernel shows
-    other partitions than the table says. `opal`: None without Opal. `opal_error`: why the drive did
-    not say whether it has any. `discovery`: what else it says without a PIN. `taking`: an
+    other partitions than the table. `opal`: None without Opal. `opal_error`: why the drive did
+    not report whether it has any. `discovery`: what else it reports without a PIN. `taking`: an
     ownership that we began and did not end is noted, `reverted`: a revert that was not cleaned up
     after. `beside`: other namespaces of the same drive, which have their security in common with
     it. `given_away`: storage controllers that programs drive, asked where there is no disk.
@@ -119,7 +119,7 @@ class DiskFacts:
 
     @property
     def sid(self) -> opal_ioctl.Sid | None:
-        """State of the owner's PIN, if the drive says it."""
+        """State of the owner's PIN, if the drive reports it."""
         return self.discovery.sid
 
     @property
@@ -148,7 +148,7 @@ class DiskFacts:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing is on it, as far as anybody can tell."""
+        """Whether nothing is on it, as far as can be known."""
         return not (self.table or self.signatures or self.partitions or self.unknown)
 
     @property
@@ -266,7 +266,7 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
         between = samples.take(facts.path, facts.size_bytes, facts.serial)
         volumes = [(p.start_bytes, p.size_bytes) for p in facts.partitions]
         known = facts.table or facts.signatures
-        volumes += [(at, 0) for at in (() if known else samples.without_table(between.found))]
+        volumes += [(at, 0) for at in (() if known else samples.without_table(between.offsets))]
         headers = samples.headers(facts.path, facts.size_bytes, volumes)
     except OSError as error:
         return replace(facts, read_error=errno.errorcode.get(error.errno or 0, str(error.errno)))
@@ -277,7 +277,7 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
         headers=headers,
         writes=_writes(facts),
         kernel_writes=devices.writes(Path(facts.path).name),
-        unknown="" if known else _unknown(facts.path, edges, between.found),
+        unknown="" if known else _unknown(facts.path, edges, between.offsets),
     )
 
 
@@ -403,7 +403,7 @@ class _Wipefs:
 def _partition(
     name: str, place: tuple[int, int], entry: Partition | None, signatures: list[Signature]
 ) -> Partition:
-    """Return what the kernel shows, with what the table says of it."""
+    """Return what the kernel shows, with the table's entry."""
     return Partition(
         f"/dev/{name}",
         entry.type_guid if entry else "",

@@ -25,7 +25,7 @@ SerialOf = Callable[[str], str]
 
 
 class _Refusal(NamedTuple):
-    """Templates of a refusal: what prevents writing, a clause; the remedy; what it is said of."""
+    """Templates of a refusal: what prevents writing, a clause; the remedy; its subject."""
 
     reason: str
     remedy: str
@@ -56,10 +56,10 @@ _WORDINGS: Mapping[str, _Refusal] = {
     "not-whole": _Refusal(
         "is a partition or a mapping, not a whole disk", "Name the disk's by-id path."
     ),
-    "other-serial": _Refusal("has serial {found!r}, the inventory says {serial!r}", _CORRECT),
-    "other-size": _Refusal("has {found} bytes, the inventory says {size_bytes}", _CORRECT),
+    "other-serial": _Refusal("has serial {found!r}, the inventory has {serial!r}", _CORRECT),
+    "other-size": _Refusal("has {found} bytes, the inventory has {size_bytes}", _CORRECT),
     "other-erase": _Refusal(
-        "may be erased only by its serial, the inventory says erase: {erase!r}",
+        "may be erased only by its serial, the inventory has erase: {erase!r}",
         "Correct or remove it.",
     ),
     "same-identity": _Refusal(
@@ -149,7 +149,7 @@ _WORDINGS: Mapping[str, _Refusal] = {
     ),
     "no-opal-on-sata": _Refusal(
         "offers no Opal, which a configuration needs{error}; libata keeps Opal from SATA disks "
-        "unless it is told otherwise",
+        "by default",
         "Start the machine with libata.allow_tpm=1 on the kernel's command line; if that changes "
         "nothing, choose a self-encrypting disk.",
     ),
@@ -200,14 +200,14 @@ def refusal(code: str, disk: Disk, disk_facts: DiskFacts, /, **facts: Fact) -> P
 
 
 def reason(problem: Problem) -> str:
-    """Return what a refusal says of its disk, as a clause."""
+    """Return the reason of a refusal, as a clause."""
     return _WORDINGS[problem.code].reason.format(**problem.facts)
 
 
 def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Problem]:
     """Every reason not to write this disk; empty if it may be written.
 
-    `erase`: whether the inventory's `erase` counts; who does not lay the disk out again says no.
+    `erase`: whether the inventory's `erase` counts; no, where the disk is not laid out again.
     """
     if facts.path is None:
         if facts.given_away:
@@ -222,7 +222,7 @@ def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Proble
 def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Reasons not to put a drive back by its PSID, which was asked for by its serial number.
 
-    That its contents are locked or hidden is none: this is the way out of it.
+    That its contents are locked or hidden is none: this is the remedy.
     """
     if facts.path is None:
         return refusals(disk, facts)
@@ -249,7 +249,7 @@ def shared(disk: Disk, facts: DiskFacts) -> list[Problem]:
 
 
 def blocked(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Reasons why nobody can take the drive now; it says so itself."""
+    """Reasons why the drive cannot be taken now, as it reports itself."""
     if facts.sid is None or not facts.sid.blocked or (facts.opal and facts.opal.locking_enabled):
         return []
     return [refusal("blocked", disk, facts)]
@@ -264,7 +264,7 @@ def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Problem]:
 
 
 def hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Reasons why nobody can say whether the disk is ours; empty if it can be told."""
+    """Reasons why it is unknown whether the disk is ours; empty if it is known."""
     return [] if facts.path is None or facts.stale else _hidden(disk, facts)
 
 

@@ -97,22 +97,22 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
     if facts.path is None:
         return "no block device stands there"
     if facts.read_error is not None:
-        says = f"its start or end cannot be read ({facts.read_error})"
+        contents = f"its start or end cannot be read ({facts.read_error})"
     elif facts.shadowed:
-        says = "its start is hidden"
+        contents = "its start is hidden"
     elif facts.partition is not None:
         size_mib = facts.partition.size_bytes // layout.MIB
         fits = layout.matches(facts.partition, spec.extent)
-        says = f"the testbed's layout, {size_mib} MiB{'' if fits else ' (another extent)'}"
+        contents = f"the testbed's layout, {size_mib} MiB{'' if fits else ' (another extent)'}"
     elif facts.blank:
         count = len(facts.samples)
-        says = f"blank: its first and last MiB and {count} places between, and no known signature"
+        contents = f"blank: its first and last MiB and {count} places between, and no known signature"
     elif disk_records.left_by_us(disk, facts):
-        says = "what an earlier teardown of this testbed left, and nothing else"
+        contents = "what an earlier teardown of this testbed left, and nothing else"
     else:
-        says = "; ".join(map(guard.reason, guard.foreign(disk, facts)))
+        contents = "; ".join(map(guard.reason, guard.foreign(disk, facts)))
     uses = [f"{use.device} {use.how}" for use in facts.uses]
-    parts = [says, *uses, *([opal_in_words(facts)] if facts.opal else [])]
+    parts = [contents, *uses, *([opal_in_words(facts)] if facts.opal else [])]
     if facts.opal_error:
         parts.append(f"no Opal answer ({facts.opal_error.rstrip('.')})")
     elif facts.opal is None and carries_opal(spec, disk.role):
@@ -123,13 +123,13 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
 
 
 def opal_in_words(facts: DiskFacts) -> str:
-    """Return the state of a drive that has Opal, as far as it can be told without a PIN."""
+    """Return the state of a drive that has Opal, as far as known without a PIN."""
     status, sid = facts.opal, facts.sid
     if status is None:
         return "no Opal"
     locked = "a range is locked" if status.locked else "nothing is locked"
     if status.locking_enabled and facts.partition is not None:
-        state = f"owned, by this testbed as its mark says, locking enabled, {locked}"
+        state = f"owned, by this testbed by its mark, locking enabled, {locked}"
     elif status.locking_enabled and facts.taking:
         state = f"half-taken by a provisioning that was interrupted, locking enabled, {locked}"
     elif status.locking_enabled:
@@ -139,7 +139,7 @@ def opal_in_words(facts: DiskFacts) -> str:
     elif sid is not None and sid.taken:
         state = "half-taken: it has an owner's PIN, but locking is not enabled"
     else:
-        state = "not owned, factory state" + ("" if sid else " as far as it tells")
+        state = "not owned, factory state" + ("" if sid else " as far as it reports")
     if sid is not None and sid.blocked:
         state += ", refuses ownership before a power cycle (Block SID)"
     shadow = "on" if status.mbr_enabled and not status.mbr_done else "off"
@@ -173,7 +173,7 @@ def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
 
 
 def kind_of_disk(path: str) -> tuple[str, str]:
-    """Model and transport as lsblk tells them; empty where nobody knows."""
+    """Model and transport as lsblk reports them; empty where unknown."""
     printed = run(["lsblk", "--json", "--nodeps", "--output", "MODEL,TRAN", path]).out
     (listed,) = strict_json.parse(_Listed, printed).blockdevices
     name = Path(path).name

@@ -1,6 +1,6 @@
 """Discard (TRIM): the same state of the medium for every configuration, and what each layer does.
 
-A file system on a plain disk tells the disk what is free, one on dm-crypt does not unless asked: a
+A file system on a plain disk reports to the disk what is free, one on dm-crypt does not unless asked: a
 disk that works faster where much is free would favour the one or the other.
 """
 
@@ -167,7 +167,7 @@ def fits(disk: Disk, extent: Extent) -> Problem | None:
 
 
 def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[Problem]:
-    """Reasons why no locking range can be made, by what the drive says without a PIN."""
+    """Reasons why no locking range can be made, by what the drive reports without a PIN."""
     discovery = facts.discovery
     reasons = []
     if discovery.encrypts is False:
@@ -198,7 +198,7 @@ def ready(disk: Disk, facts: DiskFacts, extent: Extent) -> bool:
 
 
 def script(disk: Disk, extent: Extent) -> str:
-    """Return what sfdisk is told; the UUIDs bind the mark to the disk's serial number."""
+    """Return the input of sfdisk; the UUIDs bind the mark to the disk's serial number."""
     return (
         f"label: gpt\nlabel-id: {disk_uuid(disk.serial)}\n"
         f"start={START_BYTES // MIB}MiB, size={partition_bytes(extent) // MIB}MiB, "
@@ -238,7 +238,7 @@ def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
     """Make a disk bare after a revert, which leaves random bytes in place of table and data.
 
     What lies there now cannot be compared; that it is the same disk, unused, still must be true.
-    Raises AgentError, which says so where the drive does not answer before a power cycle.
+    Raises AgentError, a separate one where the drive does not answer before a power cycle.
     """
     path = approved.path or disk.by_id
     with guard.holding(disk):

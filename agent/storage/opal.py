@@ -84,7 +84,7 @@ class Opal(Kind):
         disturbs the link that is about to be measured (`agent.runner.read_locked`).
         """
         if why_not_ready(place, secrets, try_passphrase=False) is not None:
-            own(place, secrets)
+            make_range(place, secrets)
         locking_range = range_found(place, secrets)
         return Evidence(locking_range.state if locking_range else None)
 
@@ -220,7 +220,7 @@ def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
     """Give a drive that locks nothing our PIN and enable locking, or end what was begun of it.
 
     Done before anything is cleared. Raises NotTakenError where the drive refused, AgentError where
-    nobody knows.
+    that is unknown.
     """
     free = sid is None or not sid.taken
     try:
@@ -248,7 +248,7 @@ def has_our_pin(device: str, secrets: Secrets) -> None:
     opal_ioctl.range_status(device, 1, secrets.opal_admin_pin)
 
 
-def own(place: Place, secrets: Secrets) -> None:
+def make_range(place: Place, secrets: Secrets) -> None:
     """Take ownership (or use ours), make the locking range and its LUKS2 header; ends locked.
 
     Raises OpalError if the disk has no Opal, is owned by someone else, shadows its start, or
@@ -289,7 +289,7 @@ def own(place: Place, secrets: Secrets) -> None:
 def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | None:
     """Revert the drive to its factory state, by PIN or, only when asked, by PSID.
 
-    Returns what was done, None if nobody owns the drive. Raises AgentError where it refuses.
+    Returns what was done, None if the drive has no owner. Raises AgentError where it refuses.
     """
     locking = opal_ioctl.status(device).locking_enabled
     if not by_psid:

@@ -134,7 +134,7 @@ class OpalError(WordedError):
 
 @dataclass(frozen=True)
 class Status:
-    """What level 0 discovery says."""
+    """Flags of level 0 discovery."""
 
     supported: bool
     locking_supported: bool
@@ -162,7 +162,7 @@ class RangeStatus:
 
 @dataclass(frozen=True)
 class Sid:
-    """What a drive with the feature Block SID says: its SID has an owner's PIN, is blocked."""
+    """What a drive with the feature Block SID reports: its SID has an owner's PIN, is blocked."""
 
     taken: bool
     blocked: bool
@@ -182,7 +182,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What level 0 discovery says beyond `Status`; None for a feature that is not there."""
+    """What level 0 discovery reports beyond `Status`; None for a feature that is not there."""
 
     sid: Sid | None = None
     geometry: Geometry | None = None
@@ -271,8 +271,8 @@ def unlock(device: str, number: int, admin_pin: bytes) -> None:
 
 def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -> None:
     """Let a range lock, or never lock, for reads and writes; its place stays."""
-    now = range_status(device, number, admin_pin)
-    place = (now.start_blocks, now.length_blocks)
+    current = range_status(device, number, admin_pin)
+    place = (current.start_blocks, current.length_blocks)
     buffer = bytearray(_SETUP.pack(*place, enabled, enabled, _session(number, admin_pin)))
     _log_in(device, ADMIN1, _SETUP_RANGE, buffer, f"set up locking range {number}")
 

@@ -1,4 +1,4 @@
-"""The proof that a configuration is what the plan says; a mismatch voids the run."""
+"""The proof that a configuration is the planned one; a mismatch voids the run."""
 
 from __future__ import annotations
 
@@ -182,24 +182,24 @@ def _layer_mismatches(wanted: Sequence[Layer], actual: Sequence[Layer]) -> list[
     """
     left = {layer.name: layer for layer in _stack(actual)}
     pairs = {layer.name: left.pop(layer.name, None) for layer in wanted}
-    for name in [name for name, one in pairs.items() if one is None and left]:
+    for name in [name for name, actual_layer in pairs.items() if actual_layer is None and left]:
         pairs[name] = left.pop(next(iter(left)), None)
-    called = {name: one.name for name, one in pairs.items() if one}
+    called = {name: actual_layer.name for name, actual_layer in pairs.items() if actual_layer}
     differing = [_mismatch("mapping-unplanned", name=name) for name in left]
     for layer in wanted:
-        one = pairs[layer.name]
-        if one is None:
+        actual_layer = pairs[layer.name]
+        if actual_layer is None:
             differing.append(_mismatch("mapping-missing", name=layer.name))
             continue
-        named = {"name": one.name}
-        if layer.made_by not in ("", one.made_by):
-            makers = {"found": one.made_by or "unknown", "planned": layer.made_by}
+        named = {"name": actual_layer.name}
+        if layer.made_by not in ("", actual_layer.made_by):
+            makers = {"found": actual_layer.made_by or "unknown", "planned": layer.made_by}
             differing.append(_mismatch("mapping-maker", **named, **makers))
-        if len(one.segments) != len(layer.segments):
-            counts = {"found": len(one.segments), "planned": len(layer.segments)}
+        if len(actual_layer.segments) != len(layer.segments):
+            counts = {"found": len(actual_layer.segments), "planned": len(layer.segments)}
             differing.append(_mismatch("segments", **named, **counts))
             continue
-        for segment, planned in zip(one.segments, layer.segments, strict=True):
+        for segment, planned in zip(actual_layer.segments, layer.segments, strict=True):
             # All else differs with the target.
             keys = ["target"] if segment.target != planned.target else list(vars(planned))
             known = {**vars(planned), "device": called.get(planned.device or "", planned.device)}

@@ -1,4 +1,4 @@
-"""Kinds of configurations by name; what an entry of an inventory says, checked and completed."""
+"""Kinds of configurations by name; an entry of an inventory, checked and completed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(name: str) -> Kind:
 def complete(entry: Mapping[str, Any]) -> Configuration:
     """Return the configuration of an entry, with its kind's defaults.
 
-    Raises AgentError with all that is wrong in it, clauses with the way out.
+    Raises AgentError with all that is wrong in it, clauses with the remedy.
     """
     kind = load(entry["kind"])
     entry_settings = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}

@@ -146,7 +146,7 @@ class Stack:
         """Go to a configuration from wherever the storage stands; freshly formatted, mounted.
 
         Raises AgentError (guard, commands, Opal) with the storage back to bare; one that cannot
-        be had here at all leaves everything as it is.
+        be had here at all changes nothing.
         """
         start_s = time.monotonic()
         configuration = self.spec.configurations.get(name)
@@ -181,7 +181,7 @@ class Stack:
             raise
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """Return what this machine lacks for a configuration, with the way out.
+        """Return what this machine lacks for a configuration, with the remedy.
 
         None if all is there.
         """
@@ -202,7 +202,7 @@ class Stack:
     def leave(self) -> None:
         """Go to bare from wherever the storage stands; a mapping that is not ours is left alone.
 
-        It rests on what the kernel says of our own mappings alone. A step that fails keeps no other
+        It rests on what the kernel reports of our own mappings alone. A step that fails keeps no other
         from being tried, and after an internal error all are tried again. Raises AgentError, or
         what the internal error was.
         """
@@ -254,7 +254,7 @@ class Stack:
                 opal.relock(place, self.secrets)
 
     def _go_back(self, first: BaseException) -> None:
-        """To bare after a failure; a second failure is told, but does not hide the first."""
+        """To bare after a failure; a second failure is reported, but does not hide the first."""
         try:
             self.leave()
         except AgentError as second:
@@ -358,7 +358,7 @@ class Stack:
 
 @contextmanager
 def bare_after_internal_error(stack: Stack) -> Iterator[None]:
-    """Leave whatever is entered where the block ends in an error that nothing was said about."""
+    """Leave whatever is entered where the block ends in an error that is not ours."""
     try:
         yield
     except AgentError:
@@ -384,9 +384,9 @@ def _kernel_has(filesystem: str) -> bool:
 
 
 def _for_all() -> list[str]:
-    """Words before `mount` and `umount`, where this process has a mount namespace of its own.
+    """Words before `mount` and `umount`, where this process has a separate mount namespace.
 
-    A service's sandbox is one: what was mounted there alone, nobody else would see, and what stood
+    A service's sandbox is one: what was mounted there alone, no other process would see, and what stood
     mounted before it, it could not unmount.
     """
     first = Path("/proc/1/ns/mnt")

@@ -166,7 +166,7 @@ def _is_veracrypt(configuration: Configuration) -> bool:
 
 
 def _write_headers(path: str, words: list[str], passphrase: bytes, data_bytes: int) -> None:
-    """In front of the data, and behind it the backup, which has a salt of its own."""
+    """In front of the data, and behind it the backup, which has a separate salt."""
     keys = os.urandom(_KEYS_BYTES)
     with opened(path, os.O_WRONLY) as fd:
         for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
@@ -228,7 +228,7 @@ def _container(place: Place) -> Layer:
 def _create(path: str, words: list[str], passphrase: bytes) -> None:
     """Make the headers; tcplay takes its answers from standard input, one read for each prompt.
 
-    `-z` leaves the data area as it is. Raises CommandError.
+    `-z` leaves the data area unchanged. Raises CommandError.
     """
     chain = ",".join(f"{word.upper()}-{KEY_BITS}-XTS" for word in words)
     process = subprocess.Popen(

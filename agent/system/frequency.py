@@ -58,10 +58,10 @@ class Processor:
                 )
         if turbo is not None:
             run([self.cpupower, "set", "--turbo-boost", str(int(turbo))], ok=range(256))
-            if (now := self._turbo()) != turbo:
+            if (actual := self._turbo()) != turbo:
                 words = {True: "on", False: "off", None: "not offered by this machine"}
                 raise CommandError(
-                    f"Turbo is {words[now]}, not {words[turbo]} as fde_turbo asks: set it in the "
+                    f"Turbo is {words[actual]}, not {words[turbo]} as fde_turbo asks: set it in the "
                     "firmware, and fde_turbo: null."
                 )
 

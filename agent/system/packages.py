@@ -69,13 +69,13 @@ def note(packages: Sequence[str], files: Sequence[str] = (), path: Path = NOTE) 
         come = set(NEW.findall(run(argv).out))
     before = _read(path)
     new_files = (f for f in files if not Path(f).exists())
-    now = Note(
+    current = Note(
         tuple(sorted({*before.packages, *come})), tuple(sorted({*before.files, *new_files}))
     )
-    if now == before:
+    if current == before:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, asdict(now))
+    write_json(path, asdict(current))
     return True
 
 
@@ -87,7 +87,7 @@ def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -
     """Install packages, none of whose services starts now or at boot; returns what was done.
 
     Raises CommandError. Services are held back by policy-rc.d, as Debian's policy (9.3.3) has it;
-    one that is there already is left as it is.
+    one that is there already is left unchanged.
     """
     _apt("--quiet", "update")
     note(packages, [str(policy)], path)
@@ -171,7 +171,7 @@ def _apt(*arguments: str) -> None:
 
 
 def wait_for_apt(locks: Sequence[Path] = LOCKS, limit_s: float = LIMIT_S) -> None:
-    """Wait until apt and dpkg are free, and say for whom; raises CommandError after the limit."""
+    """Wait until apt and dpkg are free, and print for whom; raises CommandError after the limit."""
     begun_s, said_s = time.monotonic(), -SAY_S
     while holder := lock_holder(locks):
         waited_s = time.monotonic() - begun_s

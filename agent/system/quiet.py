@@ -1,6 +1,6 @@
-"""Stops what starts work by itself (timers, updaters, indexers, …), and starts again exactly that.
+"""Stops what starts work unasked (timers, updaters, indexers, …), and starts again exactly that.
 
-What was stopped is remembered in memory-backed /run: after a boot all of it is back by itself.
+What was stopped is remembered in memory-backed /run: after a boot all of it is back.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
     return {group: by_group[group] for group in GROUPS if by_group.get(group)}
 
 
-def told(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[str]:
+def describe_disturbers(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[str]:
     """Return a line on the services that a suite stops, and one on those it does not."""
     words = {group: f"{group} ({', '.join(units)})" for group, units in by_group.items()}
     stopped = "; ".join(word for group, word in words.items() if group in stop)
@@ -154,7 +154,7 @@ def off(
 
     Returns what was stopped, none where nothing was active.
 
-    A unit that does not stop is no error here: the check `timers` tells of it before every run.
+    A unit that does not stop is no error here: the check `timers` reports it before every run.
     Raises CommandError where the processor could not be set.
     """
     quiet, processor = quiet or Quiet(), processor or frequency.Processor()

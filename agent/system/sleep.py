@@ -1,4 +1,4 @@
-"""Whether a machine may fall asleep by itself: what its kernel can, and what asks for it.
+"""Whether a machine may fall asleep when idle: what its kernel can, and what asks for it.
 
 Sleep of systemd is off where its targets are masked (systemd-sleep.conf(5), systemctl(1)). What
 asks for it is logind (logind.conf(5)), a desktop's session, or the lid of a laptop.
@@ -20,9 +20,9 @@ _SLEEPS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hiber
 def facts(root: Path = Path("/")) -> dict[str, bool | str | None]:
     """Return what can put the machine to sleep.
 
-    `able`: whether the kernel can sleep (None: it does not say).
+    `able`: whether the kernel can sleep (None: unknown).
 
-    `masked`: sleep is off. `idle_action`, `lid_action`: what logind is told to do, empty where that
+    `masked`: sleep is off. `idle_action`, `lid_action`: what logind does, empty where that
     is no sleep or there is no lid. `desktop`: the display manager, empty without one.
     """
     state = root / "sys/power/state"

@@ -167,7 +167,7 @@ def test_a_drive_that_cannot_be_owned_says_why(
     answers(0)
     monkeypatch.setattr(opal_ioctl, "status", lambda _: status)
     monkeypatch.setattr(opal, "run", failing)
-    error = _raised(lambda: opal.own(PLACE, KEYS))
+    error = _raised(lambda: opal.make_range(PLACE, KEYS))
     assert error.code == cause
     assert (cause in ("shadowed", "not-taken")) == ("--psid-revert S1" in str(error))
     assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).code == "no-psid"

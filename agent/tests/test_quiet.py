@@ -128,7 +128,7 @@ def test_a_damaged_memory_is_an_empty_one(system: System) -> None:
 def test_a_group_is_stopped_where_the_inventory_allows_it(system: System) -> None:
     system.set("apt-daily.timer", "inactive")
     by_group = quiet.disturbers(system.systemctl) or {}
-    assert quiet.told(by_group, ["timers"]) == [
+    assert quiet.describe_disturbers(by_group, ["timers"]) == [
         "stopped while a suite runs: timers (cron.service)",
         "will disturb, and fde_stop does not allow to stop them: databases (mariadb.service)",
     ]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent.storage import registry as registry_of_storage
-from agent.storage.base import NOBODY
+from agent.storage.base import UNENCRYPTED
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.names import unknown
@@ -216,7 +216,7 @@ def _drift_check(
             f"The drift check's key every is {every!r}: say after how many blocks it runs again, "
             "1 or more; it runs first and last in any case."
         )
-    plain = [stack["name"] for stack in stacks if stack["encrypted_by"] == NOBODY]
+    plain = [stack["name"] for stack in stacks if stack["encrypted_by"] == UNENCRYPTED]
     names = [stack["name"] for stack in stacks]
     baseline = "plain" if "plain" in names else (plain or names)[0]
     return {

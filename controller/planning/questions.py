@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any
 
-from agent.storage.base import DRIVE, NOBODY, PROCESSOR
+from agent.storage.base import DRIVE, PROCESSOR, UNENCRYPTED
 from contract import steady_state
 from contract.errors import ControllerError
 from contract.plan import ACCESSES, MOST_PASSES
@@ -58,7 +58,7 @@ def contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> 
     names = [stack["name"] for stack in stacks]
     bare: dict[str, str] = {}
     for stack in stacks if "disks" in suite else ():
-        if stack["encrypted_by"] == NOBODY:
+        if stack["encrypted_by"] == UNENCRYPTED:
             bare.setdefault(stack["disk"], stack["name"])
     between = [list(pair) for pair in combinations(bare.values(), 2)]
     if "contrasts" in suite:
@@ -67,7 +67,7 @@ def contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> 
         return pairs + between
     by = {stack["name"]: stack["encrypted_by"] for stack in stacks}
     on = {stack["name"]: stack["disk"] if bare else "" for stack in stacks}
-    default = {(NOBODY, DRIVE), (NOBODY, PROCESSOR), (DRIVE, PROCESSOR)}
+    default = {(UNENCRYPTED, DRIVE), (UNENCRYPTED, PROCESSOR), (DRIVE, PROCESSOR)}
     within = [[a, b] for a in names for b in names if (by[a], by[b]) in default and on[a] == on[b]]
     return within + between
 

@@ -67,7 +67,7 @@ class AgentClient:
         """Return which machine it is. Raises ControllerError."""
         try:
             return strict_json.parse(
-                Identity, self._told(self.agent("identity", "--suites", connection.SUITES))
+                Identity, self._output(self.agent("identity", "--suites", connection.SUITES))
             )
         except ValueError as error:
             raise ControllerError(
@@ -95,21 +95,21 @@ class AgentClient:
             return ""
 
     def hold(self, reason: str, seconds: float) -> bool:
-        """Keep the agent from beginning a run; whether it was told."""
+        """Keep the agent from beginning a run; whether that succeeded."""
         done = self.agent("hold", "--reason", reason, "--for", f"{seconds:g}", limit_s=30)
         return done.returncode == 0
 
     def let_go(self) -> bool:
-        """End the hold; whether it was told."""
+        """End the hold; whether that succeeded."""
         return self.agent("hold", "--end", limit_s=30).returncode == 0
 
     def repeat(self, entry: Entry, reason: str) -> None:
         """Have a finished run repeated. Raises ControllerError."""
         arguments = ["--suite-dir", self._suite_dir, "--run", entry.run_id, "--seq", str(entry.seq)]
-        self._told(self.agent("request-repeat", *arguments, "--reason", reason))
+        self._output(self.agent("request-repeat", *arguments, "--reason", reason))
 
     def unit(self) -> Unit | None:
-        """The service's state; None where the target does not answer."""
+        """Return the service's state; None where the target does not answer."""
         done = self.ask(["sh", "-c", UNIT_STATE, "sh", self._unit])
         if done.returncode == connection.SSH_FAILED:
             return None
@@ -130,13 +130,13 @@ class AgentClient:
         self.ask(["systemctl", "start", "--no-block", self._unit])
 
     def stop(self) -> bool:
-        """Have the agent end in order, and not start after a boot; whether it was told."""
+        """Have the agent end in order, and not start after a boot; whether that succeeded."""
         return self.ask(["systemctl", "disable", "--now", "--quiet", self._unit]).returncode == 0
 
     def _file(self, name: str) -> bytes:
-        return self._told(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
+        return self._output(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
 
-    def _told(self, done: Done) -> bytes:
+    def _output(self, done: Done) -> bytes:
         return connection.told(self._target, done)
 
 

@@ -1,4 +1,4 @@
-"""One suite on several hosts at once, each with a session of its own, as one group."""
+"""One suite on several hosts at once, each with its session, as one group."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ Freeze = Callable[..., dict[str, Any]]
 
 @dataclass
 class Session:
-    """A host's own process, and how much of its log has been told."""
+    """A host's own process, and how much of its log has been shown."""
 
     host: str
     folder: Path
@@ -231,7 +231,7 @@ def several(options: Options) -> bool:
 
 
 def targets_of(options: Options) -> list[dict[str, Any]]:
-    """The resolved target that is meant, or several. Raises ControllerError."""
+    """Return the resolved target that is meant, or several. Raises ControllerError."""
     several(options)
     return options.targets
 
@@ -310,7 +310,7 @@ def run(options: Options) -> bool:
             print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
-        print(names.printable(f"all hosts came through: {command_line('report', folder)}"))
+        print(names.printable(f"all hosts succeeded: {command_line('report', folder)}"))
     return not failed
 
 
@@ -337,7 +337,7 @@ def _start(target: Target, folder: Path, path: Path) -> Session:
 
 
 def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int]) -> None:
-    """Tell what the sessions say until all have ended; each interrupt is handed on to them."""
+    """Show the lines of the sessions until all have ended; each interrupt is handed on to them."""
     handed_on = 0
     while True:
         ended = [session.process.poll() is not None for session in sessions]
@@ -354,7 +354,7 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
             return
         if len(interrupts) > handed_on:
             handed_on = len(interrupts)
-            print("interrupted: every host's session is told to end in order", flush=True)
+            print("interrupted: every host's session ends in order", flush=True)
             for session in sessions:
                 if session.process.poll() is None:
                     # Not SIGINT: what a shell started in the background does not hear it.

@@ -44,14 +44,14 @@ class LinkMonitor:
         return self._since_s is not None
 
     def up(self) -> None:
-        """The link is there."""
+        """Note that the link is there."""
         if self._since_s is not None and self._told:
             away = progress_text.minutes(time.monotonic() - self._since_s)
             self._note(f"the target answers again, after {away}")
         self._since_s, self._told = None, False
 
     def dropped(self, reason: str) -> None:
-        """It is not, for a reason."""
+        """Note that it is not, for a reason."""
         self._reason = reason
         if self._since_s is None:
             self._since_s = time.monotonic()
@@ -59,13 +59,13 @@ class LinkMonitor:
             self._due_s = self._since_s + PATIENCE_S
 
     def tick(self) -> None:
-        """Tell what is due."""
+        """Note what is due."""
         if self._since_s is None or time.monotonic() < self._due_s:
             return
         still = "still " if self._told else ""
         self._note(
             f"{still}no word from the target since {self._since_wall} ({self._reason}); "
-            "the agent continues by itself"
+            "the agent continues"
         )
         self._told = True
         self._due_s = time.monotonic() + REPEAT_S
@@ -94,7 +94,7 @@ class LinkEvents:
 
 
 def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
-    """The argv that prints a suite's journal there from entry `start` on, as `follow` wants it."""
+    """Return the argv that prints a suite's journal there from entry `start` on, as `follow` wants it."""
     path = connection.suite_dir(suite_id)
     arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
     return connection.python(target, *arguments)

@@ -68,7 +68,7 @@ def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
 
 
 def ask(agent: AgentClient, losses: Review, note: Callable[[str], None]) -> None:
-    """Request the repetitions, and say what is asked for. Raises ControllerError."""
+    """Request the repetitions, and note what is asked for. Raises ControllerError."""
     for sentence in losses.sentences():
         note(sentence)
     for run in losses.repeat:

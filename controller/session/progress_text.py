@@ -68,7 +68,7 @@ def minutes(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """Time left as a person says it: `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
+    """Time left, rounded up: `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
     total_min = math.ceil(seconds / 60)
     if total_min >= 100:
         rounded_min = math.ceil(total_min / 10) * 10
@@ -93,7 +93,7 @@ def position(status: SuiteStatus) -> str:
 
 
 def doing(status: SuiteStatus) -> str:
-    """What is done now, as `measuring sql on opal`."""
+    """Return what is done now, as `measuring sql on opal`."""
     if status.waiting:
         return f"waiting: {status.waiting}"
     words = DOING.get(status.state) if status.run_index else None
@@ -174,13 +174,13 @@ def change(contrast: RunningContrast) -> str:
 
 
 def _percent(ratio: float, places: int) -> str:
-    """The change with its sign, without one where it rounds to none."""
+    """Return the change with its sign, without one where it rounds to none."""
     rounded = round(100 * (ratio - 1), places)
     return f"{rounded:+.{places}f}" if rounded else f"{0:.{places}f}"
 
 
 def scope(answer: RunningAnswer) -> str:
-    """Say whose joules the running answer compares, against what, and their origin."""
+    """Return whose joules the running answer compares, against what, and their origin."""
     bases = list(dict.fromkeys(each.base_label for each in answer.contrasts))
     base = bases[0] if len(bases) == 1 else "the same disk without encryption"
     origin = "" if answer.origin == "measured" else f"; {answer.origin}"

@@ -178,7 +178,7 @@ def mark_samples(suite_dir: Path) -> None:
 
 
 def files(suite_dir: Path) -> Iterator[Path]:
-    """What a seal covers: all but what `fde report` derives."""
+    """Yield what a seal covers: all but what `fde report` derives."""
     for name in SEALED:
         if (suite_dir / name).is_file():
             yield suite_dir / name

@@ -68,8 +68,7 @@ def cpu_timed(seconds: dict[str, float], *, less: bool = False) -> Iterator[None
 
 @dataclass(frozen=True)
 class Session:
-    """A session by its last line; the `wall_s` of a killed one is that to its last clock reading.
-    """
+    """A session by its last line; a killed one lasted until its last clock reading."""
 
     line: SessionLine
     killed: bool = False

@@ -158,7 +158,7 @@ class Hosts:
         self._now = {host: ["starting"] for host in hosts}
 
     def line(self, host: str, text: str) -> None:
-        """A line of one session: the host's only one on a terminal, until it has a status."""
+        """Show a line of one session: the host's only one on a terminal, until it has a status."""
         if self._screen.live:
             self._now[host] = [text]
         else:
@@ -183,16 +183,16 @@ class Hosts:
         )
 
     def close(self) -> None:
-        """What is printed now comes below."""
+        """End the view; later lines come below."""
         self._screen.close()
 
 
 class Board:
     """Shows a session's progress; any thread may call it.
 
-    Where standard output is a terminal, a view that is redrawn in place; else the lines go to
-    `say`. Notes are logged, too. A status that cannot be written (a full disk) never ends a suite:
-    it is told once.
+    Where standard output is a terminal, a view that is redrawn in place; else the lines
+    are printed. Notes are logged, too. A status that cannot be written (a full disk) never ends a suite:
+    it is noted once.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Board:
     ) -> None:
         """Lines were added to the journal: all that are known now, oldest first.
 
-        Of those that were there before the first call, only the last is told.
+        Of those that were there before the first call, only the last is shown.
         """
         with self._lock:
             first = len(self._entries) if self._entries else len(entries) - 1
@@ -243,7 +243,7 @@ class Board:
             self._show(self._watts, self._gaps, write=True)
 
     def note(self, sentence: str, level: int = logging.INFO) -> None:
-        """Something of the session itself, which no line of the journal says."""
+        """Note something of the session itself, which no line of the journal has."""
         log.log(level, sentence)
         with self._lock:
             self._event(sentence)
@@ -252,11 +252,11 @@ class Board:
             self._show(self._watts, self._gaps, write=True)
 
     def warn(self, sentence: str) -> None:
-        """The same of what is not as it should be."""
+        """Note what is not as it should be."""
         self.note(sentence, logging.WARNING)
 
     def close(self) -> None:
-        """Leave the view as it was drawn last: what is said now comes below."""
+        """Leave the view as it was drawn last: later lines come below."""
         with self._lock, suppress(OSError):
             screen, self._screen = self._screen, None
             if screen is not None:

@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, *_: object) -> None:
-        """A client that went away or was cut; the terminal is the view's."""
+        """Ignore a client that went away or was cut; the terminal is the view's."""
 
 
 def _cut(request: socket.socket) -> None:
@@ -188,6 +188,6 @@ def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """The terminal is the view's."""
+            """Print nothing: the terminal is the view's."""
 
     return Handler

@@ -91,8 +91,7 @@ class Timing:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
     def on_target(self) -> str:
-        """Say what measuring itself cost where the controller ran on the target; empty elsewhere.
-        """
+        """Return what measuring cost where the controller ran on the target; else nothing."""
         if not self.controller_cpu_s or not self.controller_cpu_wall_s:
             return ""
         return (
@@ -206,16 +205,16 @@ def suite_timing(
 
 
 def _down_s(span: Span, clock: Sequence[ClockReading]) -> float:
-    """Seconds between two lines; of two boots by the controller's clock, 0 where it cannot tell."""
+    """Seconds between two lines; of two boots by the controller's clock, 0 where that is unknown."""
     if span.seconds is not None:
         return span.seconds
-    now, then = span.entry, span.after
-    before = [reading for reading in clock if reading.boot_id == now.boot_id]
-    after = [reading for reading in clock if reading.boot_id == then.boot_id]
+    entry, after_entry = span.entry, span.after
+    before = [reading for reading in clock if reading.boot_id == entry.boot_id]
+    after = [reading for reading in clock if reading.boot_id == after_entry.boot_id]
     if not before or not after:
         return 0.0
     last, first = before[-1], after[0]
     if last.controller_boot_id != first.controller_boot_id:
         return 0.0
-    apart_ns = (then.t_mono_ns - offset_ns(first)) - (now.t_mono_ns - offset_ns(last))
+    apart_ns = (after_entry.t_mono_ns - offset_ns(first)) - (entry.t_mono_ns - offset_ns(last))
     return max(0.0, apart_ns / NS)

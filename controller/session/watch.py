@@ -59,7 +59,7 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class _PlanName:
-    """What a plan of any version says of itself."""
+    """What a plan of any version has."""
 
     suite_id: str
     host: str
@@ -84,7 +84,7 @@ class LocalSuite(Source):
         folder = self._folder
         if (folder / MANIFEST).exists():
             return True, (
-                f"{folder} has ended: {command_line('summary', folder)} says what ran, "
+                f"{folder} has ended: {command_line('summary', folder)} lists what ran, "
                 f"{command_line('report', folder)} what it took."
             )
         return False, (
@@ -119,7 +119,7 @@ class RemoteSuite(Source):
         last = self._entries[-1]
         return last.state == "suite-finished", (
             f"{self.name} has ended on {self.host} ({last.detail or last.state}): "
-            f"fde summary and fde report on the controller say what came of it."
+            f"see fde summary and fde report on the controller."
         )
 
     def _follow(self) -> None:
@@ -167,8 +167,8 @@ def run(
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
-                f"No suite runs here{nor}: fde run starts one, fde summary says what "
-                "came of the newest."
+                f"No suite runs here{nor}: fde run starts one, fde summary shows the "
+                "newest."
             )
         linger_s = 0.0
         if serve and any(source.alive() for source in sources):
