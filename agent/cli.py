@@ -50,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         if isinstance(error, ProblemError):
             print(json_text({"problems": [problem.document() for problem in error.problems]}))
-        return _status(error)
+        if isinstance(error, journal.AbandonedError):
+            return ABANDONED
+        # What stands in the way of a service may go away.
+        return BUSY if isinstance(error, lock.LockError) and notify.is_service() else 1
     except BrokenPipeError:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -63,13 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()  # into the unit's log
         print(f"fde: internal error: {error!r}. Start it again to continue.", file=sys.stderr)
         return UNFORESEEN
-
-
-def _status(error: AgentError) -> int:
-    if isinstance(error, journal.AbandonedError):
-        return ABANDONED
-    # What stands in the way of a service may go away.
-    return BUSY if isinstance(error, lock.LockError) and notify.is_service() else 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -56,9 +56,9 @@ class _Marked:
 class Marks:
     """The phases of one run, in order of time; `phase` is what a workload is given.
 
-    With `pad_s` the machine rests for so long before and after each phase: what a slow meter reports
-    of a window that a mark cuts can then be divided by the power of the rest. With `pyrapl` each
-    phase is measured by that too.
+    With `pad_s` the machine rests for so long before and after each phase: what a slow meter
+    reports of a window that a mark cuts can then be divided by the power of the rest. With `pyrapl`
+    each phase is measured by that too.
     """
 
     def __init__(

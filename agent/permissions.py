@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from agent.storage import registry
 from agent.storage.base import settings
 from contract.extensions import ExtensionError
-from contract.parameters import Parameter
 from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, Target
 from workloads import registry as workloads
 from workloads.base import WorkloadError
@@ -89,16 +88,13 @@ def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -
         return str(error).rstrip(".")
     mine, its = (settings(kind, c.disk, c.settings)[0] for c in (configuration, permitted))
     for field in kind.fields:
-        if mine.get(field.name) != its.get(field.name) and not _is_choice(field):
+        # A factor may set a number, a flag or one of declared words, never free text.
+        chosen = field.choices or not isinstance(field.default, str)
+        if mine.get(field.name) != its.get(field.name) and not chosen:
             return f"there it has another {field.name}"
     if unknown := sorted(set(configuration.settings) - {field.name for field in kind.fields}):
         return f"{', '.join(unknown)} means nothing for {configuration.kind}"
     return _foreign_filesystem(configuration.filesystem or storage.filesystem, storage.filesystem)
-
-
-def _is_choice(field: Parameter) -> bool:
-    """Whether a factor may set it: a number, a flag or one of declared words, never free text."""
-    return bool(field.choices) or not isinstance(field.default, str)
 
 
 def _foreign_filesystem(filesystem: Filesystem, allowed: Filesystem) -> str:

@@ -26,7 +26,7 @@ LEAST_FREE_BYTES = 4 * 2**20
 
 
 class NotYetError(AgentError):
-    """What is waited for is not there yet; the text has the reason, and changes only with the reason."""
+    """What is waited for is not there yet; the text changes only with the reason."""
 
 
 class Waits:

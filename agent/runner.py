@@ -45,7 +45,6 @@ STEP_S = 900.0
 WATCH_S, MANY_UPDATES = 1.0, 10_000
 
 
-
 @dataclass(frozen=True)
 class _OfBoot:
     """The boot that a document is of."""

@@ -99,8 +99,7 @@ class Attempt:
 
     @property
     def worked_s(self) -> float | None:
-        """Seconds from `running` to the end, less what was waited; None where a boot lies between.
-        """
+        """Seconds from `running` to the end, less what was waited; None across a boot."""
         running, closing = self.running, self.closing
         if not running or not closing or running.boot_id != closing.boot_id:
             return None

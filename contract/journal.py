@@ -25,9 +25,7 @@ PRECONDITIONING, PRECONDITIONED = "preconditioning", "preconditioned"
 BEGUN = frozenset({"switching", "running", "proving"})
 CLOSED = frozenset({"finished", "void"})
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
-STATES = (
-    TERMINAL | BEGUN | CLOSED | {"suite-started", "waiting", PRECONDITIONING, PRECONDITIONED}
-)
+STATES = TERMINAL | BEGUN | CLOSED | {"suite-started", "waiting", PRECONDITIONING, PRECONDITIONED}
 
 # Causes of `void`: the try was cut short (`facts` say `during` which state); its workload cannot
 # run on this target; the controller asked for another; the run or a check was at fault.
@@ -170,8 +168,8 @@ def scan_bytes(data: bytes, path: str) -> tuple[list[Entry], int]:
             if number == len(lines) - 1 and len(complete) == len(data):
                 break  # blocks of the last line that never reached the medium read as zeros
             raise JournalError(
-                f"Line {number + 1} of {path} is damaged: the suite cannot be resumed. Create a new "
-                "plan."
+                f"Line {number + 1} of {path} is damaged: the suite cannot be resumed. Create a "
+                "new plan."
             ) from error
         used += len(line)
     return entries, used
@@ -208,7 +206,7 @@ def follow(
     held: Callable[[], bool] = lambda: True,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Entry]:
-    """Yield the entries from number `start` on, once on the medium, until the suite has finished or failed.
+    """Yield the entries from number `start` on, once on the medium, until the suite has ended.
 
     A closing line that others follow (a suite that was resumed) does not end it. Raises
     AbandonedError once the suite was not `held` for 15 s.

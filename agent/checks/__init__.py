@@ -114,7 +114,9 @@ class Inspection:
         for check in TABLE:
             if isinstance(check.look, Change):
                 current = _read(check.look, context)
-                begun = self._memory.last.get(check.name, current) if check.look.lasting else current
+                begun = (
+                    self._memory.last.get(check.name, current) if check.look.lasting else current
+                )
                 self._begun[check.name, check.when] = begun
             elif check.when == "before" and check.wait is None:
                 self._note(check, _look(check.look, context))

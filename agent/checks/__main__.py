@@ -68,7 +68,8 @@ def document() -> str:
     services = QUIET.format(groups=groups, kept=kept)
     grave, allowed = (
         "\n".join(
-            f"- `{pattern.expression.pattern}`: {pattern.reason}" for pattern in kernel_log.patterns(path)
+            f"- `{pattern.expression.pattern}`: {pattern.reason}"
+            for pattern in kernel_log.patterns(path)
         )
         for path in (kernel_log.GRAVE, kernel_log.ALLOWED)
     )

@@ -99,8 +99,8 @@ class CheckContext:
             return first
         with suppress(OSError):  # no room: the check of that waits for it, and says so
             path.parent.mkdir(parents=True, exist_ok=True)
-            known = asdict(replace(kept, **{name: current})).items()
-            write_json(path, {key: value for key, value in known if value is not None})
+            known = asdict(kept) | {name: current}
+            write_json(path, {key: value for key, value in known.items() if value is not None})
         return current
 
     @cached_property

@@ -87,7 +87,9 @@ def temperature(context: CheckContext) -> Observation | None:
         return None
     then = context.first("disk_temperatures_c", current)
     off = {
-        s: c - then.get(s, c) for s, c in current.items() if abs(c - then.get(s, c)) > context.disk_c
+        s: c - then.get(s, c)
+        for s, c in current.items()
+        if abs(c - then.get(s, c)) > context.disk_c
     }
     shown = ", ".join(
         f"{current[s]:.0f} °C, {then[s]:.0f} °C ± {context.disk_c:g} °C wanted" for s in off

@@ -16,7 +16,6 @@ _LOST = frozenset({5, 187, 197, 198})
 _WRITTEN = 241  # total LBAs written
 
 
-
 @dataclass(frozen=True)
 class _Status:
     passed: bool | None = None

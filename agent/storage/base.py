@@ -134,9 +134,9 @@ DISCARD = Parameter(
 class Kind(ABC):
     """A kind of configuration, in a module that has its `name`, here or in an installed package.
 
-    `encrypted_by` is one of `UNENCRYPTED`, `DRIVE`, `PROCESSOR`. `fields` are all that a configuration
-    of the kind may have besides its name and disk; `packages` what is installed for it on the
-    target (Debian's names).
+    `encrypted_by` is one of `UNENCRYPTED`, `DRIVE`, `PROCESSOR`. `fields` are all that a
+    configuration of the kind may have besides its name and disk; `packages` what is installed for
+    it on the target (Debian's names).
     """
 
     name: ClassVar[str]

@@ -92,7 +92,9 @@ def prove(options: argparse.Namespace) -> int:
             for name in options.configurations or stack.spec.configurations:
                 entered = stack.enter(name)
                 evidence = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
-                print(json_text({**_summary(stack, entered), "proof": asdict(evidence)}), flush=True)
+                print(
+                    json_text({**_summary(stack, entered), "proof": asdict(evidence)}), flush=True
+                )
                 proven = proven and evidence.ok
         finally:
             stack.leave()

@@ -328,8 +328,8 @@ def read(fd: int, offset: int, length: int) -> bytes:
 def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
     """Zeros over these (offset, length) in this order, lengths in bytes, down to the medium.
 
-    The disk is opened exclusively and must be the appearance with the number `seq`, so that no other program
-    can have taken it in between. Raises OSError.
+    The disk is opened exclusively and must be the appearance with the number `seq`, so that no
+    other program can have taken it in between. Raises OSError.
     """
     with opened(path, os.O_RDWR | os.O_EXCL) as fd:
         if _diskseq_of(fd) != seq:

@@ -37,7 +37,7 @@ class Record:
     nothing was left. `taking`: an ownership was begun.
     """
 
-    edges: tuple[str, ...] | None | Literal[False] = False
+    edges: tuple[str, ...] | Literal[False] | None = False
     samples: tuple[str, ...] = ()
     boot_id: str = ""
     diskseq: int = 0

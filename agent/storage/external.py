@@ -6,7 +6,7 @@ Each is a list of arguments, run as the agent runs, without a shell, with a limi
 `{device}` in an argument is the container that the product gets: our partition from 8 MiB before
 the common extent to the extent's end. What `open` prints last is the block device that it made
 (or the inventory names it), at least as long as the extent; a mapping of ours on it carries the
-file system. The passphrase is a line on standard input of `open`. Nothing that the commands print is
+file system. The passphrase is a line on standard input of `open`. Nothing that they print is
 believed: the probe is looked for wherever a product that keeps the order of data can have put it,
 and the partition's own counter must show that the probe was written there.
 """

@@ -1,7 +1,7 @@
 """Discard (TRIM): the same state of the medium for every configuration, and what each layer does.
 
-A file system on a plain disk reports to the disk what is free, one on dm-crypt does not unless asked: a
-disk that works faster where much is free would favour the one or the other.
+A file system on a plain disk reports to the disk what is free, one on dm-crypt does not unless
+asked: a disk that works faster where much is free would favour the one or the other.
 """
 
 from __future__ import annotations

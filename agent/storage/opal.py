@@ -181,7 +181,9 @@ def luks_header(partition: str) -> LuksHeader:
         dump = strict_json.parse(_Dump, printed)
     except ValueError as error:
         raise CommandError(f"The LUKS2 header of {partition} cannot be read: {error}.") from error
-    return LuksHeader(dump.segments, tuple(sorted({8 * k.key_size for k in dump.keyslots.values()})))
+    return LuksHeader(
+        dump.segments, tuple(sorted({8 * k.key_size for k in dump.keyslots.values()}))
+    )
 
 
 def why_not_ready(

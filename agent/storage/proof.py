@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ class Found:
     tcrypt: VolumeHeader | None
     plaintext_probe: Probe
     discard: DiscardFindings | None = None
-    of_kind: KindFindings = KindFindings()
+    of_kind: KindFindings = field(default_factory=KindFindings)
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _stack(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _luks_mismatches(plan: Planned, luks: LuksHeader | None) -> list[Problem]:
-    segment = luks and luks.segments.get("0")
+    segment = luks.segments.get("0") if luks else None
     if luks is None or segment is None:
         return [_mismatch("luks-missing")]
     wanted: dict[str, Value] = {

@@ -1,4 +1,4 @@
-"""Bring the disks to what the inventory asks for, and back again; both may be repeated at any time."""
+"""Bring the disks to what the inventory asks for, and back; both may be repeated."""
 
 from __future__ import annotations
 

@@ -140,7 +140,9 @@ def _little(data: bytes, offset: int, length: int) -> int:
 
 def same_or_blanked(current: Sequence[str], then: Sequence[str]) -> bool:
     """Whether sums differ from earlier ones only where the disk has become blank."""
-    return len(current) == len(then) and all(a in ("", b) for a, b in zip(current, then, strict=True))
+    return len(current) == len(then) and all(
+        a in ("", b) for a, b in zip(current, then, strict=True)
+    )
 
 
 def named(path: str, offsets: Iterable[int]) -> list[tuple[str, int]]:

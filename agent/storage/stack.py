@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Protocol
@@ -105,7 +105,7 @@ class _Ascent:
     kind: Kind
     filesystem: Filesystem
     place: Place | None = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = field(default_factory=Evidence)
     first_discard: str = layout.NOT_PLANNED
     mkfs_s: float = 0
 
@@ -202,9 +202,9 @@ class Stack:
     def leave(self) -> None:
         """Go to bare from wherever the storage stands; a mapping that is not ours is left alone.
 
-        It rests on what the kernel reports of our own mappings alone. A step that fails keeps no other
-        from being tried, and after an internal error all are tried again. Raises AgentError, or
-        what the internal error was.
+        It rests on what the kernel reports of our own mappings alone. A step that fails keeps no
+        other from being tried, and after an internal error all are tried again. Raises AgentError,
+        or what the internal error was.
         """
         try:
             self._go_down()
@@ -386,8 +386,8 @@ def _kernel_has(filesystem: str) -> bool:
 def _for_all() -> list[str]:
     """Words before `mount` and `umount`, where this process has a separate mount namespace.
 
-    A service's sandbox is one: what was mounted there alone, no other process would see, and what stood
-    mounted before it, it could not unmount.
+    A service's sandbox is one: what was mounted there alone, no other process would see, and what
+    was mounted before it, it could not unmount.
     """
     first = Path("/proc/1/ns/mnt")
     try:

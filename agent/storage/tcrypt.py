@@ -138,7 +138,13 @@ class TrueCrypt(Kind):
         passphrase = os.urandom(24).hex().encode()  # TrueCrypt takes 64 characters at most
         veracrypt = _is_veracrypt(configuration)
         if veracrypt:
-            _write_headers(path, _words(configuration), passphrase, place.extent.size_bytes)
+            data_bytes, keys = place.extent.size_bytes, os.urandom(_KEYS_BYTES)
+            with opened(path, os.O_WRONLY) as fd:
+                # In front of the data, and behind it the backup, which has a separate salt.
+                for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
+                    header = _header(_words(configuration), passphrase, keys, data_bytes)
+                    os.pwrite(fd, header, offset)
+                os.fsync(fd)
         else:
             _create(path, _words(configuration), passphrase)
         rounds = ("--veracrypt-pim", str(_PIM))
@@ -163,15 +169,6 @@ def parse_dump(text: str) -> VolumeHeader:
 
 def _is_veracrypt(configuration: Configuration) -> bool:
     return configuration.settings["volume"] == "veracrypt"
-
-
-def _write_headers(path: str, words: list[str], passphrase: bytes, data_bytes: int) -> None:
-    """In front of the data, and behind it the backup, which has a separate salt."""
-    keys = os.urandom(_KEYS_BYTES)
-    with opened(path, os.O_WRONLY) as fd:
-        for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
-            os.pwrite(fd, _header(words, passphrase, keys, data_bytes), offset)
-        os.fsync(fd)
 
 
 def _header(words: list[str], passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:

@@ -62,7 +62,7 @@ class CommandError(AgentError):
 
 @contextmanager
 def listening(listen: Callable[[str], None]) -> Iterator[None]:
-    """Have `listen` called with a clause while a program still works: for a watchdog, a terminal."""
+    """Call `listen` with a clause while a program still works: for a watchdog, a terminal."""
     _listeners.append(listen)
     try:
         yield

@@ -61,8 +61,8 @@ class Processor:
             if (actual := self._turbo()) != turbo:
                 words = {True: "on", False: "off", None: "not offered by this machine"}
                 raise CommandError(
-                    f"Turbo is {words[actual]}, not {words[turbo]} as fde_turbo asks: set it in the "
-                    "firmware, and fde_turbo: null."
+                    f"Turbo is {words[actual]}, not {words[turbo]} as fde_turbo asks. Set it in "
+                    "the firmware, and fde_turbo: null."
                 )
 
     def restore(self, before: Settings) -> None:

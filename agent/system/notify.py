@@ -1,4 +1,4 @@
-"""The agent as a service: reports to systemd that it is ready and alive (sd_notify(3)), and its unit.
+"""The agent as a service: reports to systemd that it is alive (sd_notify(3)), and its unit.
 
 Outside of a service all of this does nothing.
 """

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from agent import runner
+from agent.storage.base import Expectation, KindFindings
+from agent.storage.plaintext_probe import Probe
+from agent.storage.proof import Planned, Proof
 from agent.storage.stack import Stack
 from agent.system import limits, notify
 from contract import journal, plan
 from contract.errors import AgentError
 from contract.journal import Entry, Journal
 from contract.parameters import ParameterValue
+from contract.problem import Problem
 from contract.tests.test_plan import DOCUMENT
 from instrumentation.sources.powercap import PowercapSource
 from workloads.base import Context, Needs, Workload

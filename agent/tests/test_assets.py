@@ -46,8 +46,8 @@ def test_an_older_plan_names_the_path_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sha256", "listed", "words"),
     [
-        ("0" * 64, None, "the inventory says 0{64}: bring back"),
-        (None, f"{'0' * 64}  clip.mpg", "SHA256SUMS says 0{64}"),
+        ("0" * 64, None, "the inventory has 0{64}: bring back"),
+        (None, f"{'0' * 64}  clip.mpg", "SHA256SUMS has 0{64}"),
         (None, f"{SUM}  clip.mp4", "do not list clip.mpg"),
         (None, None, "cannot be read"),
     ],

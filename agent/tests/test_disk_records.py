@@ -114,10 +114,10 @@ def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
 def test_parts_of_a_note_end_by_themselves(place: Path) -> None:
     disk_records.begin_taking(DISK, place)
     disk_records.leave(DISK, LEFT, place)
-    disk_records.drop(DISK, "edges", "samples", place=place)
+    disk_records.forget_contents(DISK, place)
     assert disk_records.taking(DISK, place)
     assert not disk_records.left_by_us(DISK, LEFT, place)
-    disk_records.drop(DISK, "taking", place=place)
+    disk_records.end_taking(DISK, place)
     assert not disk_records.taking(DISK, place)
 
 

@@ -238,7 +238,8 @@ def test_a_mapping_too_many_is_told() -> None:
 )
 def test_a_header_with_other_ciphers_is_told(key: str | None, value: str | None) -> None:
     plan, findings = SOUND["cascade"]
-    header = replace(HEADER, **{key: value}) if key else None
+    changes: dict[str, Any] = {key: value} if key else {}
+    header = replace(HEADER, **changes) if key else None
     mismatches = proof.mismatches(plan, replace(findings, tcrypt=header))
     fields = [key] if key else ["chain", "mode", "key_bits"]
     assert _fields(mismatches) == [("truecrypt", field) for field in fields]

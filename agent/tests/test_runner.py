@@ -16,7 +16,7 @@ from agent.checks.context import Observation
 from agent.storage.proof import MISMATCHES
 from agent.system import limits
 from agent.tests.injections import fail_at, lines_of
-from agent.tests.suite_lab import Action, Lab, blocks_document, entries
+from agent.tests.suite_lab import Action, Lab, blocks_document, entries, proven
 from contract import journal, plan
 from contract.problem import Problem
 from workloads.base import Context

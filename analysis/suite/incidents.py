@@ -240,8 +240,7 @@ def _sessions(suite: Suite) -> tuple[int, int]:
 
 
 def _starts(entries: Sequence[Entry]) -> tuple[int, int, int, int]:
-    """Count the agent's starts, and of those after the first: resumed, by a boot, in the same boot.
-    """
+    """Count the agent's starts, and of those the resumed, after a boot, in the same boot."""
     starts = sum(entry.state == "suite-started" for entry in entries)
     resumed = reboots = restarts = 0
     started = True  # by the line before

@@ -90,7 +90,8 @@ def _learn(durations: Seen, plan: Mapping[str, Any], entries: Sequence[Entry]) -
     for attempt in History(entries).attempts:
         if (run := runs.get(attempt.run_id)) is None:
             continue
-        durations.switches_s.setdefault(run["configuration"], []).extend(attempt.switches_s)
+        for seconds in attempt.switches_s:
+            durations.switches_s.setdefault(run["configuration"], []).append(seconds)
         if attempt.finished and attempt.worked_s is not None:
             seconds = max(0.0, attempt.worked_s - rests_s(plan))
             durations.runs_s.setdefault(key_of(plan, run), []).append(seconds)

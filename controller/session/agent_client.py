@@ -86,8 +86,7 @@ class AgentClient:
         return journal.scan_bytes(self._file("journal.jsonl"), "the target's journal")[0]
 
     def plan_sha256(self) -> str | None:
-        """Return the hash of the plan there; None where there is none, empty where it is damaged.
-        """
+        """Return the hash of the plan there; None without one, empty where it is damaged."""
         content = self._file("plan.json")
         try:
             return strict_json.parse(_PlanSum, content).sha256 if content else None

@@ -82,10 +82,12 @@ MOST_COMPLAINTS = 15
 
 @dataclass(frozen=True)
 class LinkEvents:
-    """What becomes of the link: `dropped` with a reason, `up`, and `abandoned` with the follower's
-    sentence, which may raise ControllerError to end it all. `record` gets lines that are no entries:
-    the run.json of runs that have finished, ahead of the entry that switches the configuration or
-    ends the suite."""
+    """What becomes of the link: `dropped` with a reason, `up`, and `abandoned`.
+
+    The latter gets the follower's sentence and may raise ControllerError to end it all. `record`
+    gets lines that are no entries: the run.json of runs that have finished, ahead of the entry that
+    switches the configuration or ends the suite.
+    """
 
     dropped: Callable[[str], None]
     up: Callable[[], None]
@@ -94,7 +96,7 @@ class LinkEvents:
 
 
 def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
-    """Return the argv that prints a suite's journal there from entry `start` on, as `follow` wants it."""
+    """Return the argv that prints a suite's journal there from entry `start` on."""
     path = connection.suite_dir(suite_id)
     arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
     return connection.python(target, *arguments)

@@ -224,17 +224,15 @@ def _fetch(session: Session) -> None:
                         raise
                     session.board.warn(f"the results did not come whole ({error}); again")
                 else:
-                    _wait_for_target(session)
+                    session.board.warn(
+                        "the target is away; its results are fetched as soon as it answers"
+                    )
+                    while not session.agent.reached():
+                        session.board.tick({}, {})
+                        time.sleep(AWAY_S)
             finally:
                 archive.unlink(missing_ok=True)
     log.info("the results are here")
-
-
-def _wait_for_target(session: Session) -> None:
-    session.board.warn("the target is away; its results are fetched as soon as it answers")
-    while not session.agent.reached():
-        session.board.tick({}, {})
-        time.sleep(AWAY_S)
 
 
 def _play(session: Session, tag: str) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,6 +13,7 @@ from pathlib import Path
 from contract import strict_json
 from contract.attempts import NS
 from contract.documents import SessionLine
+from contract.files import append_line
 from instrumentation.clock import ClockReading, boot_id, monotonic_ns
 
 SESSIONS = "sessions.jsonl"
@@ -26,18 +26,14 @@ def recorded(suite_dir: Path, seconds: dict[str, float]) -> Iterator[None]:
     That is `wall_s`, and the `seconds` of its steps (`start_s`, `fetch_s`). One that was killed is
     known by its begin alone.
     """
+    path = suite_dir / SESSIONS
     begin = {"begun_ns": monotonic_ns(), "controller_boot_id": boot_id()}
-
-    def append(line: Mapping[str, int | float | str]) -> None:
-        with (suite_dir / SESSIONS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    append({**begin, "pid": os.getpid()})
+    append_line(path, {**begin, "pid": os.getpid()})
     try:
         with timed(seconds, "wall_s"):
             yield
     finally:
-        append(begin | seconds)
+        append_line(path, {**begin, **seconds})
 
 
 @contextmanager
@@ -102,9 +98,7 @@ def sessions_of(lines: Iterable[SessionLine], clock: Iterable[ClockReading]) -> 
     return list(sessions.values())
 
 
-def _lived_s(
-    begin: SessionLine, after: SessionLine | None, clock: Iterable[ClockReading]
-) -> float:
+def _lived_s(begin: SessionLine, after: SessionLine | None, clock: Iterable[ClockReading]) -> float:
     """Seconds from a session's begin to its last clock reading; the next session's come later."""
     boot = begin.controller_boot_id
     same = after is not None and after.controller_boot_id == boot

@@ -191,8 +191,8 @@ class Board:
     """Shows a session's progress; any thread may call it.
 
     Where standard output is a terminal, a view that is redrawn in place; else the lines
-    are printed. Notes are logged, too. A status that cannot be written (a full disk) never ends a suite:
-    it is noted once.
+    are printed. Notes are logged, too. A status that cannot be written (a full disk) never ends a
+    suite: it is noted once.
     """
 
     def __init__(

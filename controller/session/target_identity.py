@@ -51,8 +51,8 @@ def require_same_machine(
 ) -> None:
     """Keep the machine's identity at the first start; later compare with it.
 
-    `plan_sha256` is the hash of the target's plan. Raises ControllerError on another machine, another plan, or a journal that is shorter
-    than the copy here.
+    `plan_sha256` is the hash of the target's plan. Raises ControllerError on another
+    machine, another plan, or a journal that is shorter than the copy here.
     """
     if plan_sha256 not in (None, plan.sha256):
         raise ControllerError(

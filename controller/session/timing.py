@@ -126,9 +126,7 @@ def read_suite(suite_dir: Path) -> Timing:
     return suite_timing(entries, runs, plan.settle_s, controller, clock)
 
 
-def state_seconds(
-    entries: Sequence[Entry], clock: Sequence[ClockReading] = ()
-) -> dict[str, float]:
+def state_seconds(entries: Sequence[Entry], clock: Sequence[ClockReading] = ()) -> dict[str, float]:
     """Sum the seconds in each state on the target: from each line to the next of the same boot.
 
     `switching_s`, `proving_s` and `running_s` are those of attempts that count in the end,
@@ -205,7 +203,7 @@ def suite_timing(
 
 
 def _down_s(span: Span, clock: Sequence[ClockReading]) -> float:
-    """Seconds between two lines; of two boots by the controller's clock, 0 where that is unknown."""
+    """Seconds between two lines; of two boots by the controller's clock, 0 where unknown."""
     if span.seconds is not None:
         return span.seconds
     entry, after_entry = span.entry, span.after

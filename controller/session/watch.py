@@ -162,13 +162,19 @@ def run(
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
-        sources: Sequence[Source] = _of_folder(folder) if folder else _local(suites)
+        if folder and (folder / group.FILE).exists():
+            folders = group.suites(folder)
+        elif folder:
+            folders = [folder]
+        else:  # those that sessions on this machine work on now
+            planned = sorted(path.parent for path in suites.glob("*/plan.json"))
+            folders = [path for path in planned if lock.holder(path / suite_folder.LOCK)]
+        sources: Sequence[Source] = [LocalSuite(path) for path in folders]
         sources = sources or (_remote(inventory_path, scratch) if inventory_path else [])
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
-                f"No suite runs here{nor}: fde run starts one, fde summary shows the "
-                "newest."
+                f"No suite runs here{nor}: fde run starts one, fde summary shows the newest."
             )
         linger_s = 0.0
         if serve and any(source.alive() for source in sources):
@@ -183,20 +189,6 @@ def run(
             say(sentence)
         time.sleep(linger_s)
     return all(well for well, _ in outcomes)
-
-
-def _of_folder(folder: Path) -> list[LocalSuite]:
-    if (folder / group.FILE).exists():
-        return [LocalSuite(path) for path in group.suites(folder)]
-    return [LocalSuite(folder)]
-
-
-def _local(suites: Path) -> list[LocalSuite]:
-    """Suites that sessions on this machine work on now."""
-    folders = sorted(path.parent for path in suites.glob("*/plan.json"))
-    return [
-        LocalSuite(path) for path in folders if lock.holder(path / suite_folder.LOCK) is not None
-    ]
 
 
 def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:

@@ -206,7 +206,7 @@ def test_a_host_that_fails_does_not_stop_the_others(
     said = capsys.readouterr().out
     assert "alder | block 1/3" in said
     assert "birch | block 1/3" in said
-    assert "alder: did not come through: The agent gave up: no room." in said
+    assert "alder: failed: The agent gave up: no room." in said
     assert f"fde resume {suites['alder']} --inventory {tmp_path / 'inventory'}" in said
     assert f"birch: sealed, {suites['birch']}" in said
     assert (suites["birch"] / MANIFEST).exists()
@@ -244,7 +244,7 @@ def test_an_interruption_reaches_every_session_and_is_waited_for(
         group.run(options)
     thread.join()
     said = capsys.readouterr().out
-    assert said.count("did not come through: interrupted, what was measured is kept.") == 2
+    assert said.count("failed: interrupted, what was measured is kept.") == 2
 
 
 def test_an_interruption_while_they_are_started_leaves_none_behind(
@@ -277,7 +277,7 @@ def test_a_target_that_is_away_is_told_in_its_own_words(
     planner.options.inventory = tmp_path / "inventory"
     assert group.run(planner.options) is False
     said = capsys.readouterr().out
-    assert said.count("did not come through: ") == 2
+    assert said.count(": failed: ") == 2
     assert "Traceback" not in said
 
 

@@ -296,7 +296,11 @@ def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
     tmp_path: Path, columns: int
 ) -> None:
     event = Event(NOW.isoformat(), f"{EVIL} {'long ' * 40}")
-    documents = [document(), document(events=3 * (event,)), document(events=(event,), answer=ANSWER)]
+    documents = [
+        document(),
+        document(events=3 * (event,)),
+        document(events=(event,), answer=ANSWER),
+    ]
     texts = [json.dumps(asdict(each)) for each in documents]
     (tmp_path / "documents").write_text("\n".join(texts), encoding="utf-8")
     said, *shown, after, end = terminal.run(DRAW, tmp_path / "documents", columns, columns=columns)

@@ -169,7 +169,9 @@ def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_text(lines, encoding="utf-8")
     for name in (IDS[0], f"{IDS[0]}.void-1"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(asdict(FINISHED)), encoding="utf-8")
+        (tmp_path / "runs" / name / "run.json").write_text(
+            json.dumps(asdict(FINISHED)), encoding="utf-8"
+        )
     begun = '{"begun_ns": %d, "controller_boot_id": "a", "wall_s": %d, "start_s": %d}\n'
     session = begun % (1, 20, 2) + begun % (2, 10, 0) + '{"begun_ns": 3, "wall'
     (tmp_path / "sessions.jsonl").write_text(session, encoding="utf-8")

@@ -104,7 +104,7 @@ def test_a_session_here_is_shown_until_it_has_sealed(
     assert "block 1 of 1, run 1 of 6: measuring idle on dmcrypt-aes128, system 12.0 W" in out
     assert "suite finished" in out
     assert said == [
-        f"{folder} has ended: fde summary {folder} says what ran, fde report {folder} what it took."
+        f"{folder} has ended: fde summary {folder} lists what ran, fde report {folder} what it took."
     ]
 
 
