@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 from agent.storage import devices, disk_records, guard, nvme, samples
 from agent.storage.base import Place
@@ -25,11 +24,12 @@ from agent.storage.facts import (
     with_contents,
 )
 from agent.storage.plaintext_probe import locked_read
+from agent.storage.wordings import wordings
 from agent.system.command import run
 from contract import system_text
 from contract.errors import AgentError
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
-from contract.problem import Fact, Problem, WordedError, Wording
+from contract.problem import Fact, Problem, WordedError
 
 # Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
 NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
@@ -114,32 +114,7 @@ END_BYTES = MIB
 class LayoutError(WordedError):
     """The disk cannot be laid out."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "not-blank": Wording(
-            "Disk {role} ({by_id}) is not blank after it was blanked.",
-            "Find out who else writes it, then provision again.",
-        ),
-        "dead": Wording(
-            "Disk {role} ({by_id}, {path}) was reverted and cannot be read since ({error}).",
-            "Power-cycle it (power the target off and on), then run fde teardown again.",
-        ),
-        "no-partition": Wording(
-            "The kernel does not show the new partition of {path}.",
-            "Reload its table (blockdev --rereadpt) and provision again.",
-        ),
-        "unreadable": Wording(
-            "Disk {role} ({by_id}, {path}) cannot be read ({error}).",
-            "See the kernel log, then try again.",
-        ),
-        "not-written": Wording(
-            "Disk {role} ({by_id}, {path}) could not be blanked ({error}).",
-            "See who uses it, and the kernel log, then try again.",
-        ),
-        "other-extent": Wording(
-            "The partition of disk {role} ({by_id}) is not as large as the plan's extent.",
-            "Provision the target again.",
-        ),
-    }
+    WORDINGS = wordings("LayoutError")
 
 
 def partition_bytes(extent: Extent) -> int:

@@ -28,10 +28,11 @@ from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
+from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import strict_json
 from contract.plan import Configuration
-from contract.problem import WordedError, Wording
+from contract.problem import WordedError
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 
@@ -39,12 +40,7 @@ NO_PERMISSION = 2  # of cryptsetup's exit codes
 class NotTakenError(WordedError):
     """The drive did not take our PIN, and is as it was."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "refused": Wording("{error}"),
-        "maybe-blocked": Wording(
-            "{error} Firmware may also forbid it until a power cycle (Block SID)."
-        ),
-    }
+    WORDINGS = wordings("NotTakenError")
 
 
 class NotReady(StrEnum):

@@ -9,15 +9,14 @@ import hashlib
 import mmap
 import os
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from agent.marks import written_bytes
 from agent.storage import btrfs
 from agent.storage.devices import opened
-from contract.problem import WordedError, Wording
+from agent.storage.wordings import wordings
+from contract.problem import WordedError
 
 BLOCK_BYTES = 4096
 # How far in front of the extent a product may keep its headers.
@@ -35,13 +34,7 @@ _FIEMAP_NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 class ProbeError(WordedError):
     """The plaintext probe could not be placed or looked for."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "failed": Wording("The plaintext probe could not be read ({error})."),
-        "no-address": Wording(
-            "The file system does not report the address of the plaintext probe.",
-            "Use ext4, XFS or Btrfs on one device.",
-        ),
-    }
+    WORDINGS = wordings("ProbeError")
 
 
 @dataclass(frozen=True)

@@ -19,39 +19,12 @@ from agent.storage.opal import LuksHeader, OpalFindings
 from agent.storage.plaintext_probe import Probe
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
+from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import system_text
-from contract.problem import Problem, Wording
+from contract.problem import Problem
 
-MISMATCHES: Mapping[str, Wording] = {
-    "mapping-missing": Wording("The mapping {name} is missing."),
-    "mapping-unplanned": Wording("The mapping {name} is not planned."),
-    "mapping-maker": Wording("The mapping {name} is of {found}, planned {planned}."),
-    "segments": Wording("{name}: the number of dm segments is {found}, planned {planned}."),
-    "segment": Wording("{name}: dm {field} is {found!r}, planned {planned!r}."),
-    "luks-missing": Wording("No LUKS2 header can be read."),
-    "luks": Wording("LUKS2 {field} is {found!r}, planned {planned!r}."),
-    "range": Wording("Opal range {field} is {found!r}, planned {planned!r}."),
-    "range-not-locked": Wording("The range was not locked before it was opened."),
-    "locking-off": Wording("Opal locking is not enabled."),
-    "shadowed": Wording("An MBR shadow hides the start of the disk."),
-    "truecrypt": Wording("TrueCrypt {field} is {found!r}, planned {planned!r}."),
-    "discard": Wording("The file system is mounted with discard, planned without."),
-    "no-discard": Wording("The file system is mounted without discard, planned with."),
-    "kind": Wording("{refused}"),
-    "probe-failed": Wording("{error}"),
-    "probe-elsewhere": Wording(
-        "What is written to the file system does not reach the partition, so the medium proves "
-        "nothing."
-    ),
-    "probe-lost": Wording(
-        "The plaintext probe was not found through the mapping, so the medium proves nothing."
-    ),
-    "probe-plaintext": Wording("The plaintext probe lies in plaintext on the raw partition."),
-    "probe-not-plaintext": Wording(
-        "The plaintext probe is not on the raw partition, where nothing should encrypt it."
-    ),
-}
+MISMATCHES = wordings("mismatch")
 
 
 Value = str | int | bool | tuple[int, ...] | tuple[str, ...] | None

@@ -14,12 +14,12 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from agent.storage import (
     devices,
@@ -34,12 +34,13 @@ from agent.storage import (
 from agent.storage.base import Evidence, Kind, Place, settings
 from agent.storage.facts import Partition
 from agent.storage.secrets import Secrets
+from agent.storage.wordings import wordings
 from agent.system.command import CommandError, Progress, program_path, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Filesystem, StorageSpec
-from contract.problem import WordedError, Wording
+from contract.problem import WordedError
 
 STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
@@ -49,23 +50,7 @@ _FSOPEN, _FSOPEN_CLOEXEC = 430, 1  # of a call that libc has no function for
 class StorageError(WordedError):
     """A configuration could not be entered or left."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "unknown": Wording("There is no configuration {name!r}.", "Choose one of {known}."),
-        "settings": Wording("Configuration {name} is invalid ({broken}).", "Create a new plan."),
-        "unavailable": Wording("{why}"),
-        "not-ours": Wording(
-            "A mapping with a name of ours is not ours ({others}); nothing was closed.",
-            "Rename it (dmsetup rename) or close it.",
-        ),
-        "not-closed": Wording("{first} Closing the storage stack failed too: {second}"),
-        "not-seen": Wording(
-            "{folder} was mounted, but this service does not see it.",
-            "Share the mounts of the machine's first process (mount --make-rshared /).",
-        ),
-        "busy": Wording(
-            "{folder} cannot be unmounted ({error}): {users} use it.", "Stop what uses it."
-        ),
-    }
+    WORDINGS = wordings("StorageError")
 
 
 class Mapper(Protocol):

@@ -12,6 +12,7 @@ import pytest
 
 from agent.marks import Marks
 from agent.sampler import Sampler, next_due_ns
+from agent.tests.check_context import known
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.powercap import PowercapSource
 
@@ -55,9 +56,9 @@ def test_samples_of_every_zone_are_written_in_order_of_time(
     starts = [line["t_before_ns"] for line in lines]
     assert starts == sorted(starts)
     document = sampler.lateness()
-    assert len(lines) == 2 * document["samples"] >= 10
+    assert len(lines) == 2 * known(document["samples"]) >= 10
     assert document["rate_hz"] == rate_hz
-    assert 0 <= document["late_p99_ms"] <= document["late_max_ms"]
+    assert 0 <= known(document["late_p99_ms"]) <= known(document["late_max_ms"])
     # Due at whole periods after the start, and late by what passed from then on.
     due_ns = list(sampler._due_ns)
     assert begun_ns <= due_ns[0]
