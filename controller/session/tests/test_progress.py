@@ -55,33 +55,12 @@ def test_a_void_run_is_tried_again_and_what_void_tries_cost_is_expected_of_the_r
     assert progress.remaining_s(PLAN, History(entries)) == pytest.approx(5 * (10 + 20))
 
 
-def test_a_run_without_a_try_left_is_given_up_until_the_suite_is_begun_anew() -> None:
-    tried = [(0, "suite-started", ""), *[(0, "running", IDS[0]), (5, "void", IDS[0])] * 2]
-    assert PLAN.runs[0] in progress.unfinished(PLAN, History(journal(tried)))
-    tried += [(5, "running", IDS[0]), (9, "void", IDS[0])]
-    assert PLAN.attempts == 3
-    assert PLAN.runs[0] not in progress.unfinished(PLAN, History(journal(tried)))
-    again = [*tried, (10, "suite-failed", ""), (11, "suite-started", "")]
-    assert PLAN.runs[0] in progress.unfinished(PLAN, History(journal(again)))
-
-
 def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
     lines = [(0, "running", IDS[0]), (500, "void", IDS[0])]
     entries = journal(lines)
     assert progress.void_costs_s(History(entries)) == [pytest.approx(500)]
     cut = [entries[0], replace(entries[1], cause="target-down")]
     assert progress.void_costs_s(History(cut)) == []
-
-
-def test_a_finished_run_that_is_repeated_hours_later_cost_what_it_took() -> None:
-    lines = [
-        (0, "running", IDS[0]),
-        (10, "finished", IDS[0]),
-        (5000, "void", IDS[0]),
-        (5001, "running", IDS[0]),
-        (5012, "finished", IDS[0]),
-    ]
-    assert progress.void_costs_s(History(journal(lines))) == [pytest.approx(10)]
 
 
 @pytest.mark.parametrize(
@@ -117,12 +96,6 @@ def test_what_preconditioning_took_is_expected_of_no_run() -> None:
     entries = journal([*lines, (9004, "running", IDS[0]), (9014, "finished", IDS[0])])
     assert History(entries).attempts[0].lead_s == pytest.approx(4)
     assert progress_text.event(PLAN, entries[1]) == "preconditioning"
-
-
-def test_times_of_two_boots_are_not_subtracted() -> None:
-    before = journal([(1000, "suite-started", ""), (1001, "running", IDS[0])])
-    after = journal([(3, "suite-started", ""), (5, "finished", IDS[0])], boot_id="another")
-    assert progress.run_costs_s(History([*before, *after])) == {}
 
 
 def test_the_line_says_what_is_measured_time_left_voids_and_watts() -> None:
