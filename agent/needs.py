@@ -26,8 +26,8 @@ class NeedsError(AgentError):
 def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
     """Raise NeedsError with one sentence for each shortfall.
 
-    Workloads that cannot run here at all are left out, their runs skipped, where the plan says that
-    they may be.
+    Workloads that cannot run here at all are left out, their runs skipped, where the plan allows
+    that.
     """
     if sentences := list(_missing(plan)):
         raise NeedsError(" ".join(sentences))
@@ -42,7 +42,7 @@ def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
 
 
 def _missing(plan: Plan) -> Iterator[str]:
-    """Yield what cannot run here, though nobody said that this is meant."""
+    """Yield what cannot run here, though the plan does not allow it to be skipped."""
     for spec in plan.workloads:
         if plan.may_skip is None or spec.name in plan.may_skip:
             continue
@@ -53,7 +53,7 @@ def _missing(plan: Plan) -> Iterator[str]:
         if reasons:
             yield (
                 f"{spec.name} cannot run here: {' '.join(reasons)} If the suite is meant to go "
-                f"without it, say so: {command_line('run', skip=spec.name)}."
+                f"without it, allow that: {command_line('run', skip=spec.name)}."
             )
 
 

@@ -1,6 +1,6 @@
-"""Whether a plan asks of a target only what that target's own inventory says.
+"""Whether a plan asks of a target only what that target's own inventory has.
 
-A suite's folder may have come from elsewhere, and what its plan says of configurations, file
+A suite's folder may have come from elsewhere, and what its plan has of configurations, file
 systems and files is run or read by root. So all of it must stand in the description of the target
 that `fde provision` brought, but for what a suite itself may choose: its workloads and their
 declared parameters, and its factors, as far as they name neither files nor devices.
@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from agent.storage import registry
 from agent.storage.base import settings
 from contract.extensions import ExtensionError
-from contract.parameters import Parameter
 from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, TargetDocument
 from workloads import registry as workloads
 from workloads.base import WorkloadError
@@ -71,7 +70,7 @@ def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:
 
 
 def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -> str:
-    """Say why a configuration is not one of the target's, or one that factors make of it."""
+    """Return why a configuration is not one of the target's, or one that factors make of it."""
     # Factors append their levels' names: plain, plain.xfs, plain.xfs.trim.
     asked = f"{configuration.name}."
     names = [name for name in storage.configurations if asked.startswith(f"{name}.")]
@@ -86,20 +85,17 @@ def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -
         return str(error).rstrip(".")
     mine, its = (settings(kind, c.disk, c.settings)[0] for c in (configuration, permitted))
     for field in kind.fields:
-        if mine.get(field.name) != its.get(field.name) and not _is_choice(field):
+        # A factor may set a number, a flag or one of declared words, never free text.
+        chosen = field.choices or not isinstance(field.default, str)
+        if mine.get(field.name) != its.get(field.name) and not chosen:
             return f"there it has another {field.name}"
     if unknown := sorted(set(configuration.settings) - {field.name for field in kind.fields}):
         return f"{', '.join(unknown)} means nothing for {configuration.kind}"
     return _foreign_filesystem(configuration.filesystem or storage.filesystem, storage.filesystem)
 
 
-def _is_choice(field: Parameter) -> bool:
-    """Whether a factor may set it: a number, a flag or one of declared words, never free text."""
-    return bool(field.choices) or not isinstance(field.default, str)
-
-
 def _foreign_filesystem(filesystem: Filesystem, allowed: Filesystem) -> str:
-    """Say why a factor may not ask for a file system; empty where it may."""
+    """Return why a factor may not ask for a file system; empty where it may."""
     options = list(filesystem.options)
     if filesystem.type == allowed.type and options[: len(allowed.options)] == list(allowed.options):
         options = options[len(allowed.options) :]  # the inventory's own, which are its matter

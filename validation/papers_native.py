@@ -34,12 +34,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent.marks import Marks
 from agent.measure import DROP_CACHES, SCRATCH_ROOT
 from agent.sampler import Sampler
 from analysis.energy import own_share
+from contract.documents import Phase
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from contract.parameters import ParameterValue
@@ -136,7 +136,7 @@ class Native:
                     workload.run(context)
             finally:
                 workload.cleanup(context)
-            return [_taken(document, children_s) for document in marks.document()]
+            return [_taken(phase, children_s) for phase in marks.phases()]
 
     @contextmanager
     def _places(self) -> Iterator[dict[str, Path]]:
@@ -167,10 +167,9 @@ def programs_s() -> float:
     return total_s
 
 
-def _taken(document: Mapping[str, Any], children_s: Mapping[str, float]) -> Taken:
-    name, took_ns = document["name"], document["t_end_ns"] - document["t_start_ns"]
-    own_s, busy_s = document["own_cpu_s"], document["cpu_busy_s"]
-    return Taken(name, own_s, busy_s, children_s[name], took_ns / 1e9)
+def _taken(phase: Phase, children_s: Mapping[str, float]) -> Taken:
+    own_s, busy_s = phase.own_cpu_s or 0.0, phase.cpu_busy_s or 0.0
+    return Taken(phase.name, own_s, busy_s, children_s[phase.name], phase.duration_s)
 
 
 def say(line: str) -> None:

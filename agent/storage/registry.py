@@ -1,4 +1,4 @@
-"""Kinds of configurations by name; what an entry of an inventory says, checked and completed."""
+"""Kinds of configurations by name; an entry of an inventory, checked and completed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def complete(entry: Mapping[str, Any]) -> Configuration:
 def fill_in(configuration: Configuration) -> Configuration:
     """Return the configuration with all settings of its kind.
 
-    Raises AgentError with all that is wrong in it, clauses with the way out.
+    Raises AgentError with all that is wrong in it, clauses with the remedy.
     """
     kind = load(configuration.kind)
     completed, broken = settings(kind, configuration.disk, configuration.settings)

@@ -41,8 +41,8 @@ def test_a_sum_that_is_given_or_listed_is_compared_and_kept(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("sha256", "listed", "words"),
     [
-        ("0" * 64, None, "the inventory says 0{64}: bring back"),
-        (None, f"{'0' * 64}  clip.mpg", "SHA256SUMS says 0{64}"),
+        ("0" * 64, None, "the inventory has 0{64}: bring back"),
+        (None, f"{'0' * 64}  clip.mpg", "SHA256SUMS has 0{64}"),
         (None, f"{SUM}  clip.mp4", "do not list clip.mpg"),
         (None, None, "cannot be read"),
     ],

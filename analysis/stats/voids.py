@@ -20,6 +20,7 @@ from analysis.stats.contrasts import contrasts
 from analysis.suite.documents import read_optional
 from analysis.suite.records import Run, Suite
 from analysis.suite.suite_folder import parse_run
+from contract.attempts import History
 from contract.journal import INTERRUPTIONS, REPEAT, SKIPPED
 
 NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
@@ -44,9 +45,9 @@ def void_tries(suite: Suite) -> list[VoidTries]:
     """By configuration with any try; p-values by Holm."""
     known = {run.run_id: run.configuration for run in suite.plan.runs}
     void = Counter(
-        known[entry.run_id]
-        for entry in suite.journal
-        if entry.state == "void" and entry.cause not in NOT_BY_THE_RUN and entry.run_id in known
+        known[attempt.run_id]
+        for attempt in History(suite.journal).attempts
+        if attempt.void and attempt.void.cause not in NOT_BY_THE_RUN and attempt.run_id in known
     )
     finished = Counter(run.configuration for run in suite.compared_runs)
     names = [name for name in suite.configurations if void[name] + finished[name]]

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from analysis.stats.results import Results
-from analysis.stats.running import RunningAnswer, running_answer
+from analysis.stats.running import running_answer
 from analysis.suite.records import Suite, VoidRun
 from analysis.suite.suite_folder import read
 from analysis.tests.known import replanned
+from contract.status import RunningAnswer
 from validation.synthetic.suite import Truth
 
 

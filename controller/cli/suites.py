@@ -240,7 +240,7 @@ def _say_where_time_went(suite_dir: Path) -> None:
     from contract import plan as plans
     from controller.session import timing
 
-    with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
+    with suppress(AgentError, OSError, ValueError):
         plans.load(suite_dir / "plan.json")  # its names are safe then
-        for line in timing.table(timing.of_suite(suite_dir)):
+        for line in timing.read_suite(suite_dir).table():
             say(line)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from agent.storage.base import NOBODY
+from agent.storage.base import UNENCRYPTED
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.names import unknown
@@ -207,7 +207,7 @@ def _precondition(suite: Suite) -> SuitePrecondition | None:
 def _baseline(configurations: Sequence[Configuration]) -> str:
     """Return the configuration of the drift check: `plain`, else the first unencrypted, or any."""
     names = [c.name for c in configurations]
-    unencrypted = [c.name for c in configurations if c.encrypted_by == NOBODY]
+    unencrypted = [c.name for c in configurations if c.encrypted_by == UNENCRYPTED]
     return "plain" if "plain" in names else (unencrypted or names)[0]
 
 

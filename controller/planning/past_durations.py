@@ -6,18 +6,17 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
 from contract import names, schema
 from contract import plan as plans
+from contract.attempts import NS, History
 from contract.errors import AgentError
-from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
+from contract.journal import PRECONDITIONED, SKIPPED, Entry, read
 from contract.plan import Plan, Run
 from contract.strict_json import read_object
-from controller.session import session_times
-from controller.session.progress import NS
+from controller.session.session_times import read_sessions
 from workloads import registry
 from workloads.base import WorkloadError
 
@@ -94,7 +93,7 @@ def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
             _learn(durations, plan, entries)
         except (AgentError, OSError, KeyError, TypeError, ValueError):
             continue
-        if "finished" in last_states(entries).values():
+        if any(attempt.finished and not attempt.void for attempt in History(entries).latest):
             durations.suites.append(plan.suite_id)
             with suppress(OSError, KeyError, TypeError, ValueError):
                 durations.ends_s.extend(_ends_s(suite_dir, entries))
@@ -103,41 +102,18 @@ def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
 
 def _learn(durations: PastDurations, plan: Plan, entries: Sequence[Entry]) -> None:
     runs = {run.run_id: run for run in plan.runs}
-    for run_id, state, seconds in _stretches(entries):
-        if run_id not in runs:
+    for attempt in History(entries).attempts:
+        if (run := runs.get(attempt.run_id)) is None:
             continue
-        if state == "finished":
-            key = key_of(plan, runs[run_id])
-            durations.runs_s.setdefault(key, []).append(max(0.0, seconds - rests_s(plan)))
-        else:
-            stack = runs[run_id].configuration
-            durations.switches_s.setdefault(stack, []).append(seconds)
+        for seconds in attempt.switches_s:
+            durations.switches_s.setdefault(run.configuration, []).append(seconds)
+        if attempt.finished and attempt.worked_s is not None:
+            seconds = max(0.0, attempt.worked_s - rests_s(plan))
+            durations.runs_s.setdefault(key_of(plan, run), []).append(seconds)
     skipped = {entry.run_id for entry in entries if entry.cause == SKIPPED}
     durations.skipped.update(key_of(plan, runs[run_id])[0] for run_id in skipped & set(runs))
     left = [run for run in plan.runs if run.run_id not in skipped]
     durations.blocks.extend(_blocks(plan, left, [e for e in entries if e.run_id not in skipped]))
-
-
-def _stretches(entries: Sequence[Entry]) -> Iterator[tuple[str, str, float]]:
-    """Yield (run id, `finished`, seconds since `running`) and (run id, `switching`, its seconds).
-
-    What was waited within them is left out.
-    """
-    begun: dict[str, tuple[Entry, float]] = {}
-    waited_s = 0.0
-    for before, entry in pairwise(entries):
-        same = before.boot_id == entry.boot_id
-        seconds = (entry.t_mono_ns - before.t_mono_ns) / NS
-        waited_s += seconds if before.state == "waiting" and same else 0.0
-        if before.state == "switching" and same and entry.run_id == before.run_id:
-            yield entry.run_id, "switching", seconds
-        if entry.state == "running" and before.state != "waiting":
-            begun[entry.run_id] = entry, waited_s
-        elif entry.state == "finished" and entry.run_id in begun:
-            start, waited_before_s = begun.pop(entry.run_id)
-            if start.boot_id == entry.boot_id:
-                whole_s = (entry.t_mono_ns - start.t_mono_ns) / NS
-                yield entry.run_id, "finished", whole_s - (waited_s - waited_before_s)
 
 
 def _blocks(plan: Plan, runs: Collection[Run], entries: Sequence[Entry]) -> Iterator[Block]:
@@ -157,13 +133,15 @@ def _blocks(plan: Plan, runs: Collection[Run], entries: Sequence[Entry]) -> Iter
             or (entry.run_id not in wanted and entry.state != "waiting")
             for entry in mine
         )
-        if apart or any(last_states(mine).get(run_id) != "finished" for run_id in wanted):
+        history = History(mine)
+        timed = [a for a in history.attempts if a.finished and a.worked_s is not None]
+        finished = {a.run_id for a in history.latest if a.finished and not a.void}
+        if apart or finished != wanted.keys():
             continue
-        stretches = list(_stretches(mine))
         yield Block(
             (mine[-1].t_mono_ns - mine[0].t_mono_ns) / NS,
-            tuple(key_of(plan, wanted[run]) for run, what, _ in stretches if what == "finished"),
-            tuple(wanted[run].configuration for run, what, _ in stretches if what == "switching"),
+            tuple(key_of(plan, wanted[a.run_id]) for a in timed),
+            tuple(wanted[a.run_id].configuration for a in history.attempts for _ in a.switches_s),
             rests_s(plan) * len(wanted),
         )
 
@@ -173,13 +151,13 @@ def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
 
     Only of one that went through in one session without preconditioning its disks.
     """
-    known = session_times.sessions_of(session_times.lines(suite_dir / session_times.SESSIONS), ())
+    known = read_sessions(suite_dir)
     of_runs = [entry for entry in entries if entry.run_id]
     complete = entries[-1].state == "suite-finished" and len({e.boot_id for e in entries}) == 1
     longer = any(entry.state == PRECONDITIONED for entry in entries)
     if len(known) != 1 or known[0].killed or not complete or longer:
         return
-    yield max(0.0, known[0].seconds["wall_s"] - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
+    yield max(0.0, known[0].wall_s - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
 
 
 def key_of(plan: Plan, run: Run) -> Key:

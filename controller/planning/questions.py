@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 
-from agent.storage.base import DRIVE, NOBODY, PROCESSOR
+from agent.storage.base import DRIVE, PROCESSOR, UNENCRYPTED
 from contract.errors import ControllerError
 from contract.plan import Configuration
 from controller.planning.entries import select_configurations
@@ -36,14 +36,14 @@ def plan_contrasts(suite: Suite, configurations: Sequence[Configuration]) -> lis
     """
     unencrypted: dict[str, str] = {}
     for configuration in configurations if suite.disks else ():
-        if configuration.encrypted_by == NOBODY:
+        if configuration.encrypted_by == UNENCRYPTED:
             unencrypted.setdefault(configuration.disk, configuration.name)
     between = list(combinations(unencrypted.values(), 2))
     if suite.contrasts is not None:
         names = [configuration.name for configuration in configurations]
         require_known("configuration", chain.from_iterable(suite.contrasts), names)
         return [*suite.contrasts, *between]
-    default = {(NOBODY, DRIVE), (NOBODY, PROCESSOR), (DRIVE, PROCESSOR)}
+    default = {(UNENCRYPTED, DRIVE), (UNENCRYPTED, PROCESSOR), (DRIVE, PROCESSOR)}
     within = [
         (base.name, other.name)
         for base in configurations

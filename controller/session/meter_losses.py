@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent import attempts
 from contract import journal
+from contract.attempts import History
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.plan import Plan
@@ -56,20 +56,19 @@ class Review:
 def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
     """Judge what was fetched and decoded. Raises ControllerError where that is damaged."""
     entries = journal.read(suite_dir / "journal.jsonl")
-    accounts = attempts.Accounts(entries)
-    last = {entry.run_id: entry for entry in entries if entry.run_id}
+    history = History(entries)
     repeat: list[Uncovered] = []
     uncovered: list[Uncovered] = []
-    finished = {run_id: entry for run_id, entry in last.items() if entry.state == "finished"}
+    finished = {a.run_id: a.finished for a in history.latest if a.finished and not a.void}
     for loss in _uncovered(suite_dir, finished, meters):
-        left = accounts.of(loss.finished.run_id).failed + 1 < plan.attempts
+        left = history.account(loss.finished.run_id).failed + 1 < plan.attempts
         (repeat if left else uncovered).append(loss)
     void = [run.run_id for run in plan.runs if run.run_id not in finished]
     return Review(tuple(repeat), tuple(uncovered), tuple(void))
 
 
 def ask(agent: AgentClient, losses: Review, note: Callable[[str], None]) -> None:
-    """Request the repetitions, and say what is asked for. Raises ControllerError."""
+    """Request the repetitions, and note what is asked for. Raises ControllerError."""
     for sentence in losses.sentences():
         note(sentence)
     for run in losses.repeat:

@@ -98,11 +98,11 @@ class _LogFile(logging.FileHandler):
         return names.sentence(super().format(record))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """A disk without room ends no suite."""
+        """Ignore a disk without room: it ends no suite."""
 
 
 def lack_of_room(suite_dir: Path) -> str:
-    """A sentence where the controller's disk has too little room, else nothing."""
+    """Return a sentence where the controller's disk has too little room, else nothing."""
     if shutil.disk_usage(suite_dir).free >= LEAST_FREE_BYTES:
         return ""
     return f"the controller's disk is nearly full (less than {LEAST_FREE_BYTES >> 20} MiB left)"

@@ -73,7 +73,9 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         answer = None
     if answer is not None:
         _machine(answer, say)
-        for line in quiet.told(answer.disturbers or {}, target.get("quiet", {}).get("stop", ())):
+        for line in quiet.describe_disturbers(
+            answer.disturbers or {}, target.get("quiet", {}).get("stop", ())
+        ):
             _lines("quiet", line, say)
         for disk in answer.disks:
             _disk(disk, say)

@@ -9,6 +9,7 @@ from typing import Any
 from contract import schema
 from contract.journal import FAILED, Entry
 from contract.plan import Plan, TargetDocument
+from contract.status import RunningAnswer, RunningContrast
 from controller.planning.suites import Suite, parse_suite
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -16,22 +17,16 @@ LOADS = ("idle", "file_io")
 
 
 # Of status.json: two configurations after two blocks.
-ANSWER: dict[str, Any] = {
-    "blocks": 2,
-    "component": "system",
-    "origin": "modelled",
-    "contrasts": [
-        {
-            **{"configuration": name, "label": label, "base": "plain", "base_label": "plain"},
-            **{"blocks": 2, "ratio": ratio, "low": low, "high": high},
-        }
-        for name, label, ratio, low, high in (
-            ("opal", "Opal", 1.006, 1.001, 1.011),
-            ("dmcrypt-aes128", "AES-128", 1.41, 1.32, 1.5),
-        )
-    ],
-    "left_out": [],
-}
+ANSWER = RunningAnswer(
+    2,
+    "system",
+    "modelled",
+    (
+        RunningContrast("opal", "Opal", "plain", "plain", 2, 1.006, 1.001, 1.011),
+        RunningContrast("dmcrypt-aes128", "AES-128", "plain", "plain", 2, 1.41, 1.32, 1.5),
+    ),
+    (),
+)
 
 
 def target() -> dict[str, Any]:

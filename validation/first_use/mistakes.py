@@ -221,7 +221,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
         Mistake(
             "wrong size",
             "disks",
-            "bytes, the inventory says",
+            "bytes, the inventory has",
             plant=of_disk("sed", size_bytes=10**12),
         ),
         Mistake(

@@ -72,4 +72,4 @@ def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
     assert len(ports) == 2
     assert "alder | " in said
     assert "birch | " in said
-    assert "all hosts came through" in said
+    assert "all hosts succeeded" in said

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent import attempts
+from agent import requests
 from analysis.stats import results
 from contract import plan as plans
 from contract.errors import ControllerError
@@ -225,7 +225,7 @@ def test_the_agents_own_command_takes_the_request(
     found, told = judged(suite_dir), list[str]()
     for _ in range(2):  # asked twice is asked once
         meter_losses.ask(AgentClient(target(), suite_id), found, told.append)
-    wanted: list[Any] = attempts.read(suite_dir)
+    wanted = requests.read(suite_dir)
     assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
         (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
     ]

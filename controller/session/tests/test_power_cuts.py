@@ -13,6 +13,7 @@ from analysis.suite import manifest
 from contract import journal
 from contract import plan as plans
 from contract.errors import AgentError
+from contract.identity import Identity
 from controller.session import seal, target_identity
 from controller.tests.examples import plan
 from controller.tests.power_cuts import Cut, recorded
@@ -48,9 +49,7 @@ def _fetched_and_sealed(folder: Path, archive: Path) -> None:
     """What a session does once the target has measured, and fde resume after a cut."""
     plan = plans.load(folder / "plan.json")
     lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
-    target_identity.require_same_machine(
-        plan, folder, {"machine_id": "m", "journal_lines": lines}, plan.sha256
-    )
+    target_identity.require_same_machine(plan, folder, Identity("m", None, lines), plan.sha256)
     seal.clean_up_after_kill(folder)
     seal.unpack(archive, folder)
     seal.seal(folder)

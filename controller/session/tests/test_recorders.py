@@ -206,7 +206,7 @@ def test_each_boot_of_the_controller_has_a_folder_of_its_own(tmp_path: Path) -> 
     assert folder_for("m", tmp_path).name == "m.3"
     record("m.3", boot_id())
     assert folder_for("m", tmp_path).name == "m.3"
-    with pytest.raises(ControllerError, match="cannot be told apart"), _named("m", "m.2", tmp_path):
+    with pytest.raises(ControllerError, match="cannot be dist"), _named("m", "m.2", tmp_path):
         pass
 
 
