@@ -138,16 +138,12 @@ def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
 def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
     if facts.read_only:
         yield refusal("write-protected", disk, facts)
-    for use in facts.uses:
-        if not (facts.partition and _our_use(use.how)):
-            yield refusal("in-use", disk, facts, device=use.device, how=use.how)
-
-
-def _our_use(how: str) -> bool:
-    """Our mapping, its helpers of the same name, or our mount."""
     held = f"held by {MAPPING}"
-    exact = (f"mounted on {MOUNT_POINT}", held)
-    return how in exact or how.startswith((f"{held}-", f"{held}_"))
+    for use in facts.uses:
+        # Our mapping, its helpers of the same name, or our mount.
+        exact = use.how in (f"mounted on {MOUNT_POINT}", held)
+        if not (facts.partition and (exact or use.how.startswith((f"{held}-", f"{held}_")))):
+            yield refusal("in-use", disk, facts, device=use.device, how=use.how)
 
 
 def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:

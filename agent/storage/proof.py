@@ -99,18 +99,18 @@ class Proof:
 
     ok: bool
     mismatches: tuple[Problem, ...]
-    planned: Planned
-    layers: tuple[LayerReport, ...]
-    dmsetup_table: str
-    luks: LuksHeader | None
-    opal: OpalFindings | None
-    tcrypt: VolumeHeader | None
-    of_kind: KindFindings
-    cipher_driver: str | None
-    key_bits: int | None
-    sector_size: int | None
-    plaintext_probe: Probe
-    discard: DiscardFindings | None
+    planned: Planned | None = None
+    layers: tuple[LayerReport, ...] = ()
+    dmsetup_table: str = ""
+    luks: LuksHeader | None = None
+    opal: OpalFindings | None = None
+    tcrypt: VolumeHeader | None = None
+    of_kind: KindFindings | None = None
+    cipher_driver: str | None = None
+    key_bits: int | None = None
+    sector_size: int | None = None
+    plaintext_probe: Probe | None = None
+    discard: DiscardFindings | None = None
 
 
 def planned(place: Place, expectation: Expectation, discards: bool = False) -> Planned:

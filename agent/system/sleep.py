@@ -30,18 +30,14 @@ def facts(root: Path = Path("/")) -> dict[str, bool | str | None]:
     lid = any((root / "proc/acpi/button/lid").glob("*"))
     idle, closed = settings.get("idleaction", "ignore"), settings.get("handlelidswitch", "suspend")
     manager = root / "etc/systemd/system/display-manager.service"
+    units = [root / folder / name for name in TARGETS for folder in _UNITS]
     return {
         "able": bool(system_text.read(state).split()) if state.exists() else None,
-        "masked": any(_masked(root, name) for name in TARGETS),
+        "masked": any(p.is_symlink() and str(p.readlink()) == "/dev/null" for p in units),
         "idle_action": idle if idle in _SLEEPS else "",
         "lid_action": closed if lid and closed in _SLEEPS else "",
         "desktop": manager.readlink().name if manager.is_symlink() else "",
     }
-
-
-def _masked(root: Path, unit: str) -> bool:
-    places = (root / folder / unit for folder in _UNITS)
-    return any(p.is_symlink() and str(p.readlink()) == "/dev/null" for p in places)
 
 
 def _logind(root: Path) -> dict[str, str]:

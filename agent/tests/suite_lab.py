@@ -14,16 +14,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from agent import runner
-from agent.storage.base import Expectation, KindFindings
-from agent.storage.plaintext_probe import Probe
-from agent.storage.proof import Planned, Proof
+from agent.storage.proof import Proof
 from agent.storage.stack import Stack
 from agent.system import limits, notify
 from contract import journal, plan
 from contract.errors import AgentError
 from contract.journal import Entry, Journal
 from contract.parameters import ParameterValue
-from contract.problem import Problem
 from contract.tests.test_plan import DOCUMENT
 from instrumentation.sources.powercap import PowercapSource
 from workloads.base import Context, Needs, Workload
@@ -107,26 +104,6 @@ class StandIn:
 Action = Callable[[Context], None]
 
 
-def proven(*mismatches: Problem) -> Proof:
-    """Return a proof of nothing, or of these mismatches."""
-    return Proof(
-        ok=not mismatches,
-        mismatches=mismatches,
-        planned=Planned(Expectation(()), 0, 0, 0, 0),
-        layers=(),
-        dmsetup_table="",
-        luks=None,
-        opal=None,
-        tcrypt=None,
-        of_kind=KindFindings(),
-        cipher_driver=None,
-        key_bits=None,
-        sector_size=None,
-        plaintext_probe=Probe(),
-        discard=None,
-    )
-
-
 class Lab:
     """A suite folder with a fake powercap tree; `acts` gives workloads something to do."""
 
@@ -147,7 +124,7 @@ class Lab:
         self.assets: tuple[str, ...] = ()
         self.reasons: dict[str, list[str]] = {}
         self.needs: dict[str, Needs] = {}
-        self.proof = proven()
+        self.proof = Proof(True, ())
 
     def execute(self) -> int:
         writer = journal.Journal(self.folder / "journal.jsonl")

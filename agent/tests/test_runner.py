@@ -13,10 +13,10 @@ import pytest
 from agent import measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
-from agent.storage.proof import MISMATCHES
+from agent.storage.proof import MISMATCHES, Proof
 from agent.system import limits
 from agent.tests.injections import fail_at, lines_of
-from agent.tests.suite_lab import Action, Lab, blocks_document, entries, proven
+from agent.tests.suite_lab import Action, Lab, blocks_document, entries
 from contract import journal, plan
 from contract.problem import Problem
 from workloads.base import Context
@@ -100,7 +100,7 @@ def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
 def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
     facts = {"field": "encryption", "found": "rot13", "planned": "aes"}
     mismatch = Problem.from_wording(MISMATCHES, "luks", facts)
-    lab.proof = proven(mismatch)
+    lab.proof = Proof(False, (mismatch,))
     assert lab.execute() == 1
     assert "finished" not in lab.last().values()
     assert lab.run_json(0)["void_reason"] == mismatch.sentence

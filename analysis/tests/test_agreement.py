@@ -263,7 +263,7 @@ def test_without_a_meter_there_are_no_joules(papers: Results) -> None:
 
 
 @pytest.mark.parametrize(
-    ("published_value", "here", "low", "high", "says"),
+    ("published_value", "ours", "low", "high", "says"),
     [
         (1.30, 1.25, 1.24, 1.26, "agrees"),  # certainly within a factor of 1.25
         (1.30, 1.25, 0.90, 1.70, "inconclusive"),  # near it, as 1 is

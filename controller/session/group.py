@@ -89,7 +89,7 @@ def _same_meter(one: Target, other: Target) -> Iterator[str]:
 
 
 def _port(meter: Mapping[str, Any]) -> set[str]:
-    """What a meter's port is called: as the inventory does, and its device where it is there.
+    """Return names of a meter's port: the inventory's, and its device where it is there.
 
     At one address on a network there are as many as there are settings and channels.
     """

@@ -167,8 +167,10 @@ class _Link:
         self.said = ""
 
     def entries(self, tick_s: float, events: LinkEvents) -> Iterator[Entry | None]:
-        """Until it ends; None every `tick_s`. `events.up` is called when it is known to reach the
-        target."""
+        """Yield entries until it ends; None every `tick_s`.
+
+        `events.up` is called when it is known to reach the target.
+        """
         steady_s = time.monotonic() + STEADY_S
         known = False
         while True:

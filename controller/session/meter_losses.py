@@ -33,8 +33,10 @@ class Uncovered:
 
 @dataclass(frozen=True)
 class Review:
-    """What is left to do: runs to `repeat`, runs that stay `uncovered` for want of tries, and runs
-    that are `void`."""
+    """What is left to do: runs to `repeat`, and those that are `void`.
+
+    Runs without an attempt left stay `uncovered`.
+    """
 
     repeat: tuple[Uncovered, ...]
     uncovered: tuple[Uncovered, ...]

@@ -153,9 +153,9 @@ MOST_PLACES = 4
 
 
 def change(contrast: RunningContrast) -> str:
-    """Format a ratio as `+41 % ± 9`, where the interval is too uneven for that as
-    `+30 % [+1, +68]`, and without an interval with the number of blocks.
+    """Format a ratio as `+41 % ± 9`, without an interval with the number of blocks.
 
+    An interval that is too uneven for `±` is written as `+30 % [+1, +68]`.
     It has the digits that half the interval bears, and as many more as it takes to show whether the
     interval contains 0 %.
     """

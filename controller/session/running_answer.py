@@ -83,8 +83,10 @@ class RunningAnswers:
                 write(folder / "run.json", [text.encode()], sync=False)
 
     def entry(self, entries: Sequence[Entry]) -> None:
-        """Take note of a new line of the journal. When it switches the configuration, the records
-        of all finished runs have come."""
+        """Take note of a new line of the journal.
+
+        When it switches the configuration, the records of all finished runs have come.
+        """
         if entries[-1].state in ("switching", *TERMINAL):
             self._entries = list(entries)
             self._wanted = complete_blocks(self._plan, History(entries))

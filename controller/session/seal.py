@@ -155,8 +155,10 @@ def _folders(suite_dir: Path) -> Iterator[Path]:
 
 
 def decode(suite_dir: Path) -> None:
-    """Write samples.parquet beside every stream, and that it was decoded here. Raises
-    ControllerError."""
+    """Write samples.parquet beside every stream, and that it was decoded here.
+
+    Raises ControllerError.
+    """
     from instrumentation.decode import DecodeError, write_samples  # takes a second: only when used
 
     for folder in sorted((suite_dir / "meters").glob("*/")):

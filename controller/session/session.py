@@ -204,8 +204,10 @@ def _salvage(session: Session) -> None:
 
 
 def _fetch(session: Session) -> None:
-    """Bring the results over, however long the target is away: by the play, else by SSH alone;
-    what does not come whole is fetched again."""
+    """Bring the results over, however long the target is away.
+
+    By the play, else by SSH alone; what is not whole is fetched again.
+    """
     archive = Path(session.variables["suite_archive_file"])
     tries = 0
     with session_times.timed(session.seconds, "fetch_s"):

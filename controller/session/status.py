@@ -71,8 +71,10 @@ class Screen:
         return self._view is not None
 
     def show(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Draw rows of a label and a text, cut where the terminal ends. Raises OSError where it was
-        closed."""
+        """Draw rows of a label and a text, cut where the terminal ends.
+
+        Raises OSError where it was closed.
+        """
         if self._view is None:
             return
         from rich.text import Text
@@ -120,8 +122,11 @@ def rows(status: SuiteStatus) -> list[tuple[str, str]]:
 
 
 class Lines:
-    """The lines of a suite without a terminal: one as each block begins, one for a long wait, the
-    answer so far after each block, and one after ten minutes without any."""
+    """The lines of a suite without a terminal.
+
+    One as each block begins, one for a long wait, the answer so far after each block, and one after
+    ten minutes without any.
+    """
 
     def __init__(self) -> None:
         self._printed: set[str] = set()

@@ -144,8 +144,10 @@ def _cut(request: socket.socket) -> None:
 
 
 def _is_ours(host: str) -> bool:
-    """Whether a Host header names this machine: by an address, which no other site's page can have
-    as its name, or by its own name."""
+    """Whether a Host header names this machine.
+
+    By an address, which no other site's page can have as its name, or by its own name.
+    """
     name = host.rsplit(":", 1)[0] if re.search(r":\d{1,5}$", host) else host
     with suppress(ValueError):
         return bool(ipaddress.ip_address(name.strip("[]")))

@@ -69,8 +69,10 @@ def myself() -> str:
 
 @contextmanager
 def logged(suite_dir: Path) -> Iterator[None]:
-    """Append to controller.log, with times in UTC, what this package logs meanwhile, and what ended
-    it before its end. Raises OSError where that file cannot be opened."""
+    """Append to controller.log, with times in UTC, what this package logs meanwhile.
+
+    Also what ended it early. Raises OSError where that file cannot be opened.
+    """
     handler = _LogFile(suite_dir / LOG, encoding="utf-8")
     line = logging.Formatter(
         "%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"

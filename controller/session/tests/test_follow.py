@@ -26,7 +26,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def printing(entries: list[Entry], code: int = 0, cut_off: int = 0, said: str = "") -> list[str]:
-    """A command that prints entries, the last cut off, complains and ends."""
+    """Return a command that prints entries, the last cut off, complains and ends."""
     text = "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
     text = text[: len(text) - cut_off]
     script = "import sys; sys.stdout.write(sys.argv[1]); sys.exit(sys.argv[2] or int(sys.argv[3]))"

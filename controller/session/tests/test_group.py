@@ -34,7 +34,7 @@ METER = {"name": "meter0", "kind": "smartpower3", "origin": "modelled", "channel
 
 
 def host(name: str, **changes: Any) -> dict[str, Any]:
-    """The example's target under a name, at an address and with a meter of its own."""
+    """Return the example's target under a name, at an address and with a meter of its own."""
     target = copy.deepcopy(examples.target())
     target["host"] = name
     target["ssh"]["host"] = f"{name}.example.org"
@@ -181,7 +181,7 @@ sys.exit(int(code))
 def prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **codes: str
 ) -> tuple[Options, dict[str, Path]]:
-    """A planned group whose sessions end with these codes."""
+    """Plan a group whose sessions end with these codes."""
     script = tmp_path / "session.py"
     script.write_text(SESSION, encoding="utf-8")
     monkeypatch.setattr(group, "SESSION", (sys.executable, str(script)))

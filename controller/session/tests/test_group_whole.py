@@ -22,7 +22,7 @@ HOSTS = ("alder", "birch")
 
 @pytest.fixture
 def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planner]:
-    """A planned group of two hosts, whose meters speak."""
+    """Plan a group of two hosts, whose meters speak."""
     there = Standin(tmp_path / "there", monkeypatch)
     session = ("-m", "controller.tests.stand_in_session", str(there.suites), RUN_S)
     monkeypatch.setattr(group, "SESSION", (sys.executable, *session))

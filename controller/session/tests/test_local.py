@@ -67,7 +67,7 @@ def test_what_sudo_refuses_is_told_with_the_way_out(
 def test_a_command_that_is_killed_ends_with_its_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sudo itself cannot be killed by its caller: it is the shell before it that is."""
+    """Sudo itself cannot be killed by its caller: it is the shell before it that is."""
     pid = sudo(tmp_path, SUDO, monkeypatch)
     argv = connection.command(HERE, ["cat"])
     link = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)

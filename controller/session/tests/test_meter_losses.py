@@ -32,7 +32,7 @@ OFFSET_NS = 1000 * S  # of the target's clock
 
 
 def record(suite_dir: Path, folder: str, boot: str, ends_s: Sequence[float]) -> None:
-    """A decoded recording whose records end at these times of the controller."""
+    """Make a decoded recording whose records end at these times of the controller."""
     times = np.array(ends_s)
     table = pl.DataFrame(
         {
@@ -65,7 +65,7 @@ def compare_clocks(suite_dir: Path, controller_boot: str, at_s: float, boot: str
 
 
 def every(until_s: float, *lost: tuple[float, float]) -> list[float]:
-    """Times of records but for those lost in between."""
+    """Return times of records but for those lost in between."""
     times = np.arange(1, round(until_s / PERIOD_S) + 1) * PERIOD_S
     for start_s, end_s in lost:
         times = times[(times <= start_s + 1e-9) | (times > end_s + 1e-9)]
@@ -74,7 +74,7 @@ def every(until_s: float, *lost: tuple[float, float]) -> list[float]:
 
 @pytest.fixture
 def suite_dir(tmp_path: Path) -> Path:
-    """A suite of three blocks."""
+    """Make a suite of three blocks."""
     return made(tmp_path / "suite")
 
 

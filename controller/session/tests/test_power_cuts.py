@@ -24,7 +24,7 @@ SMALL = Options(blocks=1, interval_ms=500, configurations=("plain", "opal"), wor
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A suite folder before its results are fetched, and the target's archive of them."""
+    """Make a suite folder before its results are fetched, and the target's archive of them."""
     here = tmp_path_factory.mktemp("controller") / "suite"
     write_suite(here, SMALL, seal=False)
     document = json.loads((here / "plan.json").read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def _fetched_and_sealed(folder: Path, archive: Path) -> None:
-    """What a session does once the target has measured, and fde resume after a cut."""
+    """Do what a session does once the target has measured, and fde resume after a cut."""
     plan = plans.load(folder / "plan.json")
     lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
     target_identity.require_same_machine(plan, folder, Identity("m", None, lines), plan.sha256)
@@ -62,7 +62,7 @@ def _cuts(folder: Path, archive: Path) -> list[Cut]:
 
 
 def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
-    """What is wrong with what a cut has left; empty where nothing is."""
+    """Return what is wrong with what a cut has left; empty where nothing is."""
     cut.write(folder)
     found = manifest.check(folder)
     if cut.when == "the word" and not found.sealed:

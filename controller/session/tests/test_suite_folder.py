@@ -28,7 +28,7 @@ def found(lines: int | None, machine_id: str = "m") -> Identity:
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """A suite of which three lines were fetched."""
+    """Make a suite of which three lines were fetched."""
     target_identity.require_same_machine(PLAN, tmp_path, found(0), None)
     text = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(LINES))
     (tmp_path / "journal.jsonl").write_text(text, encoding="utf-8")

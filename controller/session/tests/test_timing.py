@@ -108,7 +108,7 @@ def test_preconditioning_has_a_place_of_its_own() -> None:
 
 
 def cut_power() -> list[Entry]:
-    """The power goes 5 s into a run; the agent is back 60 s after its line `running`."""
+    """Cut the power: it goes 5 s into a run; the agent is back 60 s after its line `running`."""
     before = journal([*WHOLE, (20, "running", IDS[1], "")])
     after = [
         (-820, "void", IDS[1], "target-down"),
