@@ -95,6 +95,10 @@ def compile_plan(
     comparisons = plan_comparisons(suite, names, turns, chosen=chosen)
     precondition = _precondition(suite)
     slowest_s = _slowest_s(target.meters)
+    watermark = None
+    if suite.watermark and slowest_s:
+        chip_s, pad_s = pattern.chip_s(slowest_s), pattern.pad_s(slowest_s)
+        watermark = Watermark(chip_s=round(chip_s, 6), pad_s=round(pad_s, 6))
     require_known("workload in SKIP", skip, [entry.name for entry in entries])
     runs = order(names, turns, blocks=count, seed=seed)
     if extra is not None:
@@ -144,7 +148,7 @@ def compile_plan(
             },
             # Rest beside each phase: two whole windows of a slow meter, even if one record is lost.
             pad_s=round(PAD_PERIODS * slowest_s, 6) if slowest_s >= SLOW_METER_S else 0.0,
-            watermark=_watermark(slowest_s) if suite.watermark and slowest_s else None,
+            watermark=watermark,
             analysis=DeclaredAnalysis(
                 contrasts=tuple(pairs),
                 margin=suite.margin,
@@ -209,12 +213,6 @@ def _baseline(configurations: Sequence[Configuration]) -> str:
     names = [c.name for c in configurations]
     unencrypted = [c.name for c in configurations if c.encrypted_by == UNENCRYPTED]
     return "plain" if "plain" in names else (unencrypted or names)[0]
-
-
-def _watermark(slowest_s: float) -> Watermark:
-    """Return chips and rest for the slowest meter's period."""
-    chip_s, pad_s = pattern.chip_s(slowest_s), pattern.pad_s(slowest_s)
-    return Watermark(chip_s=round(chip_s, 6), pad_s=round(pad_s, 6))
 
 
 def _slowest_s(meters: Sequence[MeterEntry]) -> float:

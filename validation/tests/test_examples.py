@@ -31,7 +31,8 @@ from instrumentation.meters import registry as meters
 stack = {"name": "null", "kind": "dmcrypt_null", "disk": "plain", "queues": False}
 described = examples.target()
 described["configurations"].append(stack)
-described["meters"] = [{"name": "m", "kind": "tally", "channels": {"0": "system"}}]
+meter = {"name": "m", "kind": "tally", "port": "tally", "origin": "modelled"}
+described["meters"] = [{**meter, "channels": {"0": "system"}}]
 plan = examples.compiled(examples.suite(watermark=True), described).document()
 Path(sys.argv[1]).write_bytes(agent_bundle.pack(agent_bundle.collect()))
 print(json.dumps([registry.names(), meters.kinds(), plan, inventory.words(stack)]))

@@ -16,13 +16,19 @@ from controller.tests.examples import compiled, suite, target
 
 FACTORS: dict[str, Any] = {
     "filesystem": {"ext4": {}, "xfs": {"type": "xfs", "options": ["-f"]}},
-    "atime": {"noatime": {}, "relatime": {"mount_options": "relatime"}},
+    "atime": {"noatime": {}, "relatime": {"mount_options": "relatime", "options": ["-L", "x"]}},
     "trim": {"off": {}, "on": {"discard": True}},
 }
 
 
+TARGET = {
+    **target(),
+    "filesystem": {"type": "ext4", "options": ["-b", "4096"], "mount_options": "noatime"},
+}
+
+
 def multiplied(factors: object) -> Plan:
-    return compiled(suite(factors=factors, configurations=["plain", "dmcrypt-aes128"]))
+    return compiled(suite(factors=factors, configurations=["plain", "dmcrypt-aes128"]), TARGET)
 
 
 def test_each_configuration_comes_once_for_every_combination() -> None:
@@ -32,8 +38,10 @@ def test_each_configuration_comes_once_for_every_combination() -> None:
     assert {"plain", "plain.xfs", "plain.xfs.relatime.on", "dmcrypt-aes128.on"} <= set(names)
     frozen = parse(made.document()).storage.configurations
     assert frozen == made.storage.configurations
-    assert frozen["plain"].filesystem == Filesystem("ext4", (), "noatime")
-    assert frozen["plain.xfs.relatime.on"].filesystem == Filesystem("xfs", ("-f",), "relatime")
+    assert frozen["plain"].filesystem == Filesystem("ext4", ("-b", "4096"), "noatime")
+    assert frozen["plain.xfs.relatime.on"].filesystem == Filesystem(
+        "xfs", ("-f", "-L", "x"), "relatime"
+    )
     assert frozen["plain.on"].discard
     assert not frozen["plain.xfs"].discard
     assert frozen["dmcrypt-aes128.xfs"].label == "dm-crypt AES-128, xfs"
@@ -68,13 +76,12 @@ def test_factors_that_cannot_be_are_refused(factors: object, reason: str) -> Non
 
 def test_the_target_takes_what_factors_make_of_its_inventory() -> None:
     """The factors above, and those of every suite that comes with this."""
-    inventory = parse_target(target(), Path("target.json"))
+    inventory = parse_target(TARGET, Path("target.json"))
     require_own(multiplied(FACTORS), inventory)
     with_factors = [name for name in suite_names() if load_suite(name).factors]
     assert "file-systems" in with_factors
     for name in with_factors:
-        require_own(
-            compiled(load_suite(name), configurations=["plain", "dmcrypt-aes128"]), inventory
-        )
+        chosen = ["plain", "dmcrypt-aes128"]
+        require_own(compiled(load_suite(name), TARGET, configurations=chosen), inventory)
     with pytest.raises(PlanError, match="is refused"):
         require_own(multiplied({"fs": {"a": {}, "b": {"options": ["-d", "/etc"]}}}), inventory)

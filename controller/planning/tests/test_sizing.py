@@ -175,7 +175,7 @@ def test_times_across_a_power_cut_are_nobodys_cost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [{"host": "other"}, {"origin": "measured"}])
 def test_suites_of_another_host_tell_nothing(tmp_path: Path, change: dict[str, str]) -> None:
     past = plan(blocks=1)
-    keep(tmp_path, {**past, **change}, walk(past))
+    keep(tmp_path, plans.freeze({**past, **change}), walk(past))
     with pytest.raises(ControllerError, match=r"--suite smoke --blocks 1\)"):
         fit(tmp_path, past, 9)
 
