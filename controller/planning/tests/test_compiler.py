@@ -175,20 +175,6 @@ def test_the_database_server_is_the_targets_choice_unless_the_suite_names_one(
     assert made.workloads[0].parameters["server"] == server
 
 
-@pytest.mark.parametrize(
-    ("changes", "near"),
-    [
-        ({"workloads": [{"name": "fileio"}]}, "file_io"),
-        ({"workloads": [{"name": "file_io", "parameters": {"small_file": 1}}]}, "small_files"),
-        ({"configurations": ["plian"]}, "plain"),
-        ({"contrasts": [["plain", "opel"]]}, "opal"),
-    ],
-)
-def test_unknown_names_are_answered_with_the_nearest(changes: dict[str, object], near: str) -> None:
-    with pytest.raises(ControllerError, match=f"did you mean {near}"):
-        plan(**changes)
-
-
 def test_the_watermark_suits_the_slowest_meter() -> None:
     made = compiled(suite(), {**target(), "meters": [SYSTEM]})
     assert made.watermark == Watermark(chip_s=0.105, pad_s=0.5)
