@@ -62,7 +62,7 @@ class Entry:
     seq: COUNT
     t_mono_ns: COUNT
     boot_id: str
-    state: Annotated[str, Text("|".join(sorted(STATES)), "must be a state of the journal")]
+    state: Annotated[str, Text("|".join(sorted(STATES)), "a state of the journal")]
     run_id: str
     cause: str = ""
     detail: str = ""
