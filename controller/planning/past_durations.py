@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from contract import names, schema
+from contract import names, strict_json
 from contract import plan as plans
 from contract.attempts import NS, History
 from contract.errors import AgentError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, read
 from contract.plan import Plan, Run
-from contract.strict_json import read_object
 from controller.session.session_times import read_sessions
 from workloads import registry
 from workloads.base import WorkloadError
@@ -81,14 +80,12 @@ def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
     durations = PastDurations()
     suites = []
     for path in folder.glob("*/plan.json"):
-        document = {} if names.stranger(path.parent) else read_object(path)
-        with suppress(ValueError):
-            head = schema.read(_Head, document)
-            if (head.host, head.origin) == (host, origin):
-                suites.append((head.created_wall, path.parent, document))
-    for _, suite_dir, document in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
+        head = None if names.stranger(path.parent) else strict_json.load(_Head, path)
+        if head and (head.host, head.origin) == (host, origin):
+            suites.append((head.created_wall, path.parent))
+    for _, suite_dir in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
         try:
-            plan = plans.parse(document)
+            plan = plans.load(suite_dir / "plan.json")
             entries = read(suite_dir / "journal.jsonl")
             _learn(durations, plan, entries)
         except (AgentError, OSError, KeyError, TypeError, ValueError):

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from analysis.suite import manifest
-from contract import schema
+from contract import strict_json
 from contract.errors import ControllerError
 from contract.places import command_line
 from contract.schema import COUNT
-from contract.strict_json import read_object
 from controller.session.suite_folder import require_plain
 
 # The deviation that fewer blocks tell is itself too uncertain to plan by.
@@ -46,10 +45,7 @@ def read_pilot(folder: Path) -> Pilot:
     report = command_line("report", folder)
     if not path.exists():
         raise ControllerError(f"{folder} has no next.json. Run {report} to write it.")
-    try:
-        asked = schema.read(_Next, read_object(path))
-    except ValueError:
-        asked = None
+    asked = strict_json.load(_Next, path)
     if asked is None or not manifest.current(path):
         raise ControllerError(
             f"{path} was not made here by this version of a sealed suite. Run {report}."
