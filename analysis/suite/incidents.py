@@ -280,7 +280,7 @@ def _interruptions(attempts: Iterable[Attempt]) -> Iterator[Interruption]:
 
 
 def _repeats(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Tell of each repetition whether it came at once or later, after another run."""
+    """Yield for each repetition whether it came at once or later, after another run."""
     waiting: dict[str, bool] = {}  # run: another one came in between
     lines = [(a.entries[0].seq, "begun", a) for a in attempts if a.begun]
     lines += [(a.void.seq, "void", a) for a in attempts if a.void and a.void.cause != SKIPPED]

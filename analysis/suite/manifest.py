@@ -137,16 +137,16 @@ _VOID = re.compile(r"\.void-\d+")
 
 
 def _untold(folder: Path, history: History) -> Iterator[str]:
-    """Find tries in the folder that the journal does not tell of."""
+    """Find attempts in the folder that the journal lacks."""
     tries = [path.name for path in (folder / "runs").glob("*") if path.is_dir()]
     for run_id, tries_of_run in groupby(sorted(tries), lambda name: _VOID.sub("", name)):
         aside = [name for name in tries_of_run if name != run_id]
         attempts = history.account(run_id).attempts
         voids = sum(attempt.void is not None for attempt in attempts)
         if not attempts:
-            yield f"The journal does not tell of runs/{run_id}: it was cut."
+            yield f"The journal does not name runs/{run_id}: it was cut."
         elif len(aside) > voids:
-            yield f"{run_id} has {len(aside)} void tries, the journal tells of {voids}."
+            yield f"{run_id} has {len(aside)} void tries, the journal has {voids}."
         elif (state := attempts[-1].state) not in CLOSED:
             document = strict_json.read_object(folder / "runs" / run_id / "run.json")
             if document.get("status") == "finished":
