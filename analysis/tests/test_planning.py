@@ -103,6 +103,7 @@ def test_next_suite_is_the_largest_of_the_declared_contrasts() -> None:
         assert row.blocks == planning.blocks_for(row.sd_log, 10, 0.005)
         assert row.more_blocks == row.blocks - 10
     assert document.blocks == max(row.blocks for row in rows)
+    assert document.more_blocks == known(document.blocks) - 10
 
 
 def test_next_suite_by_the_width_that_the_plan_asks() -> None:
