@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -172,6 +172,7 @@ class NextSuite:
     contrasts: tuple[NextContrast, ...]
     blocks: int | None
     more_blocks: int | None
+    sentence: str = ""
 
 
 def next_suite(suite: Suite, contrasts: Sequence[Contrast]) -> NextSuite:
@@ -179,7 +180,7 @@ def next_suite(suite: Suite, contrasts: Sequence[Contrast]) -> NextSuite:
     wanted = suite.plan.analysis.half_width
     declared = [c for c in contrasts if c.declared] or list(contrasts)
     rows = tuple(row for c in declared if (row := _next_contrast(c, wanted)) is not None)
-    return NextSuite(
+    document = NextSuite(
         FORMAT,
         suite.suite_id,
         min((row.from_blocks for row in rows), default=None),
@@ -188,6 +189,7 @@ def next_suite(suite: Suite, contrasts: Sequence[Contrast]) -> NextSuite:
         max((row.blocks for row in rows), default=None),
         max((row.more_blocks for row in rows), default=None),
     )
+    return replace(document, sentence=_sentence(document, len(declared)))
 
 
 def _next_contrast(contrast: Contrast, wanted: float) -> NextContrast | None:
@@ -202,3 +204,29 @@ def _next_contrast(contrast: Contrast, wanted: float) -> NextContrast | None:
     half = float(critical(np.asarray(c.n - 1.0), LEVEL, c.any_look)) * c.sd_log / math.sqrt(c.n)
     reached = math.expm1(half) if half < 700 else None
     return NextContrast(contrast.base, contrast.other, c.n, c.sd_log, reached, total, total - c.n)
+
+
+def _sentence(document: NextSuite, asked: int) -> str:
+    """Return the document for people; `fde verify` compares it, so old bundles keep it."""
+    percent = f"±{100 * document.half_width:.3g} %"
+    more, made, of_asked = document.more_blocks, document.from_blocks, len(document.contrasts)
+    if more is None or made is None:
+        return (
+            "How many more blocks are needed is unknown: that takes two blocks with the whole "
+            "system's energy."
+        )
+    which = "every declared contrast" if of_asked == asked else f"{of_asked} of {asked} contrasts"
+    if more > MOST_BLOCKS:
+        return (
+            f"{percent} on {which} is out of reach with this scatter: a quieter machine or longer "
+            "workloads do more than blocks."
+        )
+    lacking, number = PILOT - made, f"{more:,}".replace(",", "\u202f")
+    if more > 0 and lacking > 0:
+        return (
+            f"First {lacking} more block{'s' * (lacking > 1)}, for a pilot of {PILOT}: going by "
+            f"{made} alone, {percent} on {which} would take {number} more."
+        )
+    if more == 0:
+        return f"No more blocks are needed for {percent} on {which}."
+    return f"{number} more block{'s give' if more > 1 else ' gives'} {percent} on {which}."

@@ -103,6 +103,7 @@ def test_next_suite_is_the_largest_of_the_declared_contrasts() -> None:
         assert row.blocks == planning.blocks_for(row.sd_log, 10, 0.005)
         assert row.more_blocks == row.blocks - 10
     assert document.blocks == max(row.blocks for row in rows)
+    assert document.more_blocks == known(document.blocks) - 10
 
 
 def test_next_suite_by_the_width_that_the_plan_asks() -> None:
@@ -138,3 +139,17 @@ def test_next_suite_where_no_contrast_was_declared() -> None:
     document = planned(10, 0.01, contrasts=[])
     rows = document.contrasts
     assert [row.other for row in rows] == ["opal", "soft"]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "sd", "sentence"),
+    [
+        (10, 0.01, "11 more blocks give ±0.5 % on every declared contrast."),
+        (3, 0.2, "±0.5 % on every declared contrast is out of reach"),
+        (1, 0.01, "How many more blocks are needed is unknown"),
+    ],
+)
+def test_next_suite_has_a_sentence(blocks: int, sd: float, sentence: str) -> None:
+    document = planned(blocks, sd)
+    number = f"{document.more_blocks} more blocks give"
+    assert document.sentence.startswith(sentence.replace("11 more blocks give", number))
