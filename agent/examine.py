@@ -5,7 +5,7 @@
     python3 -m agent.examine --load SECONDS     keep all processors busy
     python3 -m agent.examine --joules SECONDS   RAPL's counters, ten times a second
 
-Reads only. A part that cannot be had is `{"error": sentence}`, so that the others are still told.
+Reads only. A part that is not available has its sentence in `errors`; the others are still printed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ JOULES_PAUSE_S = 0.1
 
 
 def examine(target: Mapping[str, Any], sys: Path = Path("/sys")) -> dict[str, Any]:
-    """Every part by its name."""
+    """Return every part by its name; `errors` are why others are missing."""
     names = {role: devices.kernel_name(d["by_id"]) for role, d in target["disks"].items()}
     present = {role: name for role, name in names.items() if name}
     context = CheckContext(Path("/"), disks=tuple(present.values()), sys=sys)
@@ -66,14 +66,14 @@ def examine(target: Mapping[str, Any], sys: Path = Path("/sys")) -> dict[str, An
         ),
         "simulated_rapl": SIMULATED_RAPL.exists,
     }
-    return {name: _part(part) for name, part in parts.items()}
-
-
-def _part(part: Callable[[], Any]) -> Any:
-    try:
-        return part()
-    except (AgentError, CommandError, SourceError, OSError, ValueError) as error:
-        return {"error": str(error)}
+    answers: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for name, part in parts.items():
+        try:
+            answers[name] = part()
+        except (AgentError, CommandError, SourceError, OSError, ValueError) as error:
+            errors[name] = str(error)
+    return {**answers, "errors": errors}
 
 
 def rapl(seconds: float = 0.5, root: Path | None = None) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def main() -> int:
         if options.target:
             answer = examine(json.loads(options.target.read_text(encoding="utf-8")))
         elif options.survey:
-            answer = {"name": platform.node(), "disks": survey(), "rapl": _part(rapl)}
+            answer = {"name": platform.node(), "disks": survey()}
         elif options.load is not None:
             processor.work(options.load)
         else:

@@ -338,22 +338,67 @@ class PlanDocument(SuitePlan):
 
 
 @dataclass(frozen=True)
+class SshLink:
+    """How the controller reaches a target; without `known_hosts` the user's own file counts."""
+
+    host: str
+    user: str = "root"
+    port: int = 22
+    key: str | None = None
+    known_hosts: str | None = None
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MeterEntry:
+    """A power meter at the controller: its driver, its port, and what each channel supplies."""
+
+    name: Name
+    kind: str
+    port: str
+    origin: Literal["measured", "modelled"]
+    channels: Mapping[str, str] = field(default_factory=dict)
+    baud: int | None = None
+    settings: Mapping[str, Any] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the entry as JSON holds it, without what is not set."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
 class TargetDocument:
-    """The resolved description of a target; more stands in it than is checked here."""
+    """The resolved description of a target; `ssh` is null where the target is the controller."""
 
     format: Literal["fde-target/1"]
     disks: Mapping[Name, DiskEntry]
     extent_bytes: COUNT
     filesystem: Filesystem
     configurations: tuple[ConfigurationEntry, ...]
-    host: Name | None = None
-    origin: Literal["measured", "modelled"] | None = None
-    ssh: Mapping[str, Any] | None = None
-    meters: tuple[Mapping[str, Any], ...] | None = None
-    assets: Mapping[str, Asset] | None = None
-    quiet: Quiet | None = None
+    host: Name = ""
+    origin: Literal["measured", "modelled"] = "modelled"
+    lab: bool = False
+    ssh: SshLink | None = None
+    database: Literal["any", "mariadb", "mysql"] = "any"
+    packages: tuple[str, ...] = ()
+    meters: tuple[MeterEntry, ...] = ()
+    assets: Mapping[str, Asset] = field(default_factory=dict)
+    quiet: Quiet = Quiet()
     rapl_source: RaplSource = "powercap"
-    assumptions: Mapping[str, Any] | None = None
+    assumptions: Mapping[str, Any] = field(default_factory=dict)
+    secrets_file: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return the description as JSON holds it: `schema.read` makes the same target of it."""
+        document: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        for entry in document["configurations"]:
+            unused = {"label": "", "encrypted_by": None, "filesystem": None}
+            for key, value in unused.items():
+                if entry[key] == value:
+                    del entry[key]
+            entry |= entry.pop("settings")
+        document["meters"] = [meter.document() for meter in self.meters]
+        return document
 
 
 @dataclass(frozen=True)
@@ -474,8 +519,8 @@ def parse_target(document: Mapping[str, Any], path: Path) -> Target:
         raise PlanError(f"{path} is not complete ({error}): provision the target again.") from error
     return Target(
         _storage(described, Extent(DATA_OFFSET_BYTES, described.extent_bytes)),
-        *_assets(described.assets or {}),
-        described.quiet or Quiet(),
+        *_assets(described.assets),
+        described.quiet,
     )
 
 

@@ -1,7 +1,7 @@
 """Documents by the shape of a dataclass: read strictly, or told of as a JSON Schema (2020-12).
 
-A shape is a dataclass, a builtin, a Literal, a union, Any, `tuple[X, ...]`, `tuple[X, Y]` or
-`Mapping[str, X]`; `Annotated` bounds it with `Range` or `Text`. A field with a default may be
+A shape is a dataclass, a builtin, a Literal, a union, Any, `tuple[X, ...]`, `tuple[X, Y]`,
+`Sequence[X]` or `Mapping[str, X]`; `Annotated` bounds it with `Range` or `Text`. A field with a default may be
 missing. `python -m contract.schema` writes `data/schema/`.
 """
 
@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -89,6 +89,8 @@ def _read(shape: Any, value: Any, place: str) -> Any:  # noqa: PLR0911 - one for
         return value
     if origin in (Union, types.UnionType):
         return _either(inner, value, place)
+    if origin is Sequence:
+        origin, inner = tuple, (*inner, ...)
     if origin is tuple and isinstance(value, list | tuple):
         shapes = inner[:1] * len(value) if inner[1:] == (...,) else inner
         if len(shapes) != len(value):
@@ -177,6 +179,8 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [schema(one) for one in inner]}
+    if origin is Sequence:
+        origin, inner = tuple, (*inner, ...)
     if origin is tuple:
         if inner[1:] == (...,):
             return {"type": "array", "items": schema(inner[0])}

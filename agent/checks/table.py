@@ -135,7 +135,7 @@ TABLE: tuple[Check, ...] = (
     Check(
         *("swap", "before", "warning", "swap in use"),
         "memory is swapped out to a disk",
-        *(machine.swap, "swapoff -a"),
+        *(machine.swap, "run swapoff -a"),
     ),
     Check(
         *("timers", "before", "warning", "timers, updaters, databases, desktop … are off"),
@@ -237,7 +237,7 @@ TABLE: tuple[Check, ...] = (
     Check(
         *("swap", "after", "warning", "swap in use"),
         "memory is swapped out to a disk",
-        *(machine.swap, "swapoff -a, or choose smaller sizes"),
+        *(machine.swap, "run swapoff -a, or choose smaller sizes"),
     ),
     Check(
         *("disk-health", "after", "blocker", "SMART: the disks' own health report"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from controller.cli.options import AnyInventory, PlainHelp, Target
 from controller.cli.options import Command as Plain
 
 if TYPE_CHECKING:
+    from contract.plan import MeterEntry
     from controller.measured_command import Command
 
 RUN = "run"
@@ -233,10 +234,8 @@ def _commands(words: Sequence[str], each: bool, shell: str | None, no_shell: boo
     return [of_words(words, shell)]
 
 
-def _meters(
-    names: Sequence[str], inventory: Path | None, target: Path | None
-) -> list[Mapping[str, Any]]:
-    """Their entries in the inventory or the resolved target. Raises ControllerError."""
+def _meters(names: Sequence[str], inventory: Path | None, target: Path | None) -> list[MeterEntry]:
+    """Return entries of the inventory or the resolved target by name; raises ControllerError."""
     if not names:
         return []
     from controller.planning.known_names import require_known
@@ -244,6 +243,6 @@ def _meters(
     from controller.session import group
 
     targets = group.targets_of(Options(inventory=inventory, target=target))
-    known = {entry["name"]: entry for each in targets for entry in each["meters"]}
+    known = {entry.name: entry for each in targets for entry in each.meters}
     require_known("meter", names, known)
     return [known[name] for name in names]

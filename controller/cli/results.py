@@ -77,10 +77,19 @@ def report(
 
 def _contrasts(results: Results) -> Iterator[ContrastResult]:
     for each in results.contrasts:
-        of = each.comparison
-        figures = (of.ratio, of.low, of.high, of.verdict) if of else (None,) * 4
+        contrast = each.comparison
+        figures = (
+            (contrast.ratio, contrast.low, contrast.high, contrast.verdict)
+            if contrast
+            else (None,) * 4
+        )
         yield ContrastResult(
-            each.base, each.other, each.declared, each.workloads, of.n if of else 0, *figures
+            each.base,
+            each.other,
+            each.declared,
+            each.workloads,
+            contrast.n if contrast else 0,
+            *figures,
         )
 
 
@@ -296,4 +305,4 @@ def _each(folders: Sequence[Path]) -> list[Path]:
     """The suites that are meant: a group's folder stands for those of its hosts."""
     from analysis.suite import group
 
-    return [one for f in folders for one in (group.members(f) if group.is_group(f) else [f])]
+    return [member for f in folders for member in (group.members(f) if group.is_group(f) else [f])]

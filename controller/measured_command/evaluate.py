@@ -77,8 +77,8 @@ def stretches(done: Sequence[RawTrial], metered: Spans) -> dict[str, list[Stretc
     by_component: dict[str, list[Stretch]] = {}
     for raw in done:
         for used in (_rests(raw, metered), _used(raw, metered)):
-            for name, one in used.items():
-                by_component.setdefault(name, []).append(Stretch(one.seconds, one.energy_j))
+            for name, usage in used.items():
+                by_component.setdefault(name, []).append(Stretch(usage.seconds, usage.energy_j))
     return by_component
 
 
@@ -97,22 +97,22 @@ def trial(raw: RawTrial, metered: Spans, objections: Mapping[str, Objection]) ->
     def sound(used: Mapping[str, Used]) -> Mapping[str, Used]:
         return {
             name: Used(None, 0.0, (objections[name].code,))
-            if name in objections and one.energy_j is not None
-            else one
-            for name, one in used.items()
+            if name in objections and usage.energy_j is not None
+            else usage
+            for name, usage in used.items()
         }
 
     used, rests = sound(_used(raw, metered)), sound(_rests(raw, metered))
-    one = raw.execution
+    execution = raw.execution
     return Trial(
         block=raw.block,
         place=raw.place,
-        t_start_ns=one.t_start_ns,
-        t_end_ns=one.t_end_ns,
-        seconds=(one.t_end_ns - one.t_start_ns) * 1e-9,
-        user_s=one.user_s,
-        system_s=one.system_s,
-        exit_code=one.exit_code,
+        t_start_ns=execution.t_start_ns,
+        t_end_ns=execution.t_end_ns,
+        seconds=(execution.t_end_ns - execution.t_start_ns) * 1e-9,
+        user_s=execution.user_s,
+        system_s=execution.system_s,
+        exit_code=execution.exit_code,
         energy_j={name: energy.energy_j for name, energy in used.items()},
         window_s={name: energy.seconds for name, energy in used.items()},
         rest_power_w={
@@ -149,17 +149,17 @@ def _component(name: str, trials: Sequence[Trial], design: Design) -> ComponentE
     power: list[tuple[int, float]] = []
     rest: list[tuple[int, float]] = []
     above: list[tuple[int, float]] = []
-    for one in trials:
-        energy_j, rest_w = one.energy_j.get(name), one.rest_power_w.get(name)
+    for trial in trials:
+        energy_j, rest_w = trial.energy_j.get(name), trial.rest_power_w.get(name)
         if rest_w is not None:
-            rest.append((one.block, rest_w))
+            rest.append((trial.block, rest_w))
         if energy_j is None:
             continue
-        energy.append((one.block, energy_j))
-        window_s = one.window_s[name]
-        power.append((one.block, energy_j / window_s))
+        energy.append((trial.block, energy_j))
+        window_s = trial.window_s[name]
+        power.append((trial.block, energy_j / window_s))
         if rest_w is not None:
-            above.append((one.block, energy_j - rest_w * window_s))
+            above.append((trial.block, energy_j - rest_w * window_s))
     return ComponentEnergy(*map(design.estimate, (energy, power, rest, above)))
 
 
@@ -215,7 +215,7 @@ def _mean(result: CommandResult, component: str) -> tuple[float, float]:
 
 
 def _by_block(result: CommandResult, component: str) -> dict[int, float]:
-    energies = ((one.block, one.energy_j.get(component)) for one in result.trials)
+    energies = ((trial.block, trial.energy_j.get(component)) for trial in result.trials)
     return {block: energy_j for block, energy_j in energies if energy_j is not None}
 
 
@@ -232,8 +232,8 @@ def blocks_needed(
     from analysis.stats.planning import blocks_for
 
     needed = []
-    for one in results:
-        values = list(_by_block(one, component).values())
+    for result in results:
+        values = list(_by_block(result, component).values())
         mean = float(np.mean(values)) if values else 0.0
         if len(values) < 2 or mean <= 0:
             return None

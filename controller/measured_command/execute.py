@@ -205,6 +205,6 @@ def auxiliary(command: Command, what: str) -> None:
 def ended(exit_code: int) -> str:
     """How a command failed, in words."""
     if exit_code < 0:
-        names = (one.name for one in signal.Signals if one == -exit_code)
+        names = (known.name for known in signal.Signals if known == -exit_code)
         return f"was ended by the signal {next(names, -exit_code)}"  # one for real time has no name
     return f"failed with exit code {exit_code}"

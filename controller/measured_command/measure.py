@@ -219,13 +219,13 @@ class _Measurement:
             self._options.component,
             {*silent, *self._objections},
             [*dict.fromkeys(silent.values()), *_said(self._objections)],
-            [n for n, one in self._objections.items() if one.code == DID_NOT_MOVE],
+            [n for n, objection in self._objections.items() if objection.code == DID_NOT_MOVE],
         )
         return results
 
     def _silent(self, results: Sequence[CommandResult]) -> dict[str, str]:
         """A sentence for each component whose joules no run has, for reasons of their own."""
-        every = [trial for one in results for trial in one.trials]
+        every = [trial for result in results for trial in result.trials]
         silent = {}
         for name, component in self._components.items():
             if all(trial.energy_j.get(name) is None for trial in every):
@@ -236,7 +236,7 @@ class _Measurement:
         return silent
 
     def _document(self, message: str) -> CommandDocument:
-        modelled = any(one.origin == "modelled" for one in self._components.values())
+        modelled = any(component.origin == "modelled" for component in self._components.values())
         results = self._results()
         terms = self._meters.terms(self._component)
         compared = evaluate.comparisons(results, self._component, self._design, terms)
@@ -258,7 +258,7 @@ class _Measurement:
             precision=self._options.precision,
             pilot_blocks=self._design.pilot,
             commands=tuple(results),
-            comparisons=tuple(one for one, _ in compared),
+            comparisons=tuple(comparison for comparison, _ in compared),
             notes=(*self._notes, *self._remarks(results)),
         )
 
@@ -268,20 +268,20 @@ class _Measurement:
         yield from self._coverage()
         yield from self._unused(results)
         yield from self._steady()
-        shortest = min(one.seconds.mean for one in results)
+        shortest = min(result.seconds.mean for result in results)
         if sentence := too_short(source, shortest):
             yield Note("short-runs", {"source": source, "seconds": shortest}, sentence)
         if source == "battery":
             for sentence in self._sources.limits():
                 yield Note("source-limits", {"source": source}, sentence)
-        for one in results:
-            if failed := sum(bool(trial.exit_code) for trial in one.trials):
-                facts = {"command": one.command, "runs": failed, "of": len(one.trials)}
-                sentence = f"{one.command} failed in {failed} of {len(one.trials)} runs."
+        for result in results:
+            if failed := sum(bool(trial.exit_code) for trial in result.trials):
+                facts = {"command": result.command, "runs": failed, "of": len(result.trials)}
+                sentence = f"{result.command} failed in {failed} of {len(result.trials)} runs."
                 yield Note("failed-runs", facts, sentence)
-            yield from caveats.lost_note(one, self._component)
-            yield from caveats.flag_notes(one, self._components)
-            yield from caveats.repetition_notes(one, self._component)
+            yield from caveats.lost_note(result, self._component)
+            yield from caveats.flag_notes(result, self._components)
+            yield from caveats.repetition_notes(result, self._component)
         null = any(raw.output.is_null for raw in self._trials.done)
         yield from caveats.output_notes(results, null)
         if self._meters.components:
@@ -305,8 +305,12 @@ class _Measurement:
 
     def _unused(self, results: list[CommandResult]) -> Iterator[Note]:
         """Components and sources whose joules are not given, and why."""
-        for code in dict.fromkeys(one.code for one in self._objections.values()):
-            same = {name: one for name, one in self._objections.items() if one.code == code}
+        for code in dict.fromkeys(objection.code for objection in self._objections.values()):
+            same = {
+                name: objection
+                for name, objection in self._objections.items()
+                if objection.code == code
+            }
             for sentence in _said(same):
                 yield Note(code, {"components": [*same]}, sentence)
         for name, sentence in self._silent(results).items():
@@ -375,4 +379,4 @@ def _why(error: OSError | KeyboardInterrupt) -> str:
 
 def _said(objections: Mapping[str, Objection]) -> list[str]:
     """What speaks against components, in sentences; a sum's is that of its part."""
-    return sentences(one for one in objections.values() if one.label)
+    return sentences(objection for objection in objections.values() if objection.label)

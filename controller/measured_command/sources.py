@@ -114,8 +114,8 @@ class LocalSources:
         origin: Origin = "modelled" if lab or SIMULATED_RAPL.exists() else "measured"
         shown = {
             name: "RAPL" if source in RAPL_READERS else source
-            for source, one in self.opened.items()
-            for name in one.names
+            for source, reader in self.opened.items()
+            for name in reader.names
         }
         labels = {name: " + ".join(parts) for name, parts in self._sums.items()}
         sources = {name: shown[parts[0]] for name, parts in self._sums.items()} | shown
@@ -140,7 +140,7 @@ class LocalSources:
         range_uj, bound_w = (
             (zone.max_range_uj, zone.max_power_w) if zone else (_ENDLESS_UJ, PLATFORM_MAX_POWER_W)
         )
-        readings = [one[name] for one in series]
+        readings = [reading[name] for reading in series]
         used = total(readings, range_uj, bound_w)
         first, last = readings[0], readings[-1]
         if (
@@ -149,7 +149,7 @@ class LocalSources:
             or not isinstance(first, Reading)
             or not isinstance(last, Reading)
         ):
-            reasons = [one.error for one in readings if isinstance(one, ReadFailure)]
+            reasons = [reading.error for reading in readings if isinstance(reading, ReadFailure)]
             return Used(None, 0.0, used.flags, errors=tuple(dict.fromkeys(reasons)))
         if used.energy_uj < self._least_uj.get(name, 0):
             return Used(None, 0.0, (*used.flags, COARSE))
@@ -160,7 +160,7 @@ class LocalSources:
     def _least_uj(self) -> Mapping[str, int]:
         """By quantity that counts in coarse steps, the smallest difference that is a figure."""
         steps = [getattr(source, "least_uj", {}) for source in self.opened.values()]
-        return {name: least_uj for one in steps for name, least_uj in one.items()}
+        return {name: least_uj for step in steps for name, least_uj in step.items()}
 
     def objections(
         self, stretches: Mapping[str, Sequence[standing.Stretch]], busy_s: float
@@ -184,7 +184,7 @@ class LocalSources:
                 objections |= {name: replace(objection, label=name) for name in pair}
         for name, parts in self._sums.items():
             still = [objections[part] for part in parts if part in objections]
-            short = all(one.code == standing.DID_NOT_MOVE for one in still)
+            short = all(objection.code == standing.DID_NOT_MOVE for objection in still)
             if still and (not short or len(still) == len(parts)):
                 objections[name] = standing.Objection(still[0].code, "", "")
         return objections
@@ -196,7 +196,7 @@ class LocalSources:
         stretches: Sequence[standing.Stretch],
         busy_s: float,
     ) -> standing.Objection | None:
-        source = next(one for one in self.opened.values() if name in one.names)
+        source = next(source for source in self.opened.values() if name in source.names)
         patience = standing.patience_s(component.source)
         if isinstance(source, PolledSource) and source.polls(name):
             only_w = source.only_w.get(name)
@@ -204,8 +204,8 @@ class LocalSources:
                 return None  # a card, which the processor's work does not move
             return sensor_objection(component.label, only_w, stretches, busy_s, patience)
         if kind_of(name) == "uncore":  # a graphics processor that is asleep takes nothing
-            whole_s = sum(one.seconds for one in stretches)
-            known = [one.energy_j for one in stretches if one.energy_j is not None]
+            whole_s = sum(stretch.seconds for stretch in stretches)
+            known = [stretch.energy_j for stretch in stretches if stretch.energy_j is not None]
             stretches = [standing.Stretch(whole_s, sum(known))] if known else ()
         zone = self._zones.get(name)
         step_j = (unit_nj(zone.max_range_uj or 0) or 0) * 1e-9 if zone else 0.0
@@ -220,7 +220,7 @@ class LocalSources:
     def only_w(self) -> Mapping[str, float]:
         """By polled component that has shown one power alone, that power."""
         polled = (s.only_w for s in self.opened.values() if isinstance(s, PolledSource))
-        return {name: power_w for one in polled for name, power_w in one.items()}
+        return {name: power_w for source in polled for name, power_w in source.items()}
 
     @property
     def omitted(self) -> list[str]:
@@ -294,7 +294,7 @@ def sensor_objection(
 ) -> standing.Objection | None:
     """What speaks against a sensor or a meter's channel that showed one power alone (`only_w`), or
     did so through many rests and runs."""
-    whole_s = sum(one.seconds for one in stretches)
+    whole_s = sum(stretch.seconds for stretch in stretches)
     if only_w is not None:
         return standing.of_sensor(label, only_w, whole_s, busy_s, patience)
     row = standing.frozen(stretches, patience)

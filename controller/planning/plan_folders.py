@@ -15,6 +15,7 @@ from typing import Any
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.places import suites_folder
+from contract.plan import TargetDocument
 from controller.planning import past_durations, pilot, sizing, wear
 from controller.planning.suites import load_suite, scaled
 from controller.target import first_writes, survey
@@ -44,7 +45,7 @@ class Options:
     configurations: Sequence[str] = ()
     skip: Sequence[str] = ()
     confirm: Sequence[str] = ()
-    targets: list[dict[str, Any]] = field(default_factory=list)
+    targets: Sequence[TargetDocument] = ()
 
 
 def freeze(
@@ -61,7 +62,7 @@ def freeze(
         compile_plan,
         options.suite,
         scaled(load_suite(options.suite), options.scale),
-        target_of(options),
+        target_of(options).document(),
         seed=seed,
         pilot=None if earlier is None else earlier.suite_id,
         configurations=options.configurations,
@@ -97,7 +98,7 @@ def _with_wear(plan: dict[str, Any], options: Options, say: Say) -> dict[str, An
     if options.hours is not None:
         say("How long the preconditioning takes is not known before, and HOURS does not count it.")
     ask = first_writes.at_terminal if sys.stdin.isatty() else None
-    if not target.get("lab"):  # a virtual disk does not wear
+    if not target.lab:  # a virtual disk does not wear
         wear.require_allowed(costs, options.confirm, ask)
     return plan
 
@@ -136,7 +137,7 @@ def keep(plans: Sequence[dict[str, Any]], out: Path, now: datetime) -> Sequence[
             return plans
 
 
-def target_of(options: Options) -> dict[str, Any]:
+def target_of(options: Options) -> TargetDocument:
     """Return the one resolved target that is meant, which `group.several` has read."""
     (target,) = options.targets
     return target

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from contract import plan as plans
+from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.places import command_line
 from controller.target.first_writes import Ask
@@ -71,13 +72,13 @@ class Cost:
         )
 
 
-def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> list[Cost]:
+def costs(document: Mapping[str, Any], disks: Sequence[DiskAnswer]) -> list[Cost]:
     """For each disk that a frozen plan preconditions; `disks` as the agent found them."""
     plan = plans.parse(document)
     wanted = plan.precondition
     if wanted is None:
         return []
-    lifetimes = {disk["role"]: disk.get("lifetime") or {} for disk in disks}
+    lifetimes = {disk.role: asdict(disk.lifetime) for disk in disks if disk.lifetime}
     return [
         Cost(
             disk.role,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from contract import journal, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.plan import TargetDocument
 from controller.target import connection
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Unit:
 class AgentClient:
     """Commands for one suite on one target."""
 
-    def __init__(self, target: Mapping[str, Any], suite_id: str) -> None:
+    def __init__(self, target: TargetDocument, suite_id: str) -> None:
         self._target = target
         self._suite_dir = connection.suite_dir(suite_id)
         self._unit = f"fde-agent@{suite_id}.service"
@@ -141,7 +142,7 @@ class AgentClient:
         return self._told(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
 
     def _told(self, done: Done) -> bytes:
-        return connection.told(self._target, done)
+        return connection.require_output(self._target, done)
 
 
 def _run(argv: Sequence[str], limit_s: float) -> Done:

@@ -17,6 +17,7 @@ from typing import Any
 from contract import journal, strict_json
 from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
+from contract.plan import TargetDocument
 from controller.session import progress_text
 from controller.target import connection
 from controller.target.connection import SSH_FAILED
@@ -93,7 +94,7 @@ class LinkEvents:
     record: Callable[[Mapping[str, Any]], None] = lambda _: None
 
 
-def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
+def follow_command(target: TargetDocument, suite_id: str, start: int) -> list[str]:
     """The argv that prints a suite's journal there from entry `start` on, as `follow` wants it."""
     path = connection.suite_dir(suite_id)
     arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))

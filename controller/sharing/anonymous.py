@@ -48,12 +48,16 @@ class Anonymous:
         """An energy table of the suite as it was, with the names that this one has."""
         kinds = {"configuration": "configuration", "workload": "workload", "phase": "phase"}
         names = {
-            column: {old: new for (of, old), new in self.names.names.items() if of == kind}
+            column: {old: new for (group, old), new in self.names.names.items() if group == kind}
             for column, kind in kinds.items()
         }
-        names["source"] = {old: new for (of, old), new in self.names.names.items() if of == "meter"}
+        names["source"] = {
+            old: new for (group, old), new in self.names.names.items() if group == "meter"
+        }
         names["component"] = {
-            old: new for (of, old), new in self.names.names.items() if of in ("zone", "channel")
+            old: new
+            for (group, old), new in self.names.names.items()
+            if group in ("zone", "channel")
         }
         names["run_id"] = self.names.runs
         return energy.with_columns(
@@ -77,7 +81,7 @@ class Anonymous:
         plan = _document(folder / "plan.json")
         self.names.learn(plan)
         made = self.names.apply(DOCUMENTS["plan.json"], plan, "plan.json")
-        made["runs"] = [one for one in made["runs"] if one.get("run_id")]
+        made["runs"] = [run for run in made["runs"] if run.get("run_id")]
         made["suite_id"] = f"{made['suite']}-{made['host']}-{self.names.day}"
         place = parent / str(made["suite_id"])
         place.mkdir(parents=True)
@@ -214,14 +218,14 @@ def _state_sources(made: dict[str, Any], described: Mapping[str, Any]) -> None:
 
 def _same(before: Iterator[pl.DataFrame], after: Iterator[pl.DataFrame]) -> bool:
     """Whether two recordings have the same records, whatever their channels are called."""
-    one, other = (
+    written, other = (
         pl.concat([pl.DataFrame(), *tables], how="diagonal") for tables in (before, after)
     )
-    if len(one.columns) != len(other.columns):
+    if len(written.columns) != len(other.columns):
         return False
-    one = one.rename(dict(zip(one.columns, other.columns, strict=True)))
+    written = written.rename(dict(zip(written.columns, other.columns, strict=True)))
     text = pl.selectors.categorical().cast(pl.String)
-    return one.with_columns(text).equals(other.with_columns(text))
+    return written.with_columns(text).equals(other.with_columns(text))
 
 
 def _depends(path: Path) -> int:

@@ -112,8 +112,8 @@ class Names:
             return self._fields(rule, value, place)
         if isinstance(rule, list):
             items = value if isinstance(value, list) else ()
-            kept_items = (self.apply(rule[0], one, place) for one in items)
-            return [one for one in kept_items if one is not LEFT_OUT]
+            kept_items = (self.apply(rule[0], item, place) for item in items)
+            return [item for item in kept_items if item is not LEFT_OUT]
         name, *arguments = rule.split()
         self._place = place
         kept = RULES[name](self, value, *arguments)
@@ -160,12 +160,12 @@ class Names:
     def name(self, kind: str, text: str, *, ours: bool | None = None) -> str:
         """A name as it is if it is `ours`, by its words, else the next number of its kind."""
         if (kind, text) not in self.names:
-            taken = {name for (of, _), name in self.names.items() if of == kind}
+            taken = {name for (group, _), name in self.names.items() if group == kind}
             joint = "_" if kind == "channel" else "-"
             numbered = (f"{kind}{joint}{n}" for n in itertools.count(1))
             kept = is_ours(text) if ours is None else ours
             free = itertools.chain([text] * kept, numbered)
-            self.names[kind, text] = next(one for one in free if one not in taken)
+            self.names[kind, text] = next(candidate for candidate in free if candidate not in taken)
         return self.names[kind, text]
 
     def note(self, text: str) -> str:
@@ -191,7 +191,7 @@ def _instant(wall: str) -> datetime | None:
 
 def _marks(identifying: Sequence[Identifying]) -> re.Pattern[str]:
     """What was found to identify, in lower case, with and without the signs between its parts."""
-    texts = {one.text.lower() for one in identifying}
+    texts = {mark.text.lower() for mark in identifying}
     texts |= {text.split(".")[0] for text in texts} | {re.sub(r"[:-]", "", text) for text in texts}
     long = [text for text in texts if len(text) >= identifying_data.LEAST]
     return re.compile("|".join(map(re.escape, long)) or r"(?!)")
@@ -231,7 +231,7 @@ def _number(_: Names, value: Any) -> Any:
 def _numbers(names: Names, value: Any) -> Any:
     """Numbers, in lists of lists."""
     if isinstance(value, list):
-        return [one for inner in value if (one := _numbers(names, inner)) is not LEFT_OUT]
+        return [number for inner in value if (number := _numbers(names, inner)) is not LEFT_OUT]
     return _number(names, value)
 
 
@@ -339,7 +339,9 @@ def _version(_: Names, value: Any) -> Any:
 def _uname(names: Names, value: Any) -> Any:
     """System, host, release and kind of processor; not who built the kernel, and when."""
     system, node, release, *rest = [*map(str, value), "", "", ""]
-    machine = next((one for one in rest if one in ("x86_64", "aarch64", "armv7l", "riscv64")), "")
+    machine = next(
+        (word for word in rest if word in ("x86_64", "aarch64", "armv7l", "riscv64")), ""
+    )
     known = "Linux" if system == "Linux" else ""
     return [known, _pseudonym(names, node, "host"), _begins(names, release, "release", ""), machine]
 
@@ -360,7 +362,7 @@ def _command_line(names: Names, value: Any) -> str:
 def _options(names: Names, value: Any) -> Any:
     """Options of mkfs and mount: numbers, known words, and UUIDs as pseudonyms."""
     if isinstance(value, list):
-        return [_options(names, one) for one in value]
+        return [_options(names, option) for option in value]
 
     def part(text: str) -> str:
         if identifying_data.PATTERNS["UUID"].fullmatch(text):
@@ -368,7 +370,7 @@ def _options(names: Names, value: Any) -> Any:
         known = re.fullmatch(r"--?[A-Za-z]|-?\d{1,12}[KMGkmg]?", text)
         return text if known or text.lstrip("^-") in fields()["options"].split() else "left-out"
 
-    return ",".join("=".join(map(part, one.split("="))) for one in str(value).split(","))
+    return ",".join("=".join(map(part, option.split("="))) for option in str(value).split(","))
 
 
 def _configurations(names: Names, value: Any) -> Any:
@@ -381,7 +383,7 @@ def _configuration(names: Names, entry: Mapping[str, Any]) -> dict[str, Any]:
         declared = storage_kinds.load(str(entry.get("kind"))).fields
     except ExtensionError:
         declared = ()
-    declared_names = {"label", *(one.name for one in declared)}
+    declared_names = {"label", *(parameter.name for parameter in declared)}
     made: dict[str, Any] = names.apply(
         fields()["documents"]["configuration"],
         {key: value for key, value in entry.items() if key not in declared_names},
@@ -400,15 +402,19 @@ def _configuration(names: Names, entry: Mapping[str, Any]) -> dict[str, Any]:
 def _declared(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """Of declared settings: numbers, their choices, their defaults, and texts of our suites."""
 
-    def kept(one: Parameter, value: Any) -> Any:
+    def kept(parameter: Parameter, value: Any) -> Any:
         if not isinstance(value, str):
             return value if isinstance(value, int | float | None) else "left-out"
-        allowed = {*map(str, one.choices), str(one.default), "", *_shipped()[0]}
-        words = value.split(",") if one.several else [value]
+        allowed = {*map(str, parameter.choices), str(parameter.default), "", *_shipped()[0]}
+        words = value.split(",") if parameter.several else [value]
         sound = all(word in allowed or re.fullmatch(r"\d{1,12}", word) for word in words)
         return value if sound else "left-out"
 
-    return {one.name: kept(one, values[one.name]) for one in declared if one.name in values}
+    return {
+        parameter.name: kept(parameter, values[parameter.name])
+        for parameter in declared
+        if parameter.name in values
+    }
 
 
 def _workloads(names: Names, value: Any) -> Any:
@@ -416,10 +422,10 @@ def _workloads(names: Names, value: Any) -> Any:
     made = []
     for entry in value:
         stated = {key: stated_value for key, stated_value in entry.items() if key != "parameters"}
-        one = names.apply(fields()["documents"]["workload"], stated, "workloads")
-        of = str(entry.get("workload") or entry.get("name"))
+        workload = names.apply(fields()["documents"]["workload"], stated, "workloads")
+        name = str(entry.get("workload") or entry.get("name"))
         made.append(
-            {**one, "parameters": _declared(_parameters(of), entry.get("parameters") or {})}
+            {**workload, "parameters": _declared(_parameters(name), entry.get("parameters") or {})}
         )
     return made
 
@@ -437,7 +443,9 @@ def _run_parameters(_: Names, value: Any) -> Any:
     for name in workload_kinds.names():
         kept = _declared(_parameters(name), value)
         parameters |= {
-            key: one for key, one in kept.items() if parameters.get(key, "left-out") == "left-out"
+            key: kept_value
+            for key, kept_value in kept.items()
+            if parameters.get(key, "left-out") == "left-out"
         }
     return {key: parameters[key] for key in value if key in parameters}
 

@@ -89,9 +89,9 @@ def listing(identifying: Sequence[Identifying], anonymous: bool) -> list[str]:
         return ["Nothing was found that identifies a person or a machine."]
     fate = "is left out" if anonymous else "stays in the bundle (--anonymous leaves it out)"
     lines = [f"What identifies a person or a machine, and {fate}:"]
-    for one in identifying:
-        more = f" and {len(one.files) - NAMED} more" if len(one.files) > NAMED else ""
-        lines.append(f"  {one.kind}: {one.text} ({', '.join(one.files[:NAMED])}{more})")
+    for mark in identifying:
+        more = f" and {len(mark.files) - NAMED} more" if len(mark.files) > NAMED else ""
+        lines.append(f"  {mark.kind}: {mark.text} ({', '.join(mark.files[:NAMED])}{more})")
     return lines
 
 
@@ -157,7 +157,7 @@ def publish(
         else:
             made = build.build(copy).results
             assert made is not None
-        replaced = Counter(one.kind for one in identifying if anonymous)
+        replaced = Counter(mark.kind for mark in identifying if anonymous)
         marked = anonymous
         if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
             marked |= about(folder).anonymous
@@ -177,10 +177,10 @@ def publish(
 
 def _require_same_figures(before: pl.DataFrame, after: Results) -> None:
     keys = ["run_id", "phase", "source", "component"]
-    one, other = (
+    written, other = (
         energy.drop("suite_id", "host").sort(keys) for energy in (before, after.all_energy)
     )
-    if not one.equals(other):
+    if not written.equals(other):
         raise ControllerError(
             "The anonymous bundle was not written: without what identifies, the suite gives other "
             "figures. Publish it without --anonymous, or not at all."

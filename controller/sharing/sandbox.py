@@ -69,7 +69,7 @@ def run(
         return done
     named = ", ".join(str(path) for path in paths)
     if ended not in _OVER_LIMIT:
-        names = (one.name for one in signal.Signals if one == ended)
+        names = (known.name for known in signal.Signals if known == ended)
         raise ControllerError(
             f"Reading {named} failed: the process that did it was ended by the signal "
             f"{next(names, ended)}. Try again."

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -159,26 +160,27 @@ def test_a_step_that_has_just_started_is_ended_as_well(monkeypatch: pytest.Monke
 
 
 def test_figures_judge_against_the_right_limit() -> None:
-    image = {"build_s": 120.0, "allocated_bytes": 2.5e9}
+    image = testbed_figures.Build(120.0, 2_500_000_000)
 
-    def total(new: bool) -> dict[str, object]:
-        found = testbed_figures.figures(
+    def total(new: bool) -> testbed_figures.Row:
+        rows = testbed_figures.figures(
             steps_s={"lab": 9 * 60, "provision": 20},
-            image={**image, "new": new},
+            image=replace(image, new=new),
             lab_memory_gb=7.0,
             measuring_share=0.5,
         )
-        assert [row["meets"] for row in found[1:]] == [True, True, True, False, False]
-        return found[0]
+        assert [row.meets for row in rows[1:]] == [True, True, True, False, False]
+        return rows[0]
 
-    assert total(True)["meets"] is True
-    assert total(False)["meets"] is False
+    assert total(True).meets
+    assert not total(False).meets
 
 
-def test_the_labs_processes_are_found_and_weighed() -> None:
+def test_the_labs_processes_are_found_and_weighed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         state = {"guest": {"pid": process.pid}, "drives": {"plain": {"pid": 0}}, "meter": None}
-        assert testbed_figures.lab_pids(state) == [process.pid]
+        (tmp_path / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        assert testbed_figures.LabState.from_file(tmp_path / "state.json").pids == [process.pid]
         assert testbed_figures.resident_bytes(process.pid) > 0
     assert testbed_figures.resident_bytes(process.pid) == 0
 

@@ -24,6 +24,8 @@ PLAN = """
 import io, json, sys
 from pathlib import Path
 from agent.storage import registry
+from contract import schema
+from contract.plan import ConfigurationEntry
 from controller.planning.compiler import compile_plan
 from controller.target import agent_bundle, inventory
 from controller.tests import examples
@@ -35,7 +37,7 @@ described["configurations"].append(stack)
 described["meters"] = [{"name": "m", "kind": "tally", "channels": {"0": "system"}}]
 plan = compile_plan("smoke", examples.suite(watermark=True), described, seed=7, now=examples.NOW)
 Path(sys.argv[1]).write_bytes(agent_bundle.pack(agent_bundle.collect()))
-print(json.dumps([registry.names(), meters.kinds(), plan, inventory.words(stack)]))
+print(json.dumps([registry.names(), meters.kinds(), plan, inventory.words(schema.read(ConfigurationEntry, stack))]))
 """
 ON_TARGET = """
 from agent.storage import registry

@@ -6,35 +6,27 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from contract.disks import DiskAnswer, Lifetime
 from contract.errors import ControllerError
 from controller.cli.app import main
 from controller.planning import plan_folders, wear
 from controller.planning.wear import Cost
-from controller.target import check, playbook, secrets, survey
+from controller.target import check, doctor, playbook, survey
 from controller.target.playbook import Inventory
-from controller.target.survey import Look
-from controller.tests.examples import plan, suite, target
+from controller.target.survey import TargetAnswer
+from controller.tests.examples import facts, plan, resolved, suite
 
 TB = 10**12
 COST = Cost("sed", "S1", TB, TB // 10, passes=2, rounds=8)
 
 
-def disk(role: str, lifetime: dict[str, int] | None = None) -> dict[str, Any]:
-    """As the agent tells of it."""
-    return {
-        "role": role,
-        "by_id": role,
-        "refusals": [],
-        "would": [],
-        "found": "ours",
-        "ours": True,
-        "fingerprint": None,
-        "lifetime": lifetime,
-    }
+def disk(role: str, **lifetime: int) -> DiskAnswer:
+    """Return a disk as the agent reports it."""
+    life = Lifetime(**lifetime) if lifetime else None
+    return DiskAnswer(role, role, (), lifetime=life, found="ours", ours=True)
 
 
 def worn(written_bytes: int | None, used_percent: int | None) -> Cost:
@@ -77,9 +69,7 @@ def test_where_its_life_is_not_known_its_size_counts() -> None:
 def test_the_disks_of_the_plan_are_reckoned_and_no_others() -> None:
     assert wear.costs(plan(), [disk("plain")]) == []
     made = plan(precondition={"rounds": 5}, configurations=["plain"], contrasts=[])
-    (cost,) = wear.costs(
-        made, [disk("plain", {"written_bytes": 5, "used_percent": 1}), disk("sed")]
-    )
+    (cost,) = wear.costs(made, [disk("plain", written_bytes=5, used_percent=1), disk("sed")])
     assert cost == Cost("plain", "plain", 2**31, 2**30, 2, 5, 5, 1)
 
 
@@ -111,29 +101,21 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
     """A target whose disks are worn as told, and a suite that preconditions them."""
 
     def make(lab: bool = False, **lifetime: int) -> Path:
-        document = {**target(), "lab": lab, "secrets_file": "s", "database": "any"}
-        for each in document["disks"].values():
-            each["erase"] = None
-        facts: dict[str, Any] = dict.fromkeys(
-            ("hw_opal", "cryptsetup", "name", "kernel", "python"), ""
-        )
-        disks = [disk("plain", lifetime), disk("sed")]
-        seen = Look({**facts, "missing": []}, [], disks)
+        target = resolved(lab=lab, secrets_file="s")
+        answer = TargetAnswer(facts(), disks=(disk("plain", **lifetime), disk("sed")))
         wanted = suite(precondition={"rounds": 5})
         for module in (plan_folders, check):
             monkeypatch.setattr(
                 module, "load_suite", lambda name: {**wanted, "configurations": [name]}
             )
-        monkeypatch.setattr(survey, "look", lambda _target, **_: seen)
-        monkeypatch.setattr(check, "look", lambda _target, **_: seen)
-        monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([document], {}))
-        monkeypatch.setattr(secrets, "described", lambda _path: "there")
-        monkeypatch.setattr("controller.target.inventory.table", lambda _configurations: [])
-        monkeypatch.setattr(check, "one_disk", lambda _target: False)
-        monkeypatch.setattr(check, "_doctor", lambda *_: [])
-        monkeypatch.setattr(check, "_save", lambda *_: tmp_path)
+        monkeypatch.setattr(survey, "look", lambda _target, **_: answer)
+        monkeypatch.setattr(doctor, "look", lambda _target, **_: answer)
+        monkeypatch.setattr(doctor, "judge", lambda _scene: [])
+        monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([target]))
+        monkeypatch.setattr(check, "has_one_disk", lambda _target: False)
+        monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
         path = tmp_path / "target.json"
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(target.document()))
         return path
 
     return make
@@ -170,26 +152,27 @@ def test_disks_that_cannot_be_looked_at_are_no_guess(
     given: Given, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = given()
-    monkeypatch.setattr(survey, "look", lambda _target, **_: Look({}, [], [], "sfdisk is missing"))
+    answer = TargetAnswer(facts(), error="sfdisk is missing")
+    monkeypatch.setattr(survey, "look", lambda _target, **_: answer)
     assert main(planned(path)) == 1
     assert "is unknown: sfdisk is missing" in capsys.readouterr().err
 
 
 def test_a_check_of_a_suite_says_what_it_costs(given: Given) -> None:
     given(written_bytes=TB // 1000, used_percent=5)
-    said: list[str] = []
-    assert check.run(Path("x"), said.append, suite="plain").ok
-    page = " ".join(" ".join(said).split())
+    lines: list[str] = []
+    assert check.run(Path("x"), lines.append, suite="plain").ok
+    page = " ".join(" ".join(lines).split())
     assert "by SMART 1.0 GB written in its life, 5 % of its life used" in page
     assert "wear Preconditioning writes at most 7.5 GB to disk plain" in page
     assert "will ask fde run --confirm plain, as that is more than 1 % of its life" in page
-    said.clear()
+    lines.clear()
     given(written_bytes=100 * TB, used_percent=1)
-    assert check.run(Path("x"), said.append, suite="plain").ok
-    assert "Preconditioning" in " ".join(said) and "will ask" not in " ".join(said)
-    said.clear()
-    assert not check.run(Path("x"), said.append, suite="nothing").ok
-    assert "no configuration called 'nothing'" in " ".join(" ".join(said).split())
-    said.clear()
-    assert check.run(Path("x"), said.append).ok
-    assert "Preconditioning" not in " ".join(said)
+    assert check.run(Path("x"), lines.append, suite="plain").ok
+    assert "Preconditioning" in " ".join(lines) and "will ask" not in " ".join(lines)
+    (host,) = check.run(Path("x"), lines.append, suite="nothing").hosts
+    assert [outcome.code for outcome in host.checks if outcome.state == "fail"] == ["suite"]
+    assert not host.ok
+    lines.clear()
+    assert check.run(Path("x"), lines.append).ok
+    assert "Preconditioning" not in " ".join(lines)

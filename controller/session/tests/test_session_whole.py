@@ -32,7 +32,7 @@ from contract.places import ROOT
 from controller.session import journal_link, running_answer, seal, session
 from controller.session.tests.test_recorders import meter, speaking, wait_until
 from controller.target import connection, playbook
-from controller.tests.examples import plan, target
+from controller.tests.examples import plan, resolved
 from controller.tests.standin import Standin
 
 pytestmark = pytest.mark.usefixtures("interruptible")
@@ -59,7 +59,7 @@ class Scene:
         self.here.mkdir()
         self.take(6)
         self.there = standin.suites / self.plan.suite_id
-        self.target = target() | {"meters": [meter(link)], "secrets_file": "none"}
+        self.target = resolved(meters=[meter(link)], secrets_file="none")
         self.said: list[str] = []
         self.agent: subprocess.Popen[bytes] | None = None
         self.starts = 0
@@ -202,7 +202,7 @@ def test_a_target_that_is_the_controller_computes_no_answer(
 
 
 def test_a_suite_without_a_meter_comes_to_its_seal(scene: Scene) -> None:
-    scene.target["meters"] = []
+    scene.target = replace(scene.target, meters=())
     scene.run()
     scene.require_complete()
     assert not (scene.here / "meters").exists()
@@ -268,7 +268,7 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
         "playbook.suite = play\n"
         "session.run(Path(sys.argv[1]), json.loads(sys.argv[2]), Path('i'), lambda _: None)\n"
     )
-    argv = [sys.executable, "-c", code, str(scene.here), json.dumps(scene.target)]
+    argv = [sys.executable, "-c", code, str(scene.here), json.dumps(scene.target.document())]
     with subprocess.Popen(
         [*argv, str(scene.standin.suites)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as first:
