@@ -17,7 +17,7 @@ from contract.parameters import ParameterValue
 from contract.schema import COUNT, REST, SECONDS, SHA256, Range
 
 FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
-TARGET_FORMAT = "fde-target/1"
+TARGET_FORMAT: Literal["fde-target/1"] = "fde-target/1"
 # The header area in front of the data: one LUKS2 header fits, for every configuration alike.
 DATA_OFFSET_BYTES = 16 * 2**20
 
@@ -391,12 +391,11 @@ class TargetDocument:
     def document(self) -> dict[str, Any]:
         """Return the description as JSON holds it: `schema.read` makes the same target of it."""
         document: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        unused = {"label": "", "encrypted_by": None, "filesystem": None}
         for entry in document["configurations"]:
-            unused = {"label": "", "encrypted_by": None, "filesystem": None}
-            for key, value in unused.items():
-                if entry[key] == value:
-                    del entry[key]
-            entry |= entry.pop("settings")
+            for key in [key for key, value in unused.items() if entry[key] == value]:
+                del entry[key]
+            entry.update(entry.pop("settings"))
         document["meters"] = [meter.document() for meter in self.meters]
         return document
 

@@ -1,8 +1,8 @@
 """Documents by the shape of a dataclass: read strictly, or told of as a JSON Schema (2020-12).
 
 A shape is a dataclass, a builtin, a Literal, a union, Any, `tuple[X, ...]`, `tuple[X, Y]`,
-`Sequence[X]` or `Mapping[str, X]`; `Annotated` bounds it with `Range` or `Text`. A field with a default may be
-missing. `python -m contract.schema` writes `data/schema/`.
+`Sequence[X]` or `Mapping[str, X]`; `Annotated` bounds it with `Range` or `Text`. A field with a
+default may be missing. `python -m contract.schema` writes `data/schema/`.
 """
 
 from __future__ import annotations
@@ -89,10 +89,8 @@ def _read(shape: Any, value: Any, place: str) -> Any:  # noqa: PLR0911 - one for
         return value
     if origin in (Union, types.UnionType):
         return _either(inner, value, place)
-    if origin is Sequence:
-        origin, inner = tuple, (*inner, ...)
-    if origin is tuple and isinstance(value, list | tuple):
-        shapes = inner[:1] * len(value) if inner[1:] == (...,) else inner
+    if origin in (tuple, Sequence) and isinstance(value, list | tuple):
+        shapes = inner[:1] * len(value) if inner[1:] in ((), (...,)) else inner
         if len(shapes) != len(value):
             raise _other(place, value, inner)
         numbered = enumerate(zip(shapes, value, strict=True))
@@ -179,10 +177,8 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [schema(one) for one in inner]}
-    if origin is Sequence:
-        origin, inner = tuple, (*inner, ...)
-    if origin is tuple:
-        if inner[1:] == (...,):
+    if origin in (tuple, Sequence):
+        if inner[1:] in ((), (...,)):
             return {"type": "array", "items": schema(inner[0])}
         same = {"minItems": len(inner), "maxItems": len(inner)}
         return {"type": "array", "prefixItems": [schema(one) for one in inner], **same}

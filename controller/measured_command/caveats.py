@@ -121,7 +121,7 @@ def output_notes(results: list[CommandResult], null: bool) -> Iterator[Note]:
             yield Note(
                 "output-piped",
                 facts,
-                f"{result.command}: it wrote {number(mean / 1e6, 0)} MB a run, and taking them from a "
+                f"{result.command}: it wrote {number(mean / 1e6, 0)} MB a run. Reading them from a "
                 f"pipe is about {100 * share:.0f} % of its time. --output null avoids that, except "
                 "where the program notices it, as GNU grep and tar do.",
             )

@@ -53,7 +53,8 @@ def _label(result: CommandDocument, component: str | None = None) -> str:
 def _command(result: CommandDocument, command: CommandResult) -> Iterator[str]:
     main = command.components[result.component]
     yield command.command
-    yield f"  energy      {_figure(main.energy_j, 'J')}   {_label(result)}{_flagged(command, result)}"
+    label = f"{_label(result)}{_flagged(command, result)}"
+    yield f"  energy      {_figure(main.energy_j, 'J')}   {label}"
     if result.rest_s:
         rest = _figure(main.rest_power_w, "W")
         yield f"  above rest  {_figure(main.above_rest_j, 'J')}   rest {rest}"

@@ -1,4 +1,4 @@
-"""Shapes of what a target answers: `agent.preflight`, `agent check` and `agent.examine` print it."""
+"""Shapes of a target's answers, as `agent.preflight`, `agent check`, `agent.examine` print them."""
 
 from __future__ import annotations
 

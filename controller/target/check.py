@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from contract.command_results import CheckResult, HostChecks
+from contract.command_results import CheckOutcome, CheckResult
 from contract.disks import DiskAnswer
 from contract.errors import AgentError
 from contract.files import write_json
@@ -19,7 +19,7 @@ from controller.planning.suites import load_suite, scaled
 from controller.target import doctor, first_writes
 from controller.target import inventory as stacks
 from controller.target.doctor import Say, print_wrapped
-from controller.target.doctor.diagnosis import problem_of, refused
+from controller.target.doctor.diagnosis import Scene, problem_of, refused
 from controller.target.survey import TargetAnswer, checks_file
 
 FORMAT = "fde-check/1"
@@ -35,28 +35,31 @@ def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = N
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
     hosts = []
     for host, scene in doctor.check_hosts(path, suites_folder(), say):
-        if scene is None:
-            hosts.append(host)
-            continue
-        target, answer = scene.target, scene.answer
-        _print_disks(target, answer, say)
-        if answer and answer.error is None:
-            say(f"\nsaved for fde provision: {_save(target, answer)}")
-        say("\nCONFIGURATIONS")
-        for line in stacks.table(target.configurations):
-            say(f"  {line}")
-        if suite is not None and answer is not None:
-            host = _check_suite(host, target, answer, suite, scale, say)
-        if host.ok and has_one_disk(target):
-            say(f"\nSUITE  {command_line('run', suite=ONE_DISK)} answers first: the Opal disk")
-            say("       compared with itself.")
-        hosts.append(host)
+        outcomes = _print_scene(scene, suite, scale, say) if scene else []
+        hosts.append(replace(host, ok=host.ok and not outcomes, checks=(*host.checks, *outcomes)))
+        if scene and hosts[-1].ok and has_one_disk(scene.target):
+            way = command_line("run", suite=ONE_DISK)
+            say(f"\nSUITE  {way} answers first: the Opal disk compared with itself.")
     if all(host.ok for host in hosts):
         way = command_line("provision", inventory=path)
         say(f"\nNothing was touched. {way} does what is listed above.")
     else:
         say("\nNothing was touched. Correct what is marked FAIL, then run fde check again.")
     return CheckResult(all(host.ok for host in hosts), str(path), tuple(hosts))
+
+
+def _print_scene(
+    scene: Scene, suite: str | None, scale: str | None, say: Say
+) -> list[CheckOutcome]:
+    """Print what would happen to a host; return what its `suite` fails with."""
+    target, answer = scene.target, scene.answer
+    _print_disks(target, answer, say)
+    if answer and answer.error is None:
+        say(f"\nsaved for fde provision: {_save(target, answer)}")
+    say("\nCONFIGURATIONS")
+    for line in stacks.table(target.configurations):
+        say(f"  {line}")
+    return _check_suite(scene, suite, scale, say) if suite and answer else []
 
 
 def _print_disks(target: TargetDocument, answer: TargetAnswer | None, say: Say) -> None:
@@ -104,23 +107,18 @@ def _describe_answer(disk: DiskAnswer) -> Iterator[tuple[str, str]]:
         yield from (("would", step) for step in disk.would or ["nothing: it is as it must be"])
 
 
-def _check_suite(
-    host: HostChecks,
-    target: TargetDocument,
-    answer: TargetAnswer,
-    name: str,
-    scale: str | None,
-    say: Say,
-) -> HostChecks:
-    """Print what a suite's preconditioning would cost each disk; return the host with its check."""
+def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[CheckOutcome]:
+    """Print what a suite's preconditioning would cost each disk; return why it has no plan."""
     from controller.planning.compiler import compile_plan  # NumPy: not for a page without a suite
 
+    target, answer = scene.target, scene.answer
+    assert answer is not None
     try:
         plan = compile_plan(name, scaled(load_suite(name), scale), target.document(), seed=0)
     except AgentError as error:
         outcome = replace(refused(problem_of(error)), code="suite")
         doctor.print_outcomes(f"suite {name}", [outcome], say)
-        return replace(host, ok=False, checks=(*host.checks, outcome))
+        return [outcome]
     costs = wear.costs(plan, answer.disks)
     say(f"\nSUITE  {name}: " + ("" if costs else "the disks are taken in their present state"))
     for cost in costs:
@@ -128,7 +126,7 @@ def _check_suite(
         if cost.reason and not target.lab:
             way = command_line("run", confirm=shlex.quote(cost.serial))
             print_wrapped("  will ask", f"{way}, as {cost.reason}", say)
-    return host
+    return []
 
 
 def has_one_disk(target: TargetDocument) -> bool:

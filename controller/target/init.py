@@ -56,7 +56,7 @@ class Options:
 
     link: SshLink | None
     roles: Mapping[str, str] = field(default_factory=dict)
-    meters: MeterOptions = MeterOptions()
+    meters: MeterOptions = field(default_factory=MeterOptions)
     give_up: tuple[str, ...] = ()
     extent_gib: float | None = None
     replace: bool = False
@@ -259,12 +259,13 @@ def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, object]
     """Return the configurations of disks with other names; none where the defaults do."""
     if not set(disks) - set(ROLES):
         return []
-    opal = [role for role, disk in disks.items() if disk.opal is not None]
-    return [
+    configurations: list[dict[str, object]] = [
         {"name": "plain", "kind": "plain", "disk": list(disks)},
         {"name": "dmcrypt-aes256", "kind": "dmcrypt", "disk": list(disks), **_AES},
-        *([{"name": "opal", "kind": "opal", "disk": opal}] if opal else []),
     ]
+    if opal := [role for role, disk in disks.items() if disk.opal is not None]:
+        configurations.append({"name": "opal", "kind": "opal", "disk": opal})
+    return configurations
 
 
 def _write_secrets(path: Path, drive: bool, ask: Ask | None) -> Iterator[str]:

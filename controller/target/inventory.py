@@ -114,7 +114,7 @@ class Variables:
     meters: tuple[MeterEntry, ...] = ()
     assets: Mapping[str, Asset] = field(default_factory=dict)
     rapl_source: RaplSource = "powercap"
-    quiet: Quiet = Quiet()
+    quiet: Quiet = field(default_factory=Quiet)
     assumptions: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -60,11 +60,11 @@ class MeterOptions:
                 f"{text!r} names no meter. Write KIND@PORT=CHANNELS, as "
                 "smartpower3@usb=0:system,1:drive, or the http:// address of a plug."
             )
-        channels = {channel: name for channel, _, name in pairs}
-        return self.entry(number, match[1], match[2], channels)
+        named = {channel: name for channel, _, name in pairs}
+        return self.entry(number, match[1], match[2], named)
 
     def _recognise_plug(self, number: int, address: str, channels: str) -> MeterEntry:
-        """Recognise a plug's profile; without `channels` its only one, or the total, is `system`."""
+        """Recognise a plug by its answer; without `channels` its only one or total is `system`."""
         from instrumentation import network
         from instrumentation.ports import check_form
 

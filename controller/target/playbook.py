@@ -194,6 +194,6 @@ def suite(
 def run(
     name: str, inventory: Path, variables: Mapping[str, Any], output: IO[str] | None = None
 ) -> Play:
-    """Play our playbook `name` on all hosts of an inventory; `output` is the terminal without one."""
+    """Play our `name` on all hosts of an inventory; without `output` in this terminal."""
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
     return _play([*arguments, str(ANSIBLE / name)], output)

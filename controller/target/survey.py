@@ -10,7 +10,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -109,7 +109,7 @@ class TargetAnswer:
     refusals: tuple[Problem, ...] = ()
     disks: tuple[DiskAnswer, ...] = ()
     error: str | None = None
-    examined: Examination = Examination()
+    examined: Examination = field(default_factory=Examination)
     disturbers: Mapping[str, tuple[str, ...]] | None = None
 
     @property

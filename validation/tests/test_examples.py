@@ -37,7 +37,8 @@ described["configurations"].append(stack)
 described["meters"] = [{"name": "m", "kind": "tally", "channels": {"0": "system"}}]
 plan = compile_plan("smoke", examples.suite(watermark=True), described, seed=7, now=examples.NOW)
 Path(sys.argv[1]).write_bytes(agent_bundle.pack(agent_bundle.collect()))
-print(json.dumps([registry.names(), meters.kinds(), plan, inventory.words(schema.read(ConfigurationEntry, stack))]))
+words = inventory.words(schema.read(ConfigurationEntry, stack))
+print(json.dumps([registry.names(), meters.kinds(), plan, words]))
 """
 ON_TARGET = """
 from agent.storage import registry

@@ -18,6 +18,7 @@ from contract import packed
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.files import sha256_of
+from contract.plan import TargetDocument
 from controller.session import seal, session, suite_folder
 from controller.tests.examples import journal, plan, resolved, run_json, target
 from instrumentation.trace import StreamWriter
@@ -180,7 +181,7 @@ def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
     assert not (suite_dir / "journal.jsonl").exists()
 
 
-def _run(suite_dir: Path, where: dict[str, object]) -> None:
+def _run(suite_dir: Path, where: TargetDocument) -> None:
     session.run(suite_dir, where, Path("inventory"), lambda _: None)
 
 

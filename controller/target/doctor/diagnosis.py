@@ -108,7 +108,7 @@ class Scene:
 
     def unavailable(self, part: str, otherwise: str = "It was not looked at.") -> CheckOutcome:
         """Return the outcome of a check whose part of the examination is None."""
-        error = self.examined.errors[part] if part in self.examined.errors else otherwise
+        error = self.examined.errors.get(part, otherwise)
         return not_made(f"{error.rstrip('.')}.")
 
 

@@ -29,10 +29,10 @@ def disks(scene: Scene) -> Iterator[CheckOutcome]:
         sentence = f"{answer.error[:1].upper()}{answer.error[1:].rstrip('.')}."
         yield failed(sentence, remedy, missing=answer.facts.missing)
     for disk in answer.disks:
-        facts = {"role": disk.role, "serial": disk.serial}
-        yield from (refused(problem, **facts) for problem in disk.refusals)
+        named = {"role": disk.role, "serial": disk.serial}
+        yield from (refused(problem, "", **named) for problem in disk.refusals)
         if not disk.refusals:
-            yield passed(f"{disk.role} is as named: {disk.found}.", **facts)
+            yield passed(f"{disk.role} is as named: {disk.found}.", **named)
 
 
 def opal(scene: Scene) -> Iterator[CheckOutcome]:

@@ -372,8 +372,8 @@ def played(folder: Path, watts: list[float], **settings: Any) -> Iterator[Path]:
 
 def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_fails(tmp_path: Path) -> None:
     with played(tmp_path, [20.0, 2.0], interval_ms=100) as link:
-        right = probe.probe(entry(port=str(link), settings={"interval_ms": 100}))
-        wrong = probe.probe(entry(port=str(link)))
+        right = probe.probe(entry(port=str(link), origin="modelled", settings={"interval_ms": 100}))
+        wrong = probe.probe(entry(port=str(link), origin="modelled"))
     assert right.stage == wrong.stage == "done", (right, wrong)
     assert right.watts == pytest.approx({"system": 20.0, "drive": 2.0}, rel=0.01)
     assert (right.due_s, wrong.due_s) == (0.1, 0.01)
