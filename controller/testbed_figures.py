@@ -45,7 +45,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class LabState:
-    """state.json of a virtual lab, as far as it is measured here."""
+    """The parts of a virtual lab's state.json that are measured here."""
 
     guest: Process | None = None
     drives: Mapping[str, Process] = field(default_factory=dict)

@@ -34,7 +34,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "precondition": {"passes": 2, "rounds": 25, "round_s": 60, "access": "random"},
         }
     ),
-    "target": {"format": "fde-target/1", "extent_bytes": 2**30, "meters": [{}], **STACKS},
+    "target": {
+        "format": "fde-target/1",
+        "extent_bytes": 2**30,
+        "meters": [{"name": "m", "kind": "wt310", "port": "usb", "origin": "measured"}],
+        **STACKS,
+    },
     "journal-line": {
         **{"seq": 0, "t_mono_ns": 1, "boot_id": "b", "state": "finished", "run_id": "r"},
         **{"cause": "", "detail": "", "facts": {"sha256": SUM, "seconds": 1.5}},

@@ -1,7 +1,7 @@
 """`fde run -- COMMAND`: joules of any command on this machine.
 
-`fde run` is also how a suite is run. The two are told apart by `--`: with it, what follows is a
-command to measure, and the whole is `fde measure`, with options and a help page of its own.
+`fde run` also runs a suite; `--` makes the difference. With it, what follows is a command to
+measure, and the whole is `fde measure`, which has a help page and options.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SuiteRun(Plain):
 
 
 class Words(Plain):
-    """Keeps what follows `--` as it is: none of it is an option of ours."""
+    """Keeps what follows `--` unchanged: none of it is an option of ours."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -122,7 +122,7 @@ def measured(
         list[str] | None, typer.Option("--cleanup", help="Command line after all runs; the same.")
     ] = None,
     each: Annotated[
-        bool, typer.Option("--each", help="Every word after -- is a command of its own.")
+        bool, typer.Option("--each", help="Every word after -- is a separate command.")
     ] = False,
     shell: Annotated[
         str | None,
@@ -190,7 +190,7 @@ def measured(
     """Measure COMMAND on this machine: joules, watts and seconds with 95 % intervals.
 
     `fde run -- gzip -9 file` takes the words after `--` as one command. Where each of them is
-    quoted with blanks in it, each is a command line of its own, run by a shell and compared with
+    quoted with blanks in it, each is a separate command line, run by a shell and compared with
     the first: `fde run -- 'gzip -1 file' 'gzip -9 file'`.
     """
     from functools import partial
@@ -224,7 +224,7 @@ def measured(
 
 
 def _commands(words: Sequence[str], each: bool, shell: str | None, no_shell: bool) -> list[Command]:
-    """The commands that the words after `--` stand for."""
+    """Return the commands that the words after `--` name."""
     from controller.measured_command import of_strings, of_words
 
     if not words:

@@ -23,10 +23,10 @@ def meters() -> MetersResult:
 
     drivers = {kind: registry.load(kind) for kind in registry.kinds()}
     kinds = [
-        MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, tuple(_settings(driver)))
+        MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, tuple(_list_settings(driver)))
         for kind, driver in drivers.items()
     ]
-    here = [
+    plugged = [
         MeterPort(
             port.name,
             port.device,
@@ -35,17 +35,17 @@ def meters() -> MetersResult:
         )
         for port in ports.all_ports()
     ]
-    result = MetersResult(True, tuple(kinds), tuple(here))
-    _tell(result)
+    result = MetersResult(True, tuple(kinds), tuple(plugged))
+    _print(result)
     return result
 
 
-def _settings(driver: Any) -> Iterator[MeterSetting]:
+def _list_settings(driver: Any) -> Iterator[MeterSetting]:
     for field in fields(driver.Settings):
         yield MeterSetting(field.name, None if field.default is MISSING else field.default)
 
 
-def _tell(result: MetersResult) -> None:
+def _print(result: MetersResult) -> None:
     for kind in result.kinds:
         say(f"{kind.kind}: {kind.about}")
         say(f"  channels: {', '.join(kind.channels) or 'those that its settings name'}")

@@ -44,7 +44,7 @@ Seed = Annotated[
 ]
 Pilot = Annotated[
     Path | None,
-    typer.Option(metavar="SUITE_DIR", help="An earlier suite, whose report says how many blocks."),
+    typer.Option(metavar="SUITE_DIR", help="An earlier suite, whose report has the number of blocks."),
 ]
 Skip = Annotated[
     list[str] | None, typer.Option(help="Entries that may be left out if they cannot run.")
@@ -185,7 +185,7 @@ def seal(suite_dir: SuiteDir = None) -> SuiteResult:
 
 
 def _options(**arguments: Any) -> Options:
-    """The options of a command as planning takes them; without a word of what was not given."""
+    """Return the options of a command as planning takes them, without those that were not given."""
     from controller.planning.plan_folders import Options
 
     if sum(arguments.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
@@ -236,7 +236,7 @@ def _measured(options: Options, several: bool) -> SuiteResult:
 
 
 def _say_where_time_went(suite_dir: Path) -> None:
-    """The table of timing.json, also of a suite that was interrupted; nothing where none ran."""
+    """Print the table of timing.json, also of an interrupted suite; nothing where none ran."""
     from contract import plan as plans
     from controller.session import timing
 

@@ -111,7 +111,7 @@ def init(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="One more option of ssh.")
     ] = None,
     plain: Annotated[
-        str | None, typer.Option(metavar="SERIAL", help="The disk without encryption of its own.")
+        str | None, typer.Option(metavar="SERIAL", help="The disk without encryption.")
     ] = None,
     sed: Annotated[
         str | None, typer.Option(metavar="SERIAL", help="The self-encrypting (Opal) disk.")
@@ -243,8 +243,11 @@ def teardown(
     ] = False,
     as_json: Json = False,
 ) -> bool | int:
-    """Put the disks back, and take away what provisioning brought: mappings closed, drive reverted,
-    marks, secrets, the agent and its packages removed."""
+    """Put the disks back, and remove what provisioning brought.
+
+    Mappings are closed, the drive is reverted; marks, secrets, the agent and its packages are
+    removed.
+    """
     variables: dict[str, Any] = {"fde_psid_revert": psid_revert} if psid_revert else {}
     if keep:
         variables["fde_keep"] = True

@@ -23,7 +23,7 @@ MUCH = 0.01
 def flag_notes(result: CommandResult, components: Mapping[str, Component]) -> Iterator[Note]:
     """Yield a note on each flag of a command's runs, and of the rests before them.
 
-    Not on those of sources that stand still: what was seen of these has a note of its own.
+    Sources that stand still have a separate note.
     """
     for what in ("runs of", "rests before"):
         flagged: dict[str, dict[str, list[Trial]]] = {}

@@ -52,7 +52,7 @@ class Design:
         return Interval(**asdict(two_stages(first, every[len(first) :]))) if first else None
 
     def compare(self, base: Mapping[int, float], other: Mapping[int, float]) -> Comparison | None:
-        """The ratio other / base within blocks that have both."""
+        """Return the ratio other / base within blocks that have both."""
         import numpy as np
 
         from analysis.stats.comparison import LogRatio, compare, of_mean
@@ -91,8 +91,10 @@ def _rests(raw: RawTrial, metered: Spans) -> Mapping[str, Used]:
 
 
 def trial(raw: RawTrial, metered: Spans, objections: Mapping[str, Objection]) -> Trial:
-    """A run as a document has it, with what the meters tell of it; without the joules of
-    components that something speaks against."""
+    """Return a run as a document has it, with the readings of its meters.
+
+    Components with an objection have no joules.
+    """
 
     def sound(used: Mapping[str, Used]) -> Mapping[str, Used]:
         return {
@@ -169,8 +171,11 @@ def comparisons(
     design: Design,
     terms: Sequence[ErrorTerm] = (),
 ) -> list[tuple[CommandComparison, Comparison]]:
-    """Each other command against the first; one family. `terms` are of the meter's error, of which
-    a ratio holds what does not cancel: the scatter of runs shows nothing of a coarse digit."""
+    """Compare each other command with the first; one family.
+
+    `terms` are of the meter's error, of which a ratio holds what does not cancel: the scatter of
+    runs shows nothing of a coarse digit.
+    """
     base, *others = results
     if not others:
         return []
@@ -224,7 +229,7 @@ def blocks_needed(
 ) -> int | None:
     """Blocks for intervals of the joules, and of the ratios, within ±`precision`, by the pilot.
 
-    None where that cannot be told: fewer than two blocks have a figure. A mean's deviation counts
+    None where fewer than two blocks have a figure. A mean's deviation counts
     as a share of it (Stein 1945, see analysis.stats.planning).
     """
     import numpy as np

@@ -94,7 +94,7 @@ class _Measurement:
         self._notes: list[Note] = []
 
     def run(self) -> int:
-        """Measure, clean up, and tell what was measured, whatever ended it; the exit code."""
+        """Measure, clean up, and print what was measured, whatever ended it; the exit code."""
         self._require_exports()
         error: Exception | KeyboardInterrupt | None = None
         problems: list[str] = []
@@ -170,13 +170,15 @@ class _Measurement:
         self._trials.extend(min(needed, options.most_runs))
 
     def _require_component(self) -> None:
-        """Raise ControllerError where one block tells that no component has joules: what stands
-        still shows it soon, and the other blocks may take hours."""
+        """Raise ControllerError where one block shows that no component has joules.
+
+        A counter that stands still shows it soon, and the other blocks may take hours.
+        """
         objections = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
-        main_component(self._components, self._options.component, objections, _said(objections))
+        main_component(self._components, self._options.component, objections, _word_objections(objections))
 
     def _judged(self, metered: evaluate.Spans) -> Mapping[str, Objection]:
-        """By component what speaks against its joules, by all that was measured."""
+        """Objections to joules by component, by all that was measured."""
         done = self._trials.done
         stretches = evaluate.stretches(done, metered)
         busy_s = sum(raw.execution.user_s + raw.execution.system_s for raw in done)
@@ -194,8 +196,10 @@ class _Measurement:
         return objections | below_parts(self._components, stretches, objections)
 
     def _results(self) -> list[CommandResult]:
-        """All runs, without the joules of components that something speaks against; chooses the
-        main component among the others."""
+        """Return all runs, without the joules of components with an objection.
+
+        It chooses the main component among the others.
+        """
         done = self._trials.done
         rests = [raw.rest for raw in done if raw.rest]
         metered = self._meters.energies([raw.span for raw in done], rests)
@@ -218,13 +222,13 @@ class _Measurement:
             self._components,
             self._options.component,
             {*silent, *self._objections},
-            [*dict.fromkeys(silent.values()), *_said(self._objections)],
+            [*dict.fromkeys(silent.values()), *_word_objections(self._objections)],
             [n for n, objection in self._objections.items() if objection.code == DID_NOT_MOVE],
         )
         return results
 
     def _silent(self, results: Sequence[CommandResult]) -> dict[str, str]:
-        """A sentence for each component whose joules no run has, for reasons of their own."""
+        """Yield a note for each component whose joules no run has."""
         every = [trial for result in results for trial in result.trials]
         silent = {}
         for name, component in self._components.items():
@@ -263,7 +267,7 @@ class _Measurement:
         )
 
     def _remarks(self, results: list[CommandResult]) -> Iterator[Note]:
-        """What the reader of the figures has to know."""
+        """Yield what the reader of the figures has to know."""
         source = self._components[self._component].source
         yield from self._coverage()
         yield from self._unused(results)
@@ -291,7 +295,7 @@ class _Measurement:
             yield Note("recorded-here", {}, sentence)
 
     def _coverage(self) -> Iterator[Note]:
-        """What the main component leaves out."""
+        """Yield a note on what the main component leaves out."""
         name = self._component
         covers = category(name, self._components)
         if self._components[name].source == "RAPL" and (
@@ -311,7 +315,7 @@ class _Measurement:
                 for name, objection in self._objections.items()
                 if objection.code == code
             }
-            for sentence in _said(same):
+            for sentence in _word_objections(same):
                 yield Note(code, {"components": [*same]}, sentence)
         for name, sentence in self._silent(results).items():
             if category(name, self._components) is not None:
@@ -324,13 +328,13 @@ class _Measurement:
                 yield Note("not-read", {"source": name}, f"Not read: {reason}")
 
     def _steady(self) -> Iterator[Note]:
-        """A note where the main component showed one power, which no work has moved."""
+        """Yield a note where the main component showed one power, which no work has moved."""
         only_w = {**self._meters.only_w, **self._sources.only_w}
         power_w = only_w.get(self._component)
         if power_w is not None and self._components[self._component].source != "battery":
             sentence = (
                 f"{self._component} showed {power_w:.6g} W in every reading: the commands gave the "
-                "processor too little work to tell whether it follows a load."
+                "processor too little work to show whether it follows a load."
             )
             facts = {"component": self._component, "power_w": power_w}
             yield Note("one-power", facts, sentence)
@@ -377,6 +381,6 @@ def _why(error: OSError | KeyboardInterrupt) -> str:
     return "interrupted" if isinstance(error, KeyboardInterrupt) else str(error.strerror)
 
 
-def _said(objections: Mapping[str, Objection]) -> list[str]:
-    """What speaks against components, in sentences; a sum's is that of its part."""
+def _word_objections(objections: Mapping[str, Objection]) -> list[str]:
+    """Word the objections to components; a sum's is that of its part."""
     return sentences(objection for objection in objections.values() if objection.label)

@@ -21,7 +21,10 @@ MODELLED_WORDS = (
 
 
 def progress(line: str) -> None:
-    """What goes on, on a terminal's last line; nothing elsewhere. An empty line wipes it."""
+    """Print progress on a terminal's last line; nothing elsewhere.
+
+    An empty line wipes it.
+    """
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
@@ -74,13 +77,9 @@ def _command(result: CommandDocument, command: CommandResult) -> Iterator[str]:
     for name, other in command.components.items():
         if (label := _label(result, name)) not in shown:
             shown.add(label)
-            yield f"  {label}: {_other(other, result.rest_s > 0)}"
+            above = f", above rest {_figure(other.above_rest_j, 'J')}" if result.rest_s > 0 else ""
+            yield f"  {label}: {_figure(other.energy_j, 'J')}{above}"
     yield ""
-
-
-def _other(energy: ComponentEnergy, rested: bool) -> str:
-    above = f", above rest {_figure(energy.above_rest_j, 'J')}" if rested else ""
-    return f"{_figure(energy.energy_j, 'J')}{above}"
 
 
 def _comparison(comparison: CommandComparison) -> str:
@@ -89,7 +88,7 @@ def _comparison(comparison: CommandComparison) -> str:
 
 
 def _flagged(command: CommandResult, result: CommandDocument) -> str:
-    """The flags of the component that is compared, to stand beside its joules."""
+    """Return the flags of the component that is compared, to print beside its joules."""
     flags = (flag for t in command.trials for flag in t.flags.get(result.component, ()))
     codes = dict.fromkeys(flags)
     return f"   flagged: {', '.join(codes)}" if codes else ""
@@ -100,7 +99,7 @@ def _figure(interval: Interval | None, unit: str) -> str:
 
 
 def markdown(result: CommandDocument) -> str:
-    """A table of commands; its caption says what was measured, how often and with which origin."""
+    """Return a table of commands; its caption has what was measured, how often and the origin."""
     rows = [
         ["Command", "Energy", "Above rest", "Power", "Time", "Change of energy", "Verdict"],
         ["---", *["---:"] * 5, "---"],
@@ -130,7 +129,7 @@ def markdown(result: CommandDocument) -> str:
 
 
 def _code(command: str) -> str:
-    """A command in a cell: neither a bar nor a backtick may end it."""
+    """Return a command as a cell: neither a bar nor a backtick may end it."""
     flat = " ".join(command.split()).replace("|", "\\|")
     fence = "``" if "`" in flat else "`"
     return f"{fence}{' ' * (fence == '``')}{flat}{' ' * (fence == '``')}{fence}"

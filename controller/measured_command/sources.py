@@ -47,8 +47,11 @@ Readings = Mapping[str, Reading | ReadFailure]
 
 
 class Source(Protocol):
-    """An open source of the registry; `zones` where it is RAPL, `limits` where it is coarse,
-    `omitted` where it could not read all, `only_w` where it polls powers."""
+    """An open source of the registry.
+
+    It has `zones` where it is RAPL, `limits` where it is coarse, `omitted` where it could not read
+    all, `only_w` where it polls powers.
+    """
 
     @property
     def names(self) -> Sequence[str]: ...
@@ -57,8 +60,10 @@ class Source(Protocol):
 
 
 def registered(on_battery: bool = False) -> dict[str, Callable[[], Source]]:
-    """How each source is opened, in the order in which that is tried. `on_battery`: no supply
-    feeds the machine, whatever it shows."""
+    """Return how each source is opened, in the order in which that is tried.
+
+    `on_battery`: no supply feeds the machine, whatever it shows.
+    """
     others = (n for n in registry.names() if n not in (*RAPL_READERS, _SAME_COUNTERS))
     openers: dict[str, Callable[[], Source]] = {
         name: partial(_open, name) for name in (*RAPL_READERS, *others)
@@ -165,11 +170,11 @@ class LocalSources:
     def objections(
         self, stretches: Mapping[str, Sequence[standing.Stretch]], busy_s: float
     ) -> dict[str, standing.Objection]:
-        """By component what speaks against its joules, by all rests and runs of each;
-        `busy_s` are seconds of the processor's work in them.
+        """Return the objections to joules by component, by all rests and runs of each.
 
-        A sum with a part that stands still is none; what is said of it is said of the part. A part
-        that did not move in too short a time adds nothing to the others.
+        `busy_s` are seconds of the processor's work in them. A sum with a part that stands still
+        has none; the objection is to the part. A part that did not move in too short a time adds
+        nothing to the others.
         """
         objections: dict[str, standing.Objection] = {}
         for name, component in self.components.items():
@@ -213,7 +218,7 @@ class LocalSources:
         return standing.of_counter(component.label, stretches, patience + step_j)
 
     def parts(self, name: str) -> Sequence[str]:
-        """What a component is the sum of; itself where it is none."""
+        """Return the parts of a component that is a sum; itself where it is none."""
         return self._sums.get(name, [name])
 
     @property
@@ -229,7 +234,7 @@ class LocalSources:
         return [sentence for sentence in sentences if sentence]
 
     def limits(self) -> list[str]:
-        """How coarse they are, as far as they tell."""
+        """Resolution of the sources that report one."""
         return [
             sentence
             for source in self.opened.values()
@@ -292,8 +297,10 @@ def sensor_objection(
     busy_s: float,
     patience: float,
 ) -> standing.Objection | None:
-    """What speaks against a sensor or a meter's channel that showed one power alone (`only_w`), or
-    did so through many rests and runs."""
+    """Object to a sensor or a meter's channel that showed one power alone (`only_w`).
+
+    Also to one that did so through many rests and runs.
+    """
     whole_s = sum(stretch.seconds for stretch in stretches)
     if only_w is not None:
         return standing.of_sensor(label, only_w, whole_s, busy_s, patience)
@@ -325,23 +332,23 @@ def below_parts(
     stretches: Mapping[str, Sequence[standing.Stretch]],
     objections: Mapping[str, standing.Objection],
 ) -> dict[str, standing.Objection]:
-    """By component that is less than what lies within it, what speaks against it."""
+    """Return objections to components that are less than their parts."""
     known = {n: c for n in stretches if n not in objections and (c := category(n, components))}
-    found: dict[str, standing.Objection] = {}
+    below: dict[str, standing.Objection] = {}
     for name, covers in known.items():
         source = components[name].source
         update_s = standing.patience_s(source)
         if source in ("RAPL", "nvml"):
             update_s = standing.update_of(stretches[name])
         for part, within in known.items():
-            if name not in found and within.name in covers.holds:
+            if name not in below and within.name in covers.holds:
                 labels = components[name].label, components[part].label
                 objection = standing.of_total(
                     labels[0], stretches[name], labels[1], stretches[part], update_s
                 )
                 if objection is not None:
-                    found[name] = objection
-    return found
+                    below[name] = objection
+    return below
 
 
 def main_component(
@@ -351,10 +358,10 @@ def main_component(
     why: Sequence[str] = (),
     too_short: Collection[str] = (),
 ) -> str:
-    """What is compared: the one that is named, else that which covers most of the machine.
+    """Return the component to compare: the named one, else that which covers most of the machine.
 
-    `without` are the components that have no joules, `why` says so in sentences; of `too_short`
-    longer runs would tell them, so that one of these is taken where no other is left. Raises
+    `without` are the components that have no joules, for the reason `why`; of `too_short` longer
+    runs would have some, so that one of these is taken where no other is left. Raises
     ControllerError where there is none of that name, or none that has joules and covers a known
     part.
     """
@@ -381,7 +388,7 @@ FEW_POLLS = 10
 
 
 def too_short(source: str, seconds: float) -> str:
-    """A sentence where a run is short for its source, else nothing."""
+    """Return a sentence where a run is short for its source, else nothing."""
     if source == "RAPL" and seconds < FEW_UPDATES * UPDATE_S:
         return (
             f"A run of {seconds * 1e3:.3g} ms is short for RAPL, whose counters change about every "
@@ -392,14 +399,14 @@ def too_short(source: str, seconds: float) -> str:
     if poll_s and seconds < FEW_POLLS * poll_s:
         return (
             f"A run of {seconds * 1e3:.3g} ms is short for {source}: power is polled every "
-            f"{poll_s * 1e3:g} ms, and how often a sensor or counter is renewed its maker seldom "
-            "says. Let the command repeat its work."
+            f"{poll_s * 1e3:g} ms, and makers seldom state how often a sensor or counter is renewed. "
+            "Let the command repeat its work."
         )
     return ""
 
 
 def nothing_found(refused: Mapping[str, str]) -> str:
-    """What was looked for, and the ways out: first what is there and only cannot be read."""
+    """List the sources and their remedies, first those that exist but cannot be read."""
     wanted = (
         "RAPL (powercap, perf_event), a battery that is being discharged, energy and power sensors "
         "(hwmon) and NVIDIA's library (NVML)"

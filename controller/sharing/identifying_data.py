@@ -1,4 +1,4 @@
-"""What in a sealed suite identifies a person or a machine, as far as its form or place tells.
+"""What in a sealed suite identifies a person or a machine, by its form or its place.
 
 Found are serial numbers and other names of disks, the machine's id, host and user names, addresses
 and ports of meters, MAC addresses, UUIDs (of boots, too), e-mail addresses and paths of users.
@@ -63,7 +63,7 @@ SECRET = re.compile(
 
 
 def secrets(folder: Path) -> list[str]:
-    """The sealed files that hold what looks like a password or a private key."""
+    """List the sealed files that hold what looks like a password or a private key."""
     return [
         str(path.relative_to(folder))
         for path in seal.files(folder)

@@ -30,8 +30,10 @@ class Copy:
 
 
 def example() -> Path:
-    """A suite that comes with the testbed, unpacked among what can be made again. Raises
-    ControllerError where none does."""
+    """Unpack a suite that comes with the testbed below the build folder.
+
+    Raises ControllerError where none does.
+    """
     bundles = sorted((SHARE / "data" / "examples").glob("*.tar.gz"))
     if not bundles:
         raise ControllerError(

@@ -1,4 +1,4 @@
-"""Commands on files of strangers, in a process of their own that can take only so much."""
+"""Commands on files of strangers, in a separate process whose resources are limited."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run(
 
 
 def is_inherited(stream: object) -> bool:
-    """Whether what a child writes reaches the stream by itself."""
+    """Whether the output of a child reaches the stream without our help."""
     try:
         return isinstance(stream, io.TextIOBase) and stream.fileno() in (1, 2)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """One tar of everything that runs on the target, the same bytes for the same sources.
 
 Its paths are absolute (without the leading slash): it is unpacked at the root of the target, and
-`tar --diff` then tells whether anything there differs.
+`tar --diff` then shows whether anything there differs.
 """
 
 from __future__ import annotations

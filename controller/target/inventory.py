@@ -46,7 +46,7 @@ _Number = int | str  # templates yield texts
 
 @dataclass(frozen=True)
 class DiskVariables:
-    """A disk of `fde_disks` as it is written."""
+    """A disk of `fde_disks`, before it is checked."""
 
     by_id: str | None = None
     serial: str | int | None = None
@@ -68,14 +68,12 @@ class DiskVariables:
 
 @dataclass(frozen=True)
 class ConfigurationVariables:
-    """An entry of `fde_configurations` as it is written; on several disks it stands for several."""
+    """An entry of `fde_configurations`, before it is checked; on several disks it means several."""
 
     name: str | None = None
     kind: str | None = None
     disk: str | tuple[str, ...] | None = None
-    settings: Annotated[Mapping[str, ParameterValue | None], schema.REST] = field(
-        default_factory=dict
-    )
+    settings: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
 
     @property
     def missing(self) -> list[str]:
@@ -409,7 +407,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_json(options.out, resolve(json.load(sys.stdin)).document())
     except ProblemError as error:
         # Beside the target that it does not become, for the program that plays this.
-        write_json(options.out.with_suffix(".problems"), [one.document() for one in error.problems])
+        write_json(options.out.with_suffix(".problems"), [each.document() for each in error.problems])
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     except (AgentError, OSError) as error:

@@ -107,7 +107,7 @@ class Secrets:
 
 @dataclass(frozen=True)
 class _SecretsFile:
-    """`secrets.json` as it is written; what is checked by name comes after its types."""
+    """`secrets.json` before its values are checked."""
 
     luks_passphrase: str | None = None
     opal_admin_pin: str | None = None
