@@ -23,7 +23,7 @@ def meters() -> MetersResult:
 
     drivers = {kind: registry.load(kind) for kind in registry.kinds()}
     kinds = [
-        MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, tuple(_list_settings(driver)))
+        MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, tuple(_settings(driver)))
         for kind, driver in drivers.items()
     ]
     plugged = [
@@ -40,7 +40,7 @@ def meters() -> MetersResult:
     return result
 
 
-def _list_settings(driver: Any) -> Iterator[MeterSetting]:
+def _settings(driver: Any) -> Iterator[MeterSetting]:
     for field in fields(driver.Settings):
         yield MeterSetting(field.name, None if field.default is MISSING else field.default)
 

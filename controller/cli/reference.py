@@ -28,7 +28,7 @@ FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 HEAD = """# Commands
 
 Made from the commands by `python -m controller.cli.reference --markdown`: change these, not this
-page. `fde COMMAND --help` prints the same; `fde --install-completion` completes names in your
+page. `fde COMMAND --help` prints the same; `fde --install-completion` completes names in a shell.
 In a checkout the command is `./fde`; it makes the environment first, and takes the virtual lab's
 inventory where the lab is up and none is named.
 

@@ -175,7 +175,8 @@ class _Measurement:
         A counter that stands still shows it soon, and the other blocks may take hours.
         """
         objections = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
-        main_component(self._components, self._options.component, objections, _word_objections(objections))
+        reasons = _word_objections(objections)
+        main_component(self._components, self._options.component, objections, reasons)
 
     def _judged(self, metered: evaluate.Spans) -> Mapping[str, Objection]:
         """Objections to joules by component, by all that was measured."""

@@ -10,7 +10,6 @@ from contract.measured_command import (
     CommandComparison,
     CommandDocument,
     CommandResult,
-    ComponentEnergy,
     Interval,
 )
 

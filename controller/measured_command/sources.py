@@ -399,7 +399,7 @@ def too_short(source: str, seconds: float) -> str:
     if poll_s and seconds < FEW_POLLS * poll_s:
         return (
             f"A run of {seconds * 1e3:.3g} ms is short for {source}: power is polled every "
-            f"{poll_s * 1e3:g} ms, and makers seldom state how often a sensor or counter is renewed. "
+            f"{poll_s * 1e3:g} ms, and makers seldom state how often a sensor is renewed. "
             "Let the command repeat its work."
         )
     return ""

@@ -8,9 +8,9 @@ import sys
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from agent.storage import layout, registry
 from agent.storage.base import NOBODY
@@ -27,13 +27,9 @@ from contract.plan import (
     Configuration,
     ConfigurationEntry,
     Disk,
-    DiskEntry,
     Extent,
-    Filesystem,
     MeterEntry,
     Quiet,
-    RaplSource,
-    SshLink,
     TargetDocument,
 )
 from contract.problem import Problem, ProblemError
@@ -97,21 +93,15 @@ class ConfigurationVariables:
 
 @dataclass(frozen=True)
 class Variables:
-    """The variables of a host that `target_spec` collects, of the types that Ansible checked."""
+    """The variables of a host that have rules beyond their types; Ansible checked the latter."""
 
-    host: str
-    origin: Literal["measured", "modelled"]
     disks: Mapping[str, DiskVariables]
     extent_bytes: _Number
-    filesystem: Filesystem
     configurations: tuple[ConfigurationVariables, ...]
     secrets_file: str
     lab: bool = False
-    ssh: SshLink | None = None
-    database: Literal["any", "mariadb", "mysql"] = "any"
     meters: tuple[MeterEntry, ...] = ()
     assets: Mapping[str, Asset] = field(default_factory=dict)
-    rapl_source: RaplSource = "powercap"
     quiet: Quiet = field(default_factory=Quiet)
     assumptions: Mapping[str, Any] = field(default_factory=dict)
 
@@ -137,47 +127,29 @@ def table(entries: Sequence[ConfigurationEntry]) -> list[str]:
     return [f"{entry.name:<{width}}  {entry.disk:<5}  {words(entry)}" for entry in entries]
 
 
-def resolve(document: object) -> TargetDocument:
+def resolve(document: Mapping[str, Any]) -> TargetDocument:
     """Resolve the variables of a host; raises ProblemError with every broken rule."""
     try:
         variables = schema.read(Variables, document)
+        entries = [each for entry in variables.configurations for each in entry.on_each_disk()]
+        problems = list(_check(replace(variables, configurations=tuple(entries))))
+        if problems:
+            raise ProblemError(*problems)
+        kinds = {str(entry.kind) for entry in entries}
+        resolved = {
+            "format": TARGET_FORMAT,
+            "packages": sorted(name for kind in kinds for name in registry.load(kind).packages),
+            "disks": {role: asdict(entry.disk(role)) for role, entry in variables.disks.items()},
+            "extent_bytes": int(variables.extent_bytes),
+            "configurations": [
+                {"name": each.name, "kind": each.kind, "disk": each.disk, **each.settings}
+                for each in (entry.complete() for entry in entries)
+            ],
+            "assumptions": assumptions.resolved(variables.assumptions),
+        }
+        return schema.read(TargetDocument, {**document, **resolved})
     except ValueError as error:
         raise ProblemError(Problem("type", {"error": str(error)}, f"{error}.")) from None
-    entries = [each for entry in variables.configurations for each in entry.on_each_disk()]
-    variables = replace(variables, configurations=tuple(entries))
-    problems = list(_check(variables))
-    if problems:
-        raise ProblemError(*problems)
-    disks = {role: entry.disk(role) for role, entry in variables.disks.items()}
-    configurations = [entry.complete() for entry in variables.configurations]
-    kinds = {configuration.kind for configuration in configurations}
-    return TargetDocument(
-        format=TARGET_FORMAT,
-        disks={
-            role: DiskEntry(disk.by_id, disk.serial, disk.size_bytes, disk.erase)
-            for role, disk in disks.items()
-        },
-        extent_bytes=int(variables.extent_bytes),
-        filesystem=variables.filesystem,
-        configurations=tuple(
-            ConfigurationEntry(each.name, each.kind, each.disk, settings=each.settings)
-            for each in configurations
-        ),
-        host=variables.host,
-        origin=variables.origin,
-        lab=variables.lab,
-        ssh=variables.ssh,
-        database=variables.database,
-        packages=tuple(
-            sorted(package for kind in kinds for package in registry.load(kind).packages)
-        ),
-        meters=variables.meters,
-        assets=variables.assets,
-        quiet=variables.quiet,
-        rapl_source=variables.rapl_source,
-        assumptions=assumptions.resolved(variables.assumptions),
-        secrets_file=variables.secrets_file,
-    )
 
 
 def _check(variables: Variables) -> Iterator[Problem]:
@@ -407,7 +379,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_json(options.out, resolve(json.load(sys.stdin)).document())
     except ProblemError as error:
         # Beside the target that it does not become, for the program that plays this.
-        write_json(options.out.with_suffix(".problems"), [each.document() for each in error.problems])
+        problems = [problem.document() for problem in error.problems]
+        write_json(options.out.with_suffix(".problems"), problems)
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     except (AgentError, OSError) as error:

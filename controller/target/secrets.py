@@ -10,7 +10,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -93,26 +93,18 @@ class SecretsError(ControllerError, WordedError):
 
 @dataclass(frozen=True, repr=False)
 class Secrets:
-    """The secrets of a target, without a `repr`; `sed_psid` is empty where there is none."""
+    """The secrets of a target, without a `repr`; `sed_psid` may be missing."""
 
-    luks_passphrase: str
-    opal_admin_pin: str
-    sed_psid: str = ""
-
-    @property
-    def names(self) -> list[str]:
-        """Names of those that are set."""
-        return sorted(key for key, value in asdict(self).items() if value)
-
-
-@dataclass(frozen=True)
-class _SecretsFile:
-    """`secrets.json` before its values are checked."""
-
-    luks_passphrase: str | None = None
-    opal_admin_pin: str | None = None
+    luks_passphrase: str = ""
+    opal_admin_pin: str = ""
     sed_psid: str | None = None
     unknown: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Those that are set, by name."""
+        texts = (self.luks_passphrase, self.opal_admin_pin, self.sed_psid)
+        return {key: text for key, text in zip(KEYS, texts, strict=True) if text}
 
 
 def load(path: Path) -> Secrets:
@@ -144,22 +136,18 @@ def _parse(path: Path, content: bytes) -> Secrets:
     if not encrypted and _is_tracked(path):
         raise SecretsError("secrets-tracked", path=str(path))
     try:
-        document = json.loads(_decrypt(path, content) if encrypted else content)
-        file = schema.read(_SecretsFile, document)
+        secrets = schema.read(
+            Secrets, json.loads(_decrypt(path, content) if encrypted else content)
+        )
     except ValueError:
         # The parser's message would quote the file.
         raise SecretsError("secrets-json", path=str(path)) from None
-    for key in file.unknown:
+    for key in secrets.unknown:
         raise SecretsError("secrets-unknown", path=str(path), key=key)
-    values = {
-        "luks_passphrase": file.luks_passphrase or "",
-        "opal_admin_pin": file.opal_admin_pin or "",
-        "sed_psid": file.sed_psid or "",
-    }
-    for key, value in values.items():
-        if "\n" in value or (key in NEEDED and not value):
+    for key in (*NEEDED, *secrets.values):
+        if "\n" in secrets.values.get(key, "\n"):
             raise SecretsError("secrets-line", path=str(path), key=key)
-    return Secrets(**values)
+    return secrets
 
 
 def _is_tracked(path: Path) -> bool:
@@ -202,14 +190,12 @@ def describe(path: Path) -> str:
     private.no_core_dumps()
     content = _read(path)
     secrets = _parse(path, content)
-    for key, value in (
-        ("luks_passphrase", secrets.luks_passphrase),
-        ("opal_admin_pin", secrets.opal_admin_pin),
-    ):
-        if len(value) < LEAST_CHARACTERS:
-            raise SecretsError("secrets-short", path=str(path), key=key, characters=len(value))
+    for key in NEEDED:
+        characters = len(secrets.values[key])
+        if characters < LEAST_CHARACTERS:
+            raise SecretsError("secrets-short", path=str(path), key=key, characters=characters)
     vault = "encrypted with Ansible Vault, " if content.startswith(VAULT_MARK) else ""
-    return f"mode 0600, {vault}with {', '.join(secrets.names)}"
+    return f"mode 0600, {vault}with {', '.join(sorted(secrets.values))}"
 
 
 def place(target: TargetDocument, *, with_psid: bool = False) -> bool:
@@ -217,9 +203,7 @@ def place(target: TargetDocument, *, with_psid: bool = False) -> bool:
     secrets = load(Path(target.secrets_file))
     if with_psid and not secrets.sed_psid:
         raise SecretsError("secrets-psid", path=target.secrets_file)
-    sent = asdict(secrets)
-    if not with_psid:
-        del sent[PSID]
+    sent = {key: secrets.values[key] for key in (KEYS if with_psid else NEEDED)}
     return _run_shell(target, PUT, json.dumps(sent).encode())
 
 

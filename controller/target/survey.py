@@ -10,7 +10,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -141,19 +141,12 @@ def look(target: TargetDocument, *, disks: bool = True, examine: bool = False) -
     if done.returncode or not last:
         words = done.stderr.decode(errors="replace").strip().splitlines()
         error = words[-1].removeprefix("fde: ") if words else f"status {done.returncode}"
-        error = f"its disks could not be looked at: {error}"
-        return TargetAnswer(machine.facts, machine.refusals, error=error, examined=examined)
+        return replace(answer, error=f"its disks could not be looked at: {error}")
     try:
         disks_answer = schema.read(DisksAnswer, strict_json.loads(last[0]))
     except ValueError:
         raise _unanswered(target, done) from None
-    return TargetAnswer(
-        machine.facts,
-        machine.refusals,
-        disks_answer.disks,
-        examined=examined,
-        disturbers=disks_answer.disturbers,
-    )
+    return replace(answer, disks=disks_answer.disks, disturbers=disks_answer.disturbers)
 
 
 def list_disks(target: TargetDocument) -> Survey:

@@ -34,6 +34,7 @@ from contract.measured_command import (
     Trial,
 )
 from contract.places import ROOT
+from contract.plan import MeterEntry
 from controller.cli import app
 from controller.cli.measured_command import _commands
 from controller.measured_command import Command, MeasureOptions, evaluate, of_strings, of_words, run
@@ -420,10 +421,9 @@ sys.exit(run(of_strings([line]), options, opener))
 
 
 def test_a_meter_of_an_inventory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = schema.read(MeterEntry, meter(tmp_path / "port"))
     with speaking(tmp_path / "port"):
-        options = replace(
-            OPTIONS, runs=2, rest_s=0.3, meters=[meter(tmp_path / "port")], keep=tmp_path / "kept"
-        )
+        options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], keep=tmp_path / "kept")
         found, _ = measured(
             [of_words(["sleep", "0.5"])], options, lambda: LocalSources.open({}), tmp_path
         )
@@ -457,14 +457,9 @@ def test_flags_of_a_meter_reach_text_document_and_table(
 ) -> None:
     silent, table = tmp_path / "silent", tmp_path / "table.md"
     halves = Command("halves", ("sh", "-c", f"sleep 0.5; : > {silent}; sleep 0.5; rm {silent}"))
+    entry = schema.read(MeterEntry, meter(tmp_path / "port"))
     with speaking(tmp_path / "port", Troubled(silent)):
-        options = replace(
-            OPTIONS,
-            runs=2,
-            rest_s=0.3,
-            meters=[meter(tmp_path / "port")],
-            export_markdown=table,
-        )
+        options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], export_markdown=table)
         found, _ = measured([halves], options, lambda: LocalSources.open({}), tmp_path)
     for trial in found.commands[0].trials:
         assert set(trial.flags["system"]) >= {"off", "gap-filled"}
@@ -629,7 +624,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) 
         assert app.main(words) == 2  # whose fault is another
         assert "put -- before" not in capsys.readouterr().err
     assert app.main(["run", "--"]) == 1
-    assert "Name the command to measure" in capsys.readouterr().err
+    assert "No command" in capsys.readouterr().err
     assert app.main(["run", "--meter", "m", "--", "true"]) == 1
     assert "--inventory" in capsys.readouterr().err
 

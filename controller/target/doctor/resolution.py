@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract import schema
 from contract.command_results import CheckOutcome
@@ -20,8 +19,7 @@ AT_REST = ("idle", "video")
 REMEDY = "fde doctor --noise measures it, in four minutes of rest and load."
 
 
-@dataclass(frozen=True)
-class Resolution:
+class Resolution(NamedTuple):
     """Length of a workload (`assumed` without an earlier suite), and the change it resolves.
 
     `change` is relative; None where the blocks bound nothing.
@@ -48,7 +46,7 @@ def resolution(scene: Scene) -> Iterator[CheckOutcome]:
         "source": scene.noise.source,
         "blocks": blocks,
         "blocks_from": basis,
-        "changes": {name: asdict(each) for name, each in resolutions.items()},
+        "changes": {name: each._asdict() for name, each in resolutions.items()},
         "terms_not_stated": unstated,
     }
     changes = [
@@ -75,14 +73,8 @@ def _compute(scene: Scene) -> tuple[dict[str, Resolution], int, str]:
     suite = scaled(load_suite(purpose.suite), purpose.scale)
     names = [entry.name for entry in scene.target.configurations]
     chosen = [name for name in suite.get("configurations", names) if name in names] or names
-    document = compile_plan(
-        purpose.suite,
-        suite,
-        scene.target.document(),
-        seed=0,
-        blocks=purpose.blocks,
-        configurations=chosen,
-    )
+    options: dict[str, Any] = {"blocks": purpose.blocks, "configurations": chosen}
+    document = compile_plan(purpose.suite, suite, scene.target.document(), seed=0, **options)
     plan = schema.read(PlanDocument, document)
     known = past_durations.seen(scene.host.out, plan.host, plan.origin)
     blocks, basis = plan.blocks, f"suite {purpose.suite}"
@@ -107,5 +99,5 @@ def _length_s(load: WorkloadEntry, runs_s: Mapping[Any, Any]) -> tuple[float, bo
     means = [fmean(costs) for key, costs in runs_s.items() if key[0] == name]
     if means:
         return fmean(means), False
-    seconds = [value for key, value in load.parameters.items() if key == "seconds" and value]
-    return (float(seconds[0]), False) if seconds else (ASSUMED_S, True)
+    seconds = load.parameters.get("seconds")
+    return (float(seconds), False) if seconds else (ASSUMED_S, True)
