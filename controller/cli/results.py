@@ -77,20 +77,10 @@ def report(
 
 def _contrasts(results: Results) -> Iterator[ContrastResult]:
     for each in results.contrasts:
-        contrast = each.comparison
-        figures = (
-            (contrast.ratio, contrast.low, contrast.high, contrast.verdict)
-            if contrast
-            else (None,) * 4
-        )
-        yield ContrastResult(
-            each.base,
-            each.other,
-            each.declared,
-            each.workloads,
-            contrast.n if contrast else 0,
-            *figures,
-        )
+        pair = each.comparison
+        figures = (pair.ratio, pair.low, pair.high, pair.verdict) if pair else (None,) * 4
+        names = (each.base, each.other, each.declared, each.workloads)
+        yield ContrastResult(*names, pair.n if pair else 0, *figures)
 
 
 @commands.command(rich_help_panel=RESULTS)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.checks import Finding
+from agent.checks.smart import Health
 from agent.preflight import Facts
 from contract.disks import DiskAnswer, SurveyedDisk
 from contract.problem import Problem
@@ -37,15 +38,6 @@ class RaplState:
 
 
 @dataclass(frozen=True)
-class DiskHealth:
-    """SMART: the disk's own verdict (None if it gives none), and errors of its medium."""
-
-    passed: bool | None
-    errors: int
-    temperature_c: float | None = None
-
-
-@dataclass(frozen=True)
 class DiskState:
     """Link, power management and health of a disk."""
 
@@ -57,7 +49,7 @@ class DiskState:
     apst_tolerance_us: str | None
     alpm_policy: str | None
     temperature_c: float | None
-    health: DiskHealth | None
+    health: Health | None
 
 
 @dataclass(frozen=True)

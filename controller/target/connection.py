@@ -34,6 +34,13 @@ class TargetError(ControllerError, ProblemError):
     """A target that could not be asked, or a command on it that failed."""
 
 
+def _unreached(why: str, remedy: str) -> Wording:
+    return Wording(f"{{host}} cannot be reached: {why} ({{output}}).", remedy)
+
+
+_SWITCH_ON = "Switch it on, and see that it is reachable."
+
+
 class LinkError(TargetError, WordedError):
     """The same by a code: what ssh or sudo reported."""
 
@@ -42,34 +49,18 @@ class LinkError(TargetError, WordedError):
             "{host} cannot be reached: the program ssh was not found here.",
             "Install it (apt-get install openssh-client).",
         ),
-        "name-unknown": Wording(
-            "{host} cannot be reached: its name is not known here ({output}).",
-            "Correct ansible_host.",
+        "name-unknown": _unreached("its name is not known here", "Correct ansible_host."),
+        "connection-refused": _unreached(
+            "nothing listens there", "Start sshd there, or correct ansible_port."
         ),
-        "connection-refused": Wording(
-            "{host} cannot be reached: nothing listens there ({output}).",
-            "Start sshd there, or correct ansible_port.",
-        ),
-        "no-answer": Wording(
-            "{host} cannot be reached: it does not answer ({output}).",
-            "Switch it on, and see that it is reachable.",
-        ),
-        "no-route": Wording(
-            "{host} cannot be reached: there is no route to it ({output}).",
-            "Switch it on, and see that it is reachable.",
-        ),
-        "no-network": Wording(
-            "{host} cannot be reached: there is no route to it ({output}).",
-            "Check this machine's network.",
-        ),
-        "not-admitted": Wording(
-            "{host} cannot be reached: it refused the login ({output}).",
+        "no-answer": _unreached("it does not answer", _SWITCH_ON),
+        "no-route": _unreached("there is no route to it", _SWITCH_ON),
+        "no-network": _unreached("there is no route to it", "Check this machine's network."),
+        "not-admitted": _unreached(
+            "it refused the login",
             "Correct ansible_user, ansible_ssh_private_key_file or its authorized_keys.",
         ),
-        "key-file": Wording(
-            "{host} cannot be reached: the key cannot be read ({output}).",
-            "Correct ansible_ssh_private_key_file.",
-        ),
+        "key-file": _unreached("the key cannot be read", "Correct ansible_ssh_private_key_file."),
         "ssh-failed": Wording("{host} cannot be reached by SSH: {output}."),
         "command-failed": Wording("{host} failed (status {status}): {output}"),
         "sudo-password": Wording(f"{_SUDO}sudo asks for a password.", _SUDO_ASKS),

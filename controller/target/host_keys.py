@@ -62,21 +62,13 @@ def read_host_key(ssh: Sequence[str]) -> HostKey | None:
 def unknown_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Problem:
     """Build the problem of a first contact with the host called `name`."""
     key = read_host_key(ssh)
-    sentence = f"{name} cannot be reached: its host key is not known here"
-    if key is None:
-        return Problem(
-            "host-key-unknown",
-            {"host": name},
-            f"{sentence}, and it shows none now.",
-            f"C{COMPARE}.",
-        )
-    file = shlex.quote(known_hosts) if known_hosts else "~/.ssh/known_hosts"
-    return Problem(
-        "host-key-unknown",
-        {"host": name, "fingerprint": key.fingerprint},
-        f"{sentence}. It shows {key.fingerprint}.",
-        f"C{COMPARE}. If they are the same, run `echo {shlex.quote(key.line)} >> {file}`.",
-    )
+    shown, facts, remedy = ", and it shows none now", {"host": name}, f"C{COMPARE}."
+    if key is not None:
+        file = shlex.quote(known_hosts) if known_hosts else "~/.ssh/known_hosts"
+        shown, facts = f". It shows {key.fingerprint}", {**facts, "fingerprint": key.fingerprint}
+        remedy += f" If they are the same, run `echo {shlex.quote(key.line)} >> {file}`."
+    sentence = f"{name} cannot be reached: its host key is not known here{shown}."
+    return Problem("host-key-unknown", facts, sentence, remedy)
 
 
 def changed_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Problem:

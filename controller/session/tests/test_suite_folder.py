@@ -81,7 +81,7 @@ def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (folder / "plan.json").write_text("{", encoding="utf-8")
     assert agent.plan_sha256() == ""  # none of ours
     standin.unplug()
-    with pytest.raises(ControllerError, match="no way to it"):
+    with pytest.raises(ControllerError, match="no route to it"):
         agent.identity()
 
 

@@ -46,7 +46,7 @@ DISK: dict[str, Any] = {
     "apst_tolerance_us": "25000",
     "alpm_policy": None,
     "temperature_c": 40.0,
-    "health": {"passed": True, "errors": 0, "temperature_c": 40},
+    "health": {"serial": "", "passed": True, "errors": 0, "temperature_c": 40},
 }
 FOUND: dict[str, Any] = {"by_id": "", "refusals": [], "found": "blank", "path": "/dev/x"}
 FREE = {"owned": False, "locked": False, "shadowed": False, "sid_blocked": False}
