@@ -83,7 +83,7 @@ def test_without_a_lab_its_steps_are_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "printed"),
     [
         (["--suite", "smok"], "did you mean smoke?"),
         (["--inventory", "ansible/inventory/labb"], "did you mean ansible/inventory/lab?"),

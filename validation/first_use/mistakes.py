@@ -262,7 +262,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
             plant=on_controller(FALL_ASLEEP),
         ),
         Mistake(
-            *("wrong rate of the meter", "meter-rate", "its settings say each 10 ms"),
+            *("wrong rate of the meter", "meter-rate", "its settings state each 10 ms"),
             plant=played("smartpower3", [20.0, 2.0], interval_ms=100),
         ),
         Mistake(

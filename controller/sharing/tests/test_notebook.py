@@ -59,7 +59,7 @@ def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "printed"),
     [
         ((), "There is no suite folder"),
         (("journal.jsonl",), "is not a suite: it has no plan.json"),
