@@ -171,7 +171,7 @@ def test_without_a_folder_the_newest_suite_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ControllerError, match=r"no suite in fde-suites: `fde run` makes one"):
+    with pytest.raises(ControllerError, match=r"no suite in fde-suites. `fde run` makes one"):
         options.newest()
     (tmp_path / "fde-suites" / "mine").mkdir(parents=True)
     assert options.newest() == Path("fde-suites", "mine")
