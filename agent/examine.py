@@ -5,7 +5,7 @@
     python3 -m agent.examine --load SECONDS     keep all processors busy
     python3 -m agent.examine --joules SECONDS   RAPL's counters, ten times a second
 
-Reads only. A part that is not available is `{"error": sentence}`.
+Reads only. A part that is not available has its sentence in `errors`; the others are still printed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from agent.storage import devices, inspect
 from agent.storage import facts as disk_facts
 from agent.system import lock, quiet, sleep
 from agent.system.command import CommandError
+from contract.disks import SurveyedDisk
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.names import sentence
@@ -43,7 +44,7 @@ JOULES_PAUSE_S = 0.1
 
 
 def examine(target: TargetDocument, sys: Path = Path("/sys")) -> dict[str, object]:
-    """Return every part by its name, as JSON holds it."""
+    """Return every part by its name; `errors` are why others are missing."""
     disks = target.storage.disks
     names = {role: devices.kernel_name(disk.by_id) for role, disk in disks.items()}
     present = {role: name for role, name in names.items() if name}
@@ -69,14 +70,14 @@ def examine(target: TargetDocument, sys: Path = Path("/sys")) -> dict[str, objec
         ),
         "simulated_rapl": SIMULATED_RAPL.exists,
     }
-    return {name: _part(part) for name, part in parts.items()}
-
-
-def _part(part: Callable[[], object]) -> object:
-    try:
-        return part()
-    except (AgentError, CommandError, SourceError, OSError, ValueError) as error:
-        return {"error": str(error)}
+    answers: dict[str, object] = {}
+    errors: dict[str, str] = {}
+    for name, part in parts.items():
+        try:
+            answers[name] = part()
+        except (AgentError, CommandError, SourceError, OSError, ValueError) as error:
+            errors[name] = str(error)
+    return {**answers, "errors": errors}
 
 
 @dataclass(frozen=True)
@@ -246,30 +247,6 @@ def idle_states(context: CheckContext) -> IdleStates:
 _OTHERS = ("loop", "ram", "dm-", "md", "zram", "sr", "fd", "nbd", "ubd")
 
 
-@dataclass(frozen=True)
-class SurveyedDisk:
-    """A whole disk: its identity, uses and contents.
-
-    `ours`: laid out by the testbed; `known`: it has signatures; `contents` and `opal_words` are for
-    people, `print` is what an inventory's `erase` is bound to.
-    """
-
-    name: str
-    by_id: str
-    serial: str
-    size_bytes: int
-    model: str
-    transport: str
-    uses: tuple[str, ...]
-    ours: bool
-    blank: bool
-    known: bool
-    contents: str
-    print: str
-    opal: inspect.OpalState | None
-    opal_words: str
-
-
 def survey() -> list[SurveyedDisk]:
     """Return every whole disk; nothing is written."""
     names = sorted(
@@ -373,9 +350,7 @@ def main() -> int:
         if options.target:
             answer = examine(read_target(options.target))
         elif options.survey:
-            disks = [asdict(each) for each in survey()]
-            counts = _part(lambda: asdict(rapl()))
-            answer = {"name": platform.node(), "disks": disks, "rapl": counts}
+            answer = {"name": platform.node(), "disks": [asdict(each) for each in survey()]}
         elif options.load is not None:
             processor.work(options.load)
         else:

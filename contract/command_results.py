@@ -3,72 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from contract.disks import DiskAnswer, SurveyedDisk
 from contract.measured_command import CommandDocument, Note
 
 
 @dataclass(frozen=True)
-class HostCheck:
-    """A host: the sentences that stand in the way, and its disks as the agent found them."""
+class CheckOutcome:
+    """What a check found: `state` is pass, warn, fail (no suite starts) or not_made.
 
-    host: str
-    refused: tuple[str, ...]
-    disks: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """`fde check`: what would happen to each host; nothing was touched."""
-
-    ok: bool
-    inventory: str
-    hosts: tuple[HostCheck, ...]
-
-
-@dataclass(frozen=True)
-class DiagnosisResult:
-    """`state` is pass, warn, fail (it stands in the way of a suite) or not_made.
-
-    `way_out` is empty where nothing is to be done.
+    `remedy` is empty where nothing is to be done. Of a refusal, `facts` has its code as `cause`.
     """
 
     code: str
     state: Literal["pass", "warn", "fail", "not_made"]
     sentence: str
-    way_out: str
-    facts: Mapping[str, Any]
+    remedy: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class HostDiagnoses:
-    """A host: `ok` where nothing stands in the way."""
+class HostChecks:
+    """The checks of a host; `ok` where none failed, `disks` as the agent found them."""
 
     host: str
     ok: bool
-    diagnoses: tuple[DiagnosisResult, ...]
+    checks: tuple[CheckOutcome, ...]
+    disks: tuple[DiskAnswer, ...] = ()
 
 
 @dataclass(frozen=True)
-class DoctorResult:
-    """`fde doctor`; nothing was touched."""
+class CheckResult:
+    """`fde check` and `fde doctor`; nothing was touched."""
 
     ok: bool
     inventory: str
-    hosts: tuple[HostDiagnoses, ...]
+    hosts: tuple[HostChecks, ...]
 
 
 @dataclass(frozen=True)
 class InitResult:
-    """`fde init`: the folder that was written, and what was seen: the target's disks, the ports of
-    this machine. `roles` are the disks that were chosen, by their serials; `open` what the owner
-    must still do before `fde check` has nothing to refuse.
+    """`fde init`: the folder that was written, the target's disks, the ports of this machine.
+
+    `roles` are the disks that were chosen, by their serials; `open` is what the owner must still do
+    before `fde check` passes.
     """
 
     ok: bool
     inventory: str
-    disks: tuple[Mapping[str, Any], ...]
+    disks: tuple[SurveyedDisk, ...]
     ports: tuple[str, ...]
     roles: Mapping[str, str]
     open: tuple[str, ...]
@@ -84,11 +69,21 @@ class PlayFailure:
 
 
 @dataclass(frozen=True)
+class HostCounts:
+    """Ansible's counts of a host's tasks."""
+
+    ok: int
+    changed: int
+    failures: int
+    unreachable: int
+
+
+@dataclass(frozen=True)
 class PlayResult:
-    """`fde provision`, `assets`, `teardown`: Ansible's counts (`ok`, `changed`, …) by host."""
+    """`fde provision`, `assets`, `teardown`: counts by host."""
 
     ok: bool
-    hosts: Mapping[str, Mapping[str, int]]
+    hosts: Mapping[str, HostCounts]
     failures: tuple[PlayFailure, ...]
 
 
@@ -372,8 +367,7 @@ class MetersResult:
 
 
 COMMANDS: dict[str, type[Any]] = {
-    "check": CheckResult,
-    "doctor": DoctorResult,
+    **dict.fromkeys(("check", "doctor"), CheckResult),
     "init": InitResult,
     **dict.fromkeys(("provision", "assets", "teardown"), PlayResult),
     "prove": ProveResult,

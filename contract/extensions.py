@@ -61,8 +61,8 @@ class Group:
         if name not in _modules(self.package):
             return None
         module = import_module(f"{self.package}.{name}")
-        here = (one for one in vars(module).values() if self._fits(one, name))
-        return next((one for one in here if one.__module__ == module.__name__), None)
+        fitting = (item for item in vars(module).values() if self._fits(item, name))
+        return next((item for item in fitting if item.__module__ == module.__name__), None)
 
     def _of_package(self, point: EntryPoint) -> type[Any]:
         try:
@@ -100,5 +100,5 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
 @functools.cache
 def _modules(package: str) -> tuple[str, ...]:
     folder = import_module(package).__path__
-    names = (one.name for one in pkgutil.iter_modules(folder) if not one.ispkg)
+    names = (module.name for module in pkgutil.iter_modules(folder) if not module.ispkg)
     return tuple(sorted(name for name in names if not name.startswith("_")))

@@ -18,7 +18,7 @@ from contract.parameters import ParameterValue
 from contract.schema import COUNT, KEY, OMITTED, REST, SECONDS, SHA256, Range
 
 FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
-TARGET_FORMAT = "fde-target/1"
+TARGET_FORMAT: Literal["fde-target/1"] = "fde-target/1"
 # The header area in front of the data: one LUKS2 header fits, for every configuration alike.
 DATA_OFFSET_BYTES = 16 * 2**20
 

@@ -35,7 +35,7 @@ class Host:
         return cls(len(cpus), busy(before, cpu_ticks(cpus), len(cpus)))
 
     def sentence(self, labs: int, suite: str) -> str:
-        """The load, and what it means for time and result of that many labs on this host."""
+        """Describe the load, and its effect on time and result of that many labs on this host."""
         if self.busy_cpus is None:
             return "Host: how busy it is could not be read from /proc/stat."
         many = "processor is" if self.cpus == 1 else "processors are"
@@ -54,8 +54,10 @@ class Host:
 
 
 def cpu_ticks(cpus: Collection[int]) -> tuple[int, int] | None:
-    """Ticks that these processors have spent at work (those that a hypervisor took away counted as
-    work) and in all; None where /proc/stat does not have them."""
+    """Return the ticks that these processors have spent at work, and in all.
+
+    Those that a hypervisor took away count as work. None where /proc/stat does not have them.
+    """
     at_work = total = cpu_lines = 0
     try:
         for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():

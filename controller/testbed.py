@@ -15,16 +15,16 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from contract import schema
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
 from contract.names import unknown
 from contract.strict_json import read_object
 from controller.host_load import Host
 from controller.planning.known_names import suite_names
-from controller.testbed_figures import GB, LabMemory, figures, machine, write
+from controller.testbed_figures import GB, Build, LabMemory, LabState, figures, machine, write
 
 # Every step in order, and what it does; those of the lab fall away without one.
 STEPS = {
@@ -59,7 +59,7 @@ class StepError(Exception):
 
 @term_interrupts()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 done; 1 a step failed; 130 interrupted."""
+    """Run all steps; 0 done, 1 a step failed, 130 interrupted."""
     parser = argparse.ArgumentParser(prog="make testbed", description=__doc__)
     parser.add_argument("--target", default="lab")
     parser.add_argument("--suite", default="smoke")
@@ -99,11 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print(table(log))
     if code == 0 and suite_dir is not None:
-        built = _built(began_wall) if in_lab else {}
+        builds = _read_builds(began_wall) if in_lab else {}
         rows = figures(
             steps_s=dict(log.seconds),
-            image=built.get("image"),
-            kernel=built.get("kernel") if memory.machine == "uml" else None,
+            image=builds.get("image"),
+            kernel=builds.get("kernel") if memory.machine == "uml" else None,
             boot_s=memory.boot_s,
             lab_memory_gb=memory.peak_bytes / GB if memory.peak_bytes else None,
             measuring_share=read_object(suite_dir / "timing.json").get("measuring_share"),
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _wrong_name(suite: str, inventory: str) -> str:
-    """What is misspelt, told now rather than after an image has been built; empty if nothing is."""
+    """Return a sentence on a misspelt name, before an image is built; empty without one."""
     if suite not in suite_names():
         return unknown("suite", suite, suite_names())
     if inventory and not Path(inventory).exists():
@@ -169,7 +169,7 @@ def beside_guests(states: Sequence[Path]) -> Iterator[None]:
     `states` are the state files of their labs. Where no other processor is left, nothing changes.
     """
     usable = os.sched_getaffinity(0)
-    rest = usable - {read_object(path).get("processor") for path in states}
+    rest = usable - {LabState.from_file(path).processor for path in states}
     os.sched_setaffinity(0, rest or usable)
     try:
         yield
@@ -218,7 +218,7 @@ def _let_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def table(log: Log) -> str:
-    """Where the time went, by step; the suite's own time, the step `run` has told."""
+    """Return a table of the time by step."""
     total_s = sum(seconds for _, seconds in log.seconds) or 1.0
     lines = ["", "where the time went", f"  {'step':<12} {'seconds':>8} {'share':>6}"]
     for name, seconds in log.seconds:
@@ -231,8 +231,8 @@ def _suites() -> list[Path]:
     return [path for path in Path("data/suites").glob("*") if path.is_dir()]
 
 
-def _built(began_wall: float) -> dict[str, dict[str, Any]]:
-    """What the builds of image and kernel noted: build_s, allocated_bytes, and whether `new`."""
+def _read_builds(began_wall: float) -> dict[str, Build]:
+    """Return the builds of image and kernel, by name."""
     asked = subprocess.run(
         [".venv/bin/python", "-m", "lab", "cached"], capture_output=True, text=True, check=False
     )
@@ -241,8 +241,8 @@ def _built(began_wall: float) -> dict[str, dict[str, Any]]:
         name, _, folder = line.partition(" ")
         record = Path(folder) / "build.json"
         if record.is_file():
-            noted = json.loads(record.read_text(encoding="utf-8"))
-            builds[name] = {**noted, "new": record.stat().st_mtime > began_wall}
+            build = schema.read(Build, json.loads(record.read_text(encoding="utf-8")))
+            builds[name] = replace(build, new=record.stat().st_mtime > began_wall)
     return builds
 
 

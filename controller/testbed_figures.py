@@ -8,9 +8,10 @@ import platform
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from contract import schema
 from contract.strict_json import read_object
 
 GB = 1e9
@@ -28,11 +29,73 @@ PROVISION_S = 25.0
 MEASURING_PERCENT = 70.0
 
 
+@dataclass(frozen=True)
+class Process:
+    """A process of a lab; `pid` is 0 where it has ended."""
+
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a guest runs on: kvm, uml or tcg."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class LabState:
+    """The parts of a virtual lab's state.json that are measured here."""
+
+    guest: Process | None = None
+    drives: Mapping[str, Process] = field(default_factory=dict)
+    meter: Process | None = None
+    machine: Machine = Machine()
+    boot_s: float = 0.0
+    processor: int | None = None
+
+    @classmethod
+    def from_file(cls, path: Path) -> LabState:
+        """Read the state; that of a lab which is not up is empty."""
+        return schema.read(cls, read_object(path))
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes of a running lab: the guest, the drives, the meter."""
+        processes = [self.guest, *self.drives.values(), self.meter]
+        return [process.pid for process in processes if process and process.pid]
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build of image or kernel; `new` where this run made it."""
+
+    build_s: float
+    allocated_bytes: int
+    new: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure and its target; `meets` is whether it is reached."""
+
+    figure: str
+    value: float
+    unit: str
+    target: float
+    meets: bool
+
+    @classmethod
+    def at_most(cls, figure: str, value: float, unit: str, target: float) -> Row:
+        """Return a figure that its target limits."""
+        return cls(figure, round(value, 2), unit, target, value <= target)
+
+
 class LabMemory:
     """A context that samples the resident memory of all processes that the labs' states name.
 
-    `peak_bytes` is the largest sum seen; pages shared by two processes count twice. `machine` is
-    what the guests ran on, `boot_s` how long the slowest of them took to answer.
+    `peak_bytes` is the largest sum; pages shared by two processes count twice. `machine` is what
+    the guests ran on, `boot_s` how long the slowest of them took to answer.
     """
 
     def __init__(self, states: Sequence[Path]) -> None:
@@ -53,23 +116,16 @@ class LabMemory:
 
     def _sample(self) -> None:
         while not self._stop.wait(SAMPLE_S):
-            states = [read_object(path) for path in self.states]
+            states = [LabState.from_file(path) for path in self.states]
             for state in states:
-                self.machine = state.get("machine", {}).get("name", self.machine)
-                self.boot_s = max(state.get("boot_s", 0.0), self.boot_s or 0.0) or None
-            now = sum(resident_bytes(pid) for state in states for pid in lab_pids(state))
-            self.peak_bytes = max(self.peak_bytes, now)
-
-
-def lab_pids(state: Mapping[str, Any]) -> list[int]:
-    """Processes of a running lab: the guest, the drives, the meter."""
-    named = [state.get("guest") or {}, *state.get("drives", {}).values()]
-    named.append(state.get("meter") or {})
-    return [entry["pid"] for entry in named if entry.get("pid")]
+                self.machine = state.machine.name or self.machine
+                self.boot_s = max(state.boot_s, self.boot_s or 0.0) or None
+            resident = sum(resident_bytes(pid) for state in states for pid in state.pids)
+            self.peak_bytes = max(self.peak_bytes, resident)
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident set of a process; 0 if it is gone."""
+    """Return the resident set of a process; 0 if it has ended."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     except (OSError, IndexError):
@@ -80,52 +136,49 @@ def resident_bytes(pid: int) -> int:
 def figures(
     *,
     steps_s: Mapping[str, float],
-    image: Mapping[str, Any] | None = None,
-    kernel: Mapping[str, Any] | None = None,
+    image: Build | None = None,
+    kernel: Build | None = None,
     boot_s: float | None = None,
     lab_memory_gb: float | None = None,
     measuring_share: float | None = None,
-) -> list[dict[str, Any]]:
-    """The list of `{figure, value, unit, target, meets}`; what was not seen is left out.
-
-    `image` and `kernel` are what their builds noted, with `new` where this run made them.
-    """
-    built = any(made and made["new"] for made in (image, kernel))
+) -> list[Row]:
+    """Return the figures of a run; without a value a figure is left out."""
+    built = any(build and build.new for build in (image, kernel))
     name, limit = ("total", FRESH_MIN) if built else ("total, image and kernel cached", CACHED_MIN)
-    rows = [_at_most(name, sum(steps_s.values()) / 60, "min", limit)]
+    rows = [Row.at_most(name, sum(steps_s.values()) / 60, "min", limit)]
     if image is not None:
-        rows.append(_at_most("image build", image["build_s"] / 60, "min", IMAGE_MIN))
-        rows.append(_at_most("image size", image["allocated_bytes"] / GB, "GB", IMAGE_GB))
+        rows.append(Row.at_most("image build", image.build_s / 60, "min", IMAGE_MIN))
+        rows.append(Row.at_most("image size", image.allocated_bytes / GB, "GB", IMAGE_GB))
     if kernel is not None:
-        rows.append(_at_most("kernel build", kernel["build_s"] / 60, "min", KERNEL_MIN))
+        rows.append(Row.at_most("kernel build", kernel.build_s / 60, "min", KERNEL_MIN))
     if boot_s is not None:
-        rows.append(_at_most("guest up to SSH", boot_s, "s", BOOT_S))
+        rows.append(Row.at_most("guest up to SSH", boot_s, "s", BOOT_S))
     if "provision" in steps_s:
-        rows.append(_at_most("provision", steps_s["provision"], "s", PROVISION_S))
+        rows.append(Row.at_most("provision", steps_s["provision"], "s", PROVISION_S))
     if lab_memory_gb is not None:
-        rows.append(_at_most("lab memory, peak", lab_memory_gb, "GB", LAB_GB))
+        rows.append(Row.at_most("lab memory, peak", lab_memory_gb, "GB", LAB_GB))
     if measuring_share is not None:
         share = round(100 * measuring_share, 1)
-        row = _at_most("share of the suite that was measuring", share, "%", MEASURING_PERCENT)
-        rows.append({**row, "meets": share >= MEASURING_PERCENT})
+        name = "share of the suite that was measuring"
+        rows.append(Row(name, share, "%", MEASURING_PERCENT, share >= MEASURING_PERCENT))
     return rows
 
 
-def write(path: Path, rows: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> Path:
+def write(path: Path, rows: Sequence[Row], where: Mapping[str, object]) -> Path:
     """Print the table; write the list, and NAME.machine.json with commit and machine beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     print(f"\n{'figure':<40} {'value':>8} {'unit':<4} {'target':>8}  meets")
     for row in rows:
-        met = "yes" if row["meets"] else "no"
-        print(f"{row['figure']:<40} {row['value']:8.2f} {row['unit']:<4} {row['target']:8g}  {met}")
-    path.write_text(json.dumps(list(rows), indent=2) + "\n", encoding="utf-8")
+        met = "yes" if row.meets else "no"
+        print(f"{row.figure:<40} {row.value:8.2f} {row.unit:<4} {row.target:8g}  {met}")
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n", encoding="utf-8")
     beside = path.with_suffix(".machine.json")
     beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
     return path
 
 
-def machine(lab_machine: str) -> dict[str, Any]:
-    """Commit and machine: what a figure is worth nothing without."""
+def machine(lab_machine: str) -> dict[str, object]:
+    """Return commit and machine, without which a figure is worth nothing."""
     cpu = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -153,13 +206,3 @@ def _git(*arguments: str) -> str:
     except FileNotFoundError:
         return ""
     return done.stdout.strip()
-
-
-def _at_most(figure: str, value: float, unit: str, target: float) -> dict[str, Any]:
-    return {
-        "figure": figure,
-        "value": round(value, 2),
-        "unit": unit,
-        "target": target,
-        "meets": value <= target,
-    }

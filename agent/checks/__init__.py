@@ -13,6 +13,7 @@ from agent.checks.context import CheckContext, Observation, Value
 from agent.checks.smart import Health
 from agent.checks.table import TABLE, Change, Check, Wait
 from contract.documents import RunDisks
+from contract.problem import Problem
 
 UNREADABLE = "unreadable"
 FRESH_S = 5.0  # for so long the temperature of a disk at rest is what it said last
@@ -62,6 +63,13 @@ class Finding:
         message = f"{why[:1].upper()}{why[1:]}: {check.remedy}."
         cause = observation.cause or check.name
         return cls(*row, cause, dict(observation.facts), observation.value, message)
+
+    def problem(self) -> Problem:
+        """Return the problem of a check that is not `ok`, worded by its row."""
+        check = next(row for row in TABLE if (row.name, row.when) == (self.name, self.when))
+        why = _why(check, Observation(self.value, False, self.facts, cause=self.cause))
+        sentence, remedy = (f"{text[:1].upper()}{text[1:]}." for text in (why, check.remedy))
+        return Problem(self.cause, dict(self.facts), sentence, remedy)
 
     def document(self) -> dict[str, object]:
         """Return the entry as JSON holds it; what was not waited for has no `waited_s`."""

@@ -15,54 +15,20 @@ from agent.storage.facts import DiskFacts
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
 from agent.system.command import run
 from contract import strict_json, system_text
-from contract.documents import Lifetime
+from contract.disks import DiskAnswer, OpalState
 from contract.plan import Disk, StorageSpec
-from contract.problem import Problem
 
 
-@dataclass(frozen=True)
-class OpalState:
-    """The state of a drive's Opal; null where the drive does not report it."""
-
-    owned: bool | None
-    locked: bool
-    shadowed: bool
-    sid_blocked: bool | None
-
-
-@dataclass(frozen=True)
-class DiskCheck:
-    """A disk of the target: its identity, contents in words, and what provisioning would do.
-
-    `ours`: the testbed has had this disk; what is lost on one that it has not, is asked for.
-    """
-
-    role: str
-    by_id: str
-    path: str | None
-    serial: str
-    size_bytes: int
-    model: str
-    transport: str
-    lifetime: Lifetime | None
-    found: str
-    opal: OpalState | None
-    would: tuple[str, ...]
-    refusals: tuple[Problem, ...]
-    fingerprint: str | None
-    ours: bool
-
-
-def check(spec: StorageSpec) -> list[DiskCheck]:
+def check(spec: StorageSpec) -> list[DiskAnswer]:
     """Look at every disk of the target. Raises CommandError."""
     return [_check(spec, disk) for disk in spec.disks.values()]
 
 
-def _check(spec: StorageSpec, disk: Disk) -> DiskCheck:
+def _check(spec: StorageSpec, disk: Disk) -> DiskAnswer:
     facts = disk_facts.gather(disk)
     reasons = reasons_not_to_prepare(spec, disk, facts)
     model, transport = kind_of_disk(facts.path) if facts.path else ("", "")
-    return DiskCheck(
+    return DiskAnswer(
         role=disk.role,
         by_id=disk.by_id,
         path=facts.path,

@@ -156,11 +156,11 @@ class Cases:
         self.outside.mkdir()
         (self.outside / "secret").write_bytes(SECRET)
         self.scratch.mkdir()
-        self.target = {**examples.target(), "ssh": NOWHERE}
+        self.target = examples.target() | {"ssh": NOWHERE}
         _sound(self.base, self.target)
         (root / "target.json").write_text(json.dumps(self.target), encoding="utf-8")
         asked = ["-m", "agent", "identity", "--suites", connection.SUITES]
-        self.watch = Watch(connection.python(self.target, *asked))
+        self.watch = Watch(connection.python(examples.resolved(ssh=NOWHERE), *asked))
         self.watch.allowed = (self.suite.resolve(), self.scratch.resolve())
         self.commands: dict[str, tuple[Callable[[random.Random], object], float]] = {
             "summary": (lambda _: fde(["summary", str(self.suite)]), 14),

@@ -1,4 +1,4 @@
-"""`fde check` as far as it goes without a target: the page, and a sentence where none answers."""
+"""`fde check` as far as it goes without a target: its page, its outcomes, and nothing written."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from contract import schema
+from contract.command_results import CheckResult
 from controller.target import playbook
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,10 +26,10 @@ SECRETS = {
 }
 
 
-def check(inventory: Path | str, build: Path) -> subprocess.CompletedProcess[str]:
+def check(inventory: Path | str, build: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Return the page of an inventory."""
     return subprocess.run(
-        [sys.executable, "-m", "controller", "check", "--inventory", str(inventory)],
+        [sys.executable, "-m", "controller", "check", "--inventory", str(inventory), *options],
         env={**os.environ, "FDE_BUILD": str(build), "FDE_LAB_DIR": str(build)},
         cwd=ROOT,
         capture_output=True,
@@ -56,7 +58,22 @@ def words(done: subprocess.CompletedProcess[str]) -> str:
     return " ".join(text.split())
 
 
-def test_the_example_is_shown_disk_by_disk_before_its_host_is_missed(tmp_path: Path) -> None:
+def failures(done: subprocess.CompletedProcess[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return the failed checks of each host and their causes, from the document of --json."""
+    words(done)
+    assert done.returncode == 1
+    result = schema.read(CheckResult, json.loads(done.stdout))
+    return {
+        host.host: [
+            (outcome.code, str(outcome.facts.get("cause", "")))
+            for outcome in host.checks
+            if outcome.state == "fail"
+        ]
+        for host in result.hosts
+    }
+
+
+def test_the_example_is_shown_disk_by_disk_though_its_host_does_not_answer(tmp_path: Path) -> None:
     done = check("ansible/inventory/hardware.example", tmp_path)
     printed = words(done)
     assert done.returncode == 1
@@ -65,10 +82,11 @@ def test_the_example_is_shown_disk_by_disk_before_its_host_is_missed(tmp_path: P
         assert _disks()[role]["by_id"] in printed
         assert f"serial S0EXAMPLE0000{number}, 1,000,204,886,016 bytes" in printed
     assert "carries plain, dmcrypt-aes128, dmcrypt-aes256" in printed
-    assert "secrets.json cannot be read" in printed
-    unreached = printed.index("testbench.example.org cannot be reached")
-    assert printed.index("S0EXAMPLE00002") < unreached < printed.index("VERDICT")
-    assert "2 failed" in printed
+    failed = dict(
+        failures(check("ansible/inventory/hardware.example", tmp_path, "--json"))["target"]
+    )
+    assert failed["secrets"] == "secrets-unread" and failed["ssh"] == "name-unknown"
+    assert f"{len(failed)} failed, " in printed
     assert not (tmp_path / "checks").exists()
     assert not (tmp_path / "targets").exists()  # it was this command's alone
 
@@ -79,50 +97,41 @@ def _disks() -> dict[str, Any]:
     return disks
 
 
-def test_an_erase_is_shouted_and_a_port_where_nobody_listens_told(tmp_path: Path) -> None:
+def test_an_erase_is_shouted_and_a_port_that_refuses_named(tmp_path: Path) -> None:
     disks = _disks()
     disks["plain"]["erase"] = f"{disks['plain']['serial']} 0123456789ab"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         link = {"ansible_host": "127.0.0.1", "ansible_port": taken.getsockname()[1]}
         host = {**link, "ansible_user": "root", "fde_disks": disks}
-        done = check(copied(tmp_path, target=host), tmp_path)
-    printed = words(done)
-    assert done.returncode == 1
-    assert "127.0.0.1 cannot be reached: nothing listens there" in printed
-    assert "mode 0600, with luks_passphrase, opal_admin_pin, sed_psid" in printed
-    assert "1 failed" in printed
-    assert printed.count("WILL BE ERASED as long as it is as") == 1
+        inventory = copied(tmp_path, target=host)
+        printed = words(check(inventory, tmp_path))
+        failed = dict(failures(check(inventory, tmp_path, "--json"))["target"])
+    assert failed["ssh"] == "connection-refused" and "secrets" not in failed
+    assert printed.count("WILL BE ERASED if it is unchanged") == 1
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "extent": (
-        {"fde_extent_bytes": 1000},
-        "fde_extent_bytes is 1000. It must be a multiple of 1 MiB",
-    ),
-    "database": ({"fde_database": "oracle"}, "value of fde_database must be one of"),
-    "disks": ({"fde_disks": {"plain": {"erase": "x"}}}, "lacks by_id, serial, size_bytes"),
-    "secrets": ({"fde_secrets_file": "{{ not_there }}"}, "not_there"),
+    "extent": ({"fde_extent_bytes": 1000}, "extent"),
+    "database": ({"fde_database": "oracle"}, "type"),
+    "disks": ({"fde_disks": {"plain": {"erase": "x"}}}, "disk-keys"),
+    "secrets": ({"fde_secrets_file": "{{ not_there }}"}, "type"),
 }
 
 
-def test_a_wrong_inventory_is_told_host_by_host_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_a_wrong_inventory_is_refused_host_by_host_and_no_host_is_asked(tmp_path: Path) -> None:
     hosts = {
         name: {"ansible_host": f"{name}.example.org", "ansible_user": "root", **changes}
         for name, (changes, _) in WRONG.items()
     }
-    done = check(copied(tmp_path, **hosts), tmp_path)
-    printed = words(done)
-    assert done.returncode == 1
-    pages = dict(part.split(": refused; ", 1) for part in printed.split("INVENTORY ")[1:])
-    assert pages.keys() == WRONG.keys()
-    for name, (_, sentence) in WRONG.items():
-        assert sentence in pages[name]
-    assert "cannot be reached" not in printed
-    assert "TARGET" not in printed
+    refused = failures(check(copied(tmp_path, **hosts), tmp_path, "--json"))
+    assert refused.keys() == WRONG.keys()
+    for name, (_, cause) in WRONG.items():
+        assert refused[name][0] == ("inventory", cause)
+        assert {code for code, _ in refused[name]} == {"inventory"}
 
 
-def test_problems_of_an_inventory_come_through_ansible_by_their_codes(tmp_path: Path) -> None:
+def test_problems_of_an_inventory_pass_through_ansible_with_their_codes(tmp_path: Path) -> None:
     changes = {"fde_extent_bytes": 1000, "fde_disks": {"plain": {"erase": "x"}}}
     refused = playbook.resolve(copied(tmp_path, target=changes)).refused
     assert [(problem.code, dict(problem.facts)) for problem in refused["target"]][:2] == [
@@ -131,7 +140,7 @@ def test_problems_of_an_inventory_come_through_ansible_by_their_codes(tmp_path: 
     ]
 
 
-def test_no_such_inventory_and_no_inventory_at_all_are_told(tmp_path: Path) -> None:
+def test_an_inventory_that_is_missing_or_empty_is_refused(tmp_path: Path) -> None:
     assert "did you mean ansible/inventory/local" in words(
         check("ansible/inventory/loca", tmp_path)
     )

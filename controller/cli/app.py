@@ -81,7 +81,7 @@ def _main(
         typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit."),
     ] = False,
 ) -> None:
-    """What `fde` takes before a command."""
+    """Take the options before a command."""
 
 
 for module in (measured_command, targets, meters, suites, results):
@@ -143,30 +143,32 @@ def _command() -> Callable[..., int | bool | None]:
 
 
 def guarded(work: Callable[[], int | bool | None]) -> int:
-    """The exit status of `work`: what it returns (True and None are 0), or 1, 2 or 130 and a
-    sentence on stderr for what it raises."""
+    """Return the exit status of `work`: what it returns (True and None are 0), else 1, 2 or 130.
+
+    For an error it prints a sentence on standard error.
+    """
     try:
         status = work()
         return int(not status) if isinstance(status, bool) else status or 0
     except TyperException as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        return _told(message, getattr(error, "exit_code", 1))
+        return _report(message, getattr(error, "exit_code", 1))
     except AgentError as error:
-        return _told(str(error), 1)
+        return _report(str(error), 1)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        return _told(f"Cannot write or read{where}: {error.strerror}.", 1)
+        return _report(f"Cannot write or read{where}: {error.strerror}.", 1)
     except Exception as error:
         if os.environ.get(sandbox.IS_BOUNDED) != "1":
             raise
         reason = f"{type(error).__name__}: {str(error)[:200]}"
-        return _told(f"What the bundle holds cannot be read ({reason}): get it again.", 1)
+        return _report(f"What the bundle holds cannot be read ({reason}): get it again.", 1)
     except KeyboardInterrupt as interrupt:
         hint = f"; continue with {interrupt}" if str(interrupt) else ""
-        return _told(f"interrupted, what was measured is kept{hint}.", 130)
+        return _report(f"interrupted, what was measured is kept{hint}.", 130)
 
 
-def _told(message: str, status: int) -> int:
+def _report(message: str, status: int) -> int:
     if message:
         complain(message)
     return status

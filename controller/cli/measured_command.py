@@ -1,14 +1,14 @@
 """`fde run -- COMMAND`: joules of any command on this machine.
 
-`fde run` is also how a suite is run. The two are told apart by `--`: with it, what follows is a
-command to measure, and the whole is `fde measure`, with options and a help page of its own.
+`fde run` also runs a suite; `--` makes the difference. With it, what follows is a command to
+measure, and the whole is `fde measure`, which has a help page and options.
 """
 
 from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from controller.cli.options import AnyInventory, PlainHelp, Target
 from controller.cli.options import Command as Plain
 
 if TYPE_CHECKING:
+    from contract.plan import MeterEntry
     from controller.measured_command import Command
 
 RUN = "run"
@@ -68,7 +69,7 @@ class SuiteRun(Plain):
 
 
 class Words(Plain):
-    """Keeps what follows `--` as it is: none of it is an option of ours."""
+    """Keeps what follows `--` unchanged: none of it is an option of ours."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -121,7 +122,7 @@ def measured(
         list[str] | None, typer.Option("--cleanup", help="Command line after all runs; the same.")
     ] = None,
     each: Annotated[
-        bool, typer.Option("--each", help="Every word after -- is a command of its own.")
+        bool, typer.Option("--each", help="Every word after -- is a separate command.")
     ] = False,
     shell: Annotated[
         str | None,
@@ -189,7 +190,7 @@ def measured(
     """Measure COMMAND on this machine: joules, watts and seconds with 95 % intervals.
 
     `fde run -- gzip -9 file` takes the words after `--` as one command. Where each of them is
-    quoted with blanks in it, each is a command line of its own, run by a shell and compared with
+    quoted with blanks in it, each is a separate command line, run by a shell and compared with
     the first: `fde run -- 'gzip -1 file' 'gzip -9 file'`.
     """
     from functools import partial
@@ -223,7 +224,7 @@ def measured(
 
 
 def _commands(words: Sequence[str], each: bool, shell: str | None, no_shell: bool) -> list[Command]:
-    """The commands that the words after `--` stand for."""
+    """Return the commands that the words after `--` name."""
     from controller.measured_command import of_strings, of_words
 
     if not words:
@@ -233,10 +234,8 @@ def _commands(words: Sequence[str], each: bool, shell: str | None, no_shell: boo
     return [of_words(words, shell)]
 
 
-def _meters(
-    names: Sequence[str], inventory: Path | None, target: Path | None
-) -> list[Mapping[str, Any]]:
-    """Their entries in the inventory or the resolved target. Raises ControllerError."""
+def _meters(names: Sequence[str], inventory: Path | None, target: Path | None) -> list[MeterEntry]:
+    """Return entries of the inventory or the resolved target by name; raises ControllerError."""
     if not names:
         return []
     from controller.planning.known_names import require_known
@@ -244,6 +243,6 @@ def _meters(
     from controller.session import group
 
     targets = group.targets_of(Options(inventory=inventory, target=target))
-    known = {entry["name"]: entry for each in targets for entry in each["meters"]}
+    known = {entry.name: entry for each in targets for entry in each.meters}
     require_known("meter", names, known)
     return [known[name] for name in names]

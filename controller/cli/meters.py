@@ -26,7 +26,7 @@ def meters() -> MetersResult:
         MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, tuple(_settings(driver)))
         for kind, driver in drivers.items()
     ]
-    here = [
+    plugged = [
         MeterPort(
             port.name,
             port.device,
@@ -35,8 +35,8 @@ def meters() -> MetersResult:
         )
         for port in ports.all_ports()
     ]
-    result = MetersResult(True, tuple(kinds), tuple(here))
-    _tell(result)
+    result = MetersResult(True, tuple(kinds), tuple(plugged))
+    _print(result)
     return result
 
 
@@ -45,7 +45,7 @@ def _settings(driver: Any) -> Iterator[MeterSetting]:
         yield MeterSetting(field.name, None if field.default is MISSING else field.default)
 
 
-def _tell(result: MetersResult) -> None:
+def _print(result: MetersResult) -> None:
     for kind in result.kinds:
         say(f"{kind.kind}: {kind.about}")
         say(f"  channels: {', '.join(kind.channels) or 'those that its settings name'}")

@@ -55,24 +55,26 @@ class Command(PlainHelp, TyperCommand):
     """Any command of `fde`."""
 
 
-def there() -> list[Path]:
-    """The suites that there are."""
+def list_suites() -> list[Path]:
+    """List the suites of this folder."""
     return [path for path in suites_folder().glob("*/") if not path.name.startswith(".")]
 
 
 def newest() -> Path:
-    """The suite that was written to last. Raises ControllerError."""
-    folders = there()
+    """Return the suite that was written to last; raises ControllerError."""
+    folders = list_suites()
     if not folders:
         raise ControllerError(
-            f"There is no suite in {suites_folder()}: `fde run` makes one; or name its folder."
+            f"There is no suite in {suites_folder()}. `fde run` makes one; or name its folder."
         )
     return max(folders, key=lambda path: path.stat().st_mtime)
 
 
 def words(texts: Sequence[str] | None) -> list[str]:
-    """Names from an option that is repeated, or has several with commas or spaces between them; one
-    in quotes may have both in it. Raises BadParameter for a quote that is not closed."""
+    """Split the values of an option that is repeated, or has commas or spaces between them.
+
+    A quoted name may have both in it. Raises BadParameter for a quote that is not closed.
+    """
     parts: list[str] = []
     for text in texts or ():
         reader = shlex.shlex(text, posix=True, punctuation_chars=False)
@@ -86,7 +88,7 @@ def words(texts: Sequence[str] | None) -> list[str]:
 
 
 def suites() -> list[str]:
-    """What completes the name of a suite."""
+    """Complete the name of a suite."""
     from controller.planning.known_names import suite_names
 
     return suite_names()

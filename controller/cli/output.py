@@ -22,8 +22,10 @@ class Result(Protocol):
 
 
 def finished(as_json: bool, work: Callable[[], Result]) -> bool | int:
-    """Do the work and, with --json, print its result alone on standard output; whether it is ok, or
-    the exit status of its own that the result has."""
+    """Do the work and, with --json, print its result alone on standard output.
+
+    Return whether the result is ok, or its exit status.
+    """
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         result = work()
     if as_json:
@@ -33,7 +35,7 @@ def finished(as_json: bool, work: Callable[[], Result]) -> bool | int:
 
 
 def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
-    """A command with the parameters of `work`, and --json as the last: see `finished`."""
+    """Make a command with the parameters of `work` and --json as the last: see `finished`."""
     signature = inspect.signature(work, eval_str=True)
     last = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False)
 
@@ -64,6 +66,6 @@ def show(text: str) -> None:
 
 
 def complain(sentence: str) -> None:
-    """What is wrong, on standard error, if that is there."""
+    """Print a problem on standard error, if that is open."""
     with suppress(OSError):
         exports.show(f"fde: {names.sentence(sentence)}\n", sys.stderr)

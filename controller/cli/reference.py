@@ -28,7 +28,7 @@ FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 HEAD = """# Commands
 
 Made from the commands by `python -m controller.cli.reference --markdown`: change these, not this
-page. `fde COMMAND --help` says the same, `fde --install-completion` completes names in your shell.
+page. `fde COMMAND --help` prints the same; `fde --install-completion` completes names in a shell.
 In a checkout the command is `./fde`; it makes the environment first, and takes the virtual lab's
 inventory where the lab is up and none is named.
 
@@ -36,7 +36,7 @@ inventory where the lab is up and none is named.
 
 With `--json` a command prints one document alone on standard output, by the schema that is named,
 and its text on standard error. Suites are written to `data/suites` in a checkout, elsewhere to
-`fde-suites` in the current folder, or where `--out` says.
+`fde-suites` in the current folder, or where `--out` points.
 """
 
 
@@ -47,13 +47,13 @@ def commands() -> dict[str, Any]:
 
 
 def usage(name: str, command: Any) -> str:
-    """`fde NAME [OPTIONS] …`"""
+    """Return `fde NAME [OPTIONS] …`."""
     context = typer.Context(command, info_name=name)
     return " ".join(["fde", name, *command.collect_usage_pieces(context)])
 
 
 def parameters(command: Any) -> Iterator[tuple[str, str]]:
-    """What stands on the left and on the right of each argument and option."""
+    """Yield name and help of each argument and option."""
     context = typer.Context(command)
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
@@ -79,7 +79,7 @@ def markdown() -> str:
 
 
 def picture() -> str:
-    """The help as a terminal shows it, as SVG."""
+    """Draw the help as a terminal shows it, as SVG."""
     width = str(PICTURE_COLUMNS)
     terminal = {"TERMINAL_WIDTH": width, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     done = subprocess.run(

@@ -26,7 +26,7 @@ from contract.command_results import (
 from contract.exports import is_stdout
 from contract.files import sha256_of
 from contract.places import SHARE, build_folder
-from controller.cli.options import Json, SuiteDir, SuiteDirs, newest, there
+from controller.cli.options import Json, SuiteDir, SuiteDirs, list_suites, newest
 from controller.cli.output import complain, finished, say, with_json
 
 if TYPE_CHECKING:
@@ -77,11 +77,10 @@ def report(
 
 def _contrasts(results: Results) -> Iterator[ContrastResult]:
     for each in results.contrasts:
-        of = each.comparison
-        figures = (of.ratio, of.low, of.high, of.verdict) if of else (None,) * 4
-        yield ContrastResult(
-            each.base, each.other, each.declared, each.workloads, of.n if of else 0, *figures
-        )
+        pair = each.comparison
+        figures = (pair.ratio, pair.low, pair.high, pair.verdict) if pair else (None,) * 4
+        names = (each.base, each.other, each.declared, each.workloads)
+        yield ContrastResult(*names, pair.n if pair else 0, *figures)
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -127,7 +126,7 @@ def publish(
         bool, typer.Option("--yes", help="Do not ask at a terminal whether what is kept may be.")
     ] = False,
 ) -> PublishResult:
-    """Pack a sealed suite as one file that can be cited; says first what in it identifies."""
+    """Pack a sealed suite as one file that can be cited; prints first what in it identifies."""
     from analysis.suite.bundle import opened
     from controller.sharing import publish as publishing
     from controller.target import first_writes
@@ -154,7 +153,7 @@ def publish(
 @commands.command(rich_help_panel=RESULTS)
 @with_json
 def summary(suites: SuiteDirs = None) -> SummaryResult:
-    """What ran, what was void and why, whether the drift check held; then the report's answer."""
+    """Print what ran, what was void and why, the drift check; then the report's answer."""
     from analysis.report import summary_text
 
     summaries = []
@@ -248,13 +247,15 @@ def notebook(
     ] = True,
     as_json: Json = False,
 ) -> bool | int:
-    """Open the notebook of a suite in JupyterLab: from its raw readings to its payback, in cells to
-    be changed. Where there is no suite yet, on an example."""
+    """Open the notebook of a suite in JupyterLab: from raw readings to payback, in cells.
+
+    Without a suite it opens on an example.
+    """
 
     def work() -> NotebookResult:
         from controller.sharing import notebook as notebooks
 
-        made = notebooks.copy(suite or (newest() if there() else notebooks.example()))
+        made = notebooks.copy(suite or (newest() if list_suites() else notebooks.example()))
         kept = "" if made.new else " (as it was left; remove it for a new one)"
         say(f"notebook: {made.notebook}{kept}")
         shown = not (only_copy or as_json)
@@ -273,7 +274,7 @@ def gallery(
         typer.Argument(metavar="FOLDER", help="Where bundles are. Default: the examples."),
     ] = None,
 ) -> GalleryResult:
-    """A static site of many bundles: machines, disks, ciphers, with each one's report."""
+    """Build a static site of many bundles: machines, disks, ciphers, with each one's report."""
     from controller.sharing import gallery as galleries
 
     made = galleries.build(folder or SHARE / "data" / "examples", out)
@@ -284,7 +285,7 @@ def gallery(
 
 
 def _kept(paths: Sequence[Path]) -> list[Path]:
-    """The same as folders, bundles unpacked among what can be made again."""
+    """Return suites as folders; bundles are unpacked below the build folder."""
     if not any(path.is_file() for path in paths):
         return list(paths)
     from controller.sharing import publish as publishing
@@ -293,7 +294,7 @@ def _kept(paths: Sequence[Path]) -> list[Path]:
 
 
 def _each(folders: Sequence[Path]) -> list[Path]:
-    """The suites that are meant: a group's folder stands for those of its hosts."""
+    """List the suites of folders; a group's folder names those of its hosts."""
     from analysis.suite import group
 
-    return [one for f in folders for one in (group.members(f) if group.is_group(f) else [f])]
+    return [member for f in folders for member in (group.members(f) if group.is_group(f) else [f])]

@@ -44,7 +44,7 @@ Seed = Annotated[
 ]
 Pilot = Annotated[
     Path | None,
-    typer.Option(metavar="SUITE_DIR", help="An earlier suite, whose report says how many blocks."),
+    typer.Option(metavar="SUITE_DIR", help="A suite whose report has the number of blocks."),
 ]
 Skip = Annotated[
     list[str] | None, typer.Option(help="Entries that may be left out if they cannot run.")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from contract.command_results import CheckResult, PlayFailure, PlayResult, ProveResult
+from contract.command_results import CheckResult, PlayResult, ProveResult
 from contract.errors import ControllerError
 from controller.cli.options import (
     AnyInventory,
@@ -36,13 +36,13 @@ def check(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Say what its preconditioning would cost each disk.",
+            help="Print what its preconditioning would cost each disk.",
             autocompletion=suites,
         ),
     ] = None,
     scale: Scale = None,
 ) -> CheckResult:
-    """Say what would happen to each disk of a target; nothing is touched."""
+    """Check a target and print what would happen to each disk; nothing is touched."""
     from controller.target import check as checking
 
     return checking.run(inventory, say, suite=suite, scale=scale)
@@ -66,19 +66,19 @@ def doctor(
     ] = False,
     as_json: Json = False,
 ) -> bool | int:
-    """Say what stands in the way of a trustworthy suite, with the way out; nothing is touched."""
+    """Check a target, its meters and this machine, each with its remedy; nothing is touched."""
     from contract.places import suites_folder
     from controller.target import doctor as examining
     from controller.target.doctor import noise as noises
     from controller.target.doctor.controller_host import udev_rule as rule
-    from controller.target.init import usb_ids
+    from controller.target.meter_entries import list_usb_ids
 
     if udev_rule:
-        say(rule(usb_ids()).rstrip())
+        say(rule(list_usb_ids()).rstrip())
         return True
     if inventory is None:
         raise ControllerError(
-            "Name the inventory: fde doctor --inventory PATH; fde init makes one."
+            "fde doctor needs an inventory. Name one with --inventory PATH; fde init makes one."
         )
     purpose = examining.Purpose(suite, scale, blocks, hours)
     noise_s = noises.STRETCH_S if noise else 0.0
@@ -111,7 +111,7 @@ def init(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="One more option of ssh.")
     ] = None,
     plain: Annotated[
-        str | None, typer.Option(metavar="SERIAL", help="The disk without encryption of its own.")
+        str | None, typer.Option(metavar="SERIAL", help="The disk without encryption.")
     ] = None,
     sed: Annotated[
         str | None, typer.Option(metavar="SERIAL", help="The self-encrypting (Opal) disk.")
@@ -152,17 +152,18 @@ def init(
 ) -> bool | int:
     """Look at a target and at the meters here, and write an inventory; no disk is touched."""
     from controller.target import init as writing
+    from controller.target.meter_entries import MeterOptions
 
     if (host is not None) == local:
-        raise ControllerError("Name the target by --host [USER@]HOST[:PORT], or say --local.")
+        raise ControllerError("Name the target by --host [USER@]HOST[:PORT], or pass --local.")
     ask = None if yes or as_json or not sys.stdin.isatty() else writing.at_terminal
     options = writing.Options(
-        host=writing.Address.of(host, key, known_hosts, tuple(ssh_option or ())) if host else None,
+        link=writing.parse_link(host, key, known_hosts, tuple(ssh_option or ())) if host else None,
         roles=writing.named_disks(plain, sed, words(disk)),
-        meters=tuple(meter or ()),
-        settings=tuple(setting or ()),
+        meters=MeterOptions(
+            tuple(meter or ()), tuple(setting or ()), "modelled" if modelled else "measured"
+        ),
         give_up=tuple(words(give_up)),
-        origin="modelled" if modelled else "measured",
         extent_gib=extent_gib,
         replace=replace,
     )
@@ -242,8 +243,11 @@ def teardown(
     ] = False,
     as_json: Json = False,
 ) -> bool | int:
-    """Put the disks back, and take away what provisioning brought: mappings closed, drive reverted,
-    marks, secrets, the agent and its packages removed."""
+    """Put the disks back, and remove what provisioning brought.
+
+    Mappings are closed, the drive is reverted; marks, secrets, the agent and its packages are
+    removed.
+    """
     variables: dict[str, Any] = {"fde_psid_revert": psid_revert} if psid_revert else {}
     if keep:
         variables["fde_keep"] = True
@@ -255,10 +259,6 @@ def _play(name: str, inventory: Path, variables: Mapping[str, Any], as_json: boo
 
     def work() -> PlayResult:
         play = playbook.run(name, inventory, variables, sys.stderr if as_json else None)
-        failures = (
-            PlayFailure(each["host"], each["task"], tuple(each["reasons"]))
-            for each in play.failures
-        )
-        return PlayResult(play.code == 0, play.counts, tuple(failures))
+        return PlayResult(play.code == 0, play.counts, tuple(play.failures))
 
     return finished(as_json, work)

@@ -20,59 +20,59 @@ PIPE_S_PER_BYTE = 0.2e-9
 MUCH = 0.01
 
 
-def flag_notes(one: CommandResult, components: Mapping[str, Component]) -> Iterator[Note]:
+def flag_notes(result: CommandResult, components: Mapping[str, Component]) -> Iterator[Note]:
     """Yield a note on each flag of a command's runs, and of the rests before them.
 
-    Not on those of sources that stand still: what was seen of these has a note of its own.
+    Sources that stand still have a separate note.
     """
     for what in ("runs of", "rests before"):
         flagged: dict[str, dict[str, list[Trial]]] = {}
-        for trial in one.trials:
+        for trial in result.trials:
             by_component = trial.flags if what == "runs of" else trial.rest_flags
             for name, flags in by_component.items():
                 for flag in sorted(set(flags) - STANDING):
                     flagged.setdefault(flag, {}).setdefault(name, []).append(trial)
         for flag, bearing in flagged.items():
             labels = list(dict.fromkeys(components[name].label for name in bearing))
-            facts: dict[str, Any] = {"command": one.command, "rest": what != "runs of"}
+            facts: dict[str, Any] = {"command": result.command, "rest": what != "runs of"}
             if not facts["rest"]:
                 shares = (
                     t.coverage.get(name, 1.0) for name, trials in bearing.items() for t in trials
                 )
                 facts["coverage"] = min(shares)
             number_flagged = len({trial.block for trials in bearing.values() for trial in trials})
-            what_all = f"{what} {one.command}"
-            yield flag_note(flag, number_flagged, len(one.trials), what_all, labels, **facts)
+            what_all = f"{what} {result.command}"
+            yield flag_note(flag, number_flagged, len(result.trials), what_all, labels, **facts)
 
 
-def lost_note(one: CommandResult, component: str) -> Iterator[Note]:
+def lost_note(result: CommandResult, component: str) -> Iterator[Note]:
     """Yield a note where some runs have no joules of the component that is compared."""
-    lost = [trial for trial in one.trials if trial.energy_j[component] is None]
+    lost = [trial for trial in result.trials if trial.energy_j[component] is None]
     if not lost:
         return
     flags, errors = (
         tuple(dict.fromkeys(word for t in lost for word in by_component(t).get(component, ())))
         for by_component in (attrgetter("flags"), attrgetter("errors"))
     )
-    facts = {"command": one.command, "component": component, "runs": len(lost)}
-    facts |= {"of": len(one.trials), "flags": flags}
+    facts = {"command": result.command, "component": component, "runs": len(lost)}
+    facts |= {"of": len(result.trials), "flags": flags}
     why = f" ({', '.join([*flags, *errors])})" if flags else ""
-    runs = f"{len(lost)} of {count(len(one.trials), 'run')}"
-    yield Note("no-joules", facts, f"{one.command}: {runs} have no joules{why}.")
+    runs = f"{len(lost)} of {count(len(result.trials), 'run')}"
+    yield Note("no-joules", facts, f"{result.command}: {runs} have no joules{why}.")
 
 
-def repetition_notes(one: CommandResult, component: str) -> Iterator[Note]:
+def repetition_notes(result: CommandResult, component: str) -> Iterator[Note]:
     """Yield a note on each sign that the runs of a command are no repetitions of one quantity."""
-    joules = [energy for t in one.trials if (energy := t.energy_j[component]) is not None]
+    joules = [energy for t in result.trials if (energy := t.energy_j[component]) is not None]
     if len(joules) < 2:
         return
     from analysis.stats.repetition import signs
 
-    places = [t.block + 1 for t in one.trials if t.energy_j[component] is not None]
+    places = [t.block + 1 for t in result.trials if t.energy_j[component] is not None]
     for sign in signs(joules):
-        facts = {"command": one.command, "component": component, "share": sign.share}
+        facts = {"command": result.command, "component": component, "share": sign.share}
         facts |= {"p_value": sign.p_value, "runs": tuple(places[at] for at in sign.runs)}
-        yield Note(sign.code, facts, f"{one.command}: {_sentence(sign, places)}")
+        yield Note(sign.code, facts, f"{result.command}: {_sentence(sign, places)}")
 
 
 def _sentence(sign: Sign, places: list[int]) -> str:
@@ -110,18 +110,18 @@ def output_notes(results: list[CommandResult], null: bool) -> Iterator[Note]:
             "The output went to /dev/null: programs that notice that (GNU grep, tar, cmp) do less "
             "work than they would. --output pipe has them do all of it.",
         )
-    for one in results:
-        written = [t.output_bytes for t in one.trials if t.output_bytes is not None]
+    for result in results:
+        written = [t.output_bytes for t in result.trials if t.output_bytes is not None]
         if not written:
             continue
         mean = sum(written) / len(written)
-        share = mean * PIPE_S_PER_BYTE / max(one.seconds.mean, 1e-9)
+        share = mean * PIPE_S_PER_BYTE / max(result.seconds.mean, 1e-9)
         if share > MUCH:
-            facts = {"command": one.command, "bytes": mean, "share": share}
+            facts = {"command": result.command, "bytes": mean, "share": share}
             yield Note(
                 "output-piped",
                 facts,
-                f"{one.command}: it wrote {number(mean / 1e6, 0)} MB a run, and taking them from a "
+                f"{result.command}: it wrote {number(mean / 1e6, 0)} MB a run. Reading them from a "
                 f"pipe is about {100 * share:.0f} % of its time. --output null avoids that, except "
                 "where the program notices it, as GNU grep and tar do.",
             )

@@ -52,7 +52,7 @@ class Design:
         return Interval(**asdict(two_stages(first, every[len(first) :]))) if first else None
 
     def compare(self, base: Mapping[int, float], other: Mapping[int, float]) -> Comparison | None:
-        """The ratio other / base within blocks that have both."""
+        """Return the ratio other / base within blocks that have both."""
         import numpy as np
 
         from analysis.stats.comparison import LogRatio, compare, of_mean
@@ -77,8 +77,8 @@ def stretches(done: Sequence[RawTrial], metered: Spans) -> dict[str, list[Stretc
     by_component: dict[str, list[Stretch]] = {}
     for raw in done:
         for used in (_rests(raw, metered), _used(raw, metered)):
-            for name, one in used.items():
-                by_component.setdefault(name, []).append(Stretch(one.seconds, one.energy_j))
+            for name, usage in used.items():
+                by_component.setdefault(name, []).append(Stretch(usage.seconds, usage.energy_j))
     return by_component
 
 
@@ -91,28 +91,30 @@ def _rests(raw: RawTrial, metered: Spans) -> Mapping[str, Used]:
 
 
 def trial(raw: RawTrial, metered: Spans, objections: Mapping[str, Objection]) -> Trial:
-    """A run as a document has it, with what the meters tell of it; without the joules of
-    components that something speaks against."""
+    """Return a run as a document has it, with the readings of its meters.
+
+    Components with an objection have no joules.
+    """
 
     def sound(used: Mapping[str, Used]) -> Mapping[str, Used]:
         return {
             name: Used(None, 0.0, (objections[name].code,))
-            if name in objections and one.energy_j is not None
-            else one
-            for name, one in used.items()
+            if name in objections and usage.energy_j is not None
+            else usage
+            for name, usage in used.items()
         }
 
     used, rests = sound(_used(raw, metered)), sound(_rests(raw, metered))
-    one = raw.execution
+    execution = raw.execution
     return Trial(
         block=raw.block,
         place=raw.place,
-        t_start_ns=one.t_start_ns,
-        t_end_ns=one.t_end_ns,
-        seconds=(one.t_end_ns - one.t_start_ns) * 1e-9,
-        user_s=one.user_s,
-        system_s=one.system_s,
-        exit_code=one.exit_code,
+        t_start_ns=execution.t_start_ns,
+        t_end_ns=execution.t_end_ns,
+        seconds=(execution.t_end_ns - execution.t_start_ns) * 1e-9,
+        user_s=execution.user_s,
+        system_s=execution.system_s,
+        exit_code=execution.exit_code,
         energy_j={name: energy.energy_j for name, energy in used.items()},
         window_s={name: energy.seconds for name, energy in used.items()},
         rest_power_w={
@@ -149,17 +151,17 @@ def _component(name: str, trials: Sequence[Trial], design: Design) -> ComponentE
     power: list[tuple[int, float]] = []
     rest: list[tuple[int, float]] = []
     above: list[tuple[int, float]] = []
-    for one in trials:
-        energy_j, rest_w = one.energy_j.get(name), one.rest_power_w.get(name)
+    for trial in trials:
+        energy_j, rest_w = trial.energy_j.get(name), trial.rest_power_w.get(name)
         if rest_w is not None:
-            rest.append((one.block, rest_w))
+            rest.append((trial.block, rest_w))
         if energy_j is None:
             continue
-        energy.append((one.block, energy_j))
-        window_s = one.window_s[name]
-        power.append((one.block, energy_j / window_s))
+        energy.append((trial.block, energy_j))
+        window_s = trial.window_s[name]
+        power.append((trial.block, energy_j / window_s))
         if rest_w is not None:
-            above.append((one.block, energy_j - rest_w * window_s))
+            above.append((trial.block, energy_j - rest_w * window_s))
     return ComponentEnergy(*map(design.estimate, (energy, power, rest, above)))
 
 
@@ -169,8 +171,11 @@ def comparisons(
     design: Design,
     terms: Sequence[ErrorTerm] = (),
 ) -> list[tuple[CommandComparison, Comparison]]:
-    """Each other command against the first; one family. `terms` are of the meter's error, of which
-    a ratio holds what does not cancel: the scatter of runs shows nothing of a coarse digit."""
+    """Compare each other command with the first; one family.
+
+    `terms` are of the meter's error, of which a ratio holds what does not cancel: the scatter of
+    runs shows nothing of a coarse digit.
+    """
     base, *others = results
     if not others:
         return []
@@ -215,7 +220,7 @@ def _mean(result: CommandResult, component: str) -> tuple[float, float]:
 
 
 def _by_block(result: CommandResult, component: str) -> dict[int, float]:
-    energies = ((one.block, one.energy_j.get(component)) for one in result.trials)
+    energies = ((trial.block, trial.energy_j.get(component)) for trial in result.trials)
     return {block: energy_j for block, energy_j in energies if energy_j is not None}
 
 
@@ -224,7 +229,7 @@ def blocks_needed(
 ) -> int | None:
     """Blocks for intervals of the joules, and of the ratios, within ±`precision`, by the pilot.
 
-    None where that cannot be told: fewer than two blocks have a figure. A mean's deviation counts
+    None where fewer than two blocks have a figure. A mean's deviation counts
     as a share of it (Stein 1945, see analysis.stats.planning).
     """
     import numpy as np
@@ -232,8 +237,8 @@ def blocks_needed(
     from analysis.stats.planning import blocks_for
 
     needed = []
-    for one in results:
-        values = list(_by_block(one, component).values())
+    for result in results:
+        values = list(_by_block(result, component).values())
         mean = float(np.mean(values)) if values else 0.0
         if len(values) < 2 or mean <= 0:
             return None

@@ -34,8 +34,10 @@ NOT_RUN = {126: "it cannot be executed", 127: "it was not found"}
 
 @dataclass(frozen=True)
 class Execution:
-    """Start and end on the monotonic clock, processor time with that of its children, exit code
-    (minus the signal's number where one ended it)."""
+    """Start and end of a process on the monotonic clock, its processor time, its exit code.
+
+    The time includes its children's; the code is minus the number of a signal that ended it.
+    """
 
     t_start_ns: int
     t_end_ns: int
@@ -45,12 +47,11 @@ class Execution:
 
 
 class Output:
-    """Where a command writes: an open descriptor, whether it is /dev/null, by whatever name, and of
-    a pipe the bytes that came through it.
+    """Where a command writes: an open descriptor, and whether that is /dev/null by any name.
 
-    A pipe is drained by a thread that discards what it reads: programs that notice that their
-    output is /dev/null (GNU grep, tar, cmp) then do all of their work. Whatever the command leaves
-    running may go on writing: the thread ends with the last of them.
+    A pipe counts its bytes and is drained by a thread that discards them: programs that notice that
+    their output is /dev/null (GNU grep, tar, cmp) then do all of their work. Processes that the
+    command leaves running may go on writing: the thread ends with the last of them.
     """
 
     def __init__(self, descriptor: int, drained: int | None = None) -> None:
@@ -132,7 +133,7 @@ def execute(command: Command, output: Output, input_file: Path | None = None) ->
 def adopting() -> Iterator[None]:
     """Be the parent of what commands start and leave behind (prctl(2)), so that it can be ended.
 
-    A process group of their own would do as well, but could not ask anything at the terminal.
+    A separate process group would do as well, but could not ask anything at the terminal.
     """
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -159,8 +160,10 @@ def _end_all() -> None:
 
 
 def _family() -> set[int]:
-    """Return what runs below this process, but for what has a session of its own: recorders, and
-    what a command meant to stay. Children that have ended are waited for."""
+    """Return the processes below this one, except those with a separate session.
+
+    Recorders have one, and what a command meant to stay. Children that have ended are waited for.
+    """
     parents: dict[int, int] = {}
     group_pids: set[int] = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -205,6 +208,6 @@ def auxiliary(command: Command, what: str) -> None:
 def ended(exit_code: int) -> str:
     """How a command failed, in words."""
     if exit_code < 0:
-        names = (one.name for one in signal.Signals if one == -exit_code)
+        names = (known.name for known in signal.Signals if known == -exit_code)
         return f"was ended by the signal {next(names, -exit_code)}"  # one for real time has no name
     return f"failed with exit code {exit_code}"

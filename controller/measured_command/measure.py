@@ -94,7 +94,7 @@ class _Measurement:
         self._notes: list[Note] = []
 
     def run(self) -> int:
-        """Measure, clean up, and tell what was measured, whatever ended it; the exit code."""
+        """Measure, clean up, and print what was measured, whatever ended it; the exit code."""
         self._require_exports()
         error: Exception | KeyboardInterrupt | None = None
         problems: list[str] = []
@@ -170,13 +170,16 @@ class _Measurement:
         self._trials.extend(min(needed, options.most_runs))
 
     def _require_component(self) -> None:
-        """Raise ControllerError where one block tells that no component has joules: what stands
-        still shows it soon, and the other blocks may take hours."""
+        """Raise ControllerError where one block shows that no component has joules.
+
+        A counter that stands still shows it soon, and the other blocks may take hours.
+        """
         objections = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
-        main_component(self._components, self._options.component, objections, _said(objections))
+        reasons = _word_objections(objections)
+        main_component(self._components, self._options.component, objections, reasons)
 
     def _judged(self, metered: evaluate.Spans) -> Mapping[str, Objection]:
-        """By component what speaks against its joules, by all that was measured."""
+        """Objections to joules by component, by all that was measured."""
         done = self._trials.done
         stretches = evaluate.stretches(done, metered)
         busy_s = sum(raw.execution.user_s + raw.execution.system_s for raw in done)
@@ -194,8 +197,10 @@ class _Measurement:
         return objections | below_parts(self._components, stretches, objections)
 
     def _results(self) -> list[CommandResult]:
-        """All runs, without the joules of components that something speaks against; chooses the
-        main component among the others."""
+        """Return all runs, without the joules of components with an objection.
+
+        It chooses the main component among the others.
+        """
         done = self._trials.done
         rests = [raw.rest for raw in done if raw.rest]
         metered = self._meters.energies([raw.span for raw in done], rests)
@@ -218,14 +223,14 @@ class _Measurement:
             self._components,
             self._options.component,
             {*silent, *self._objections},
-            [*dict.fromkeys(silent.values()), *_said(self._objections)],
-            [n for n, one in self._objections.items() if one.code == DID_NOT_MOVE],
+            [*dict.fromkeys(silent.values()), *_word_objections(self._objections)],
+            [n for n, objection in self._objections.items() if objection.code == DID_NOT_MOVE],
         )
         return results
 
     def _silent(self, results: Sequence[CommandResult]) -> dict[str, str]:
-        """A sentence for each component whose joules no run has, for reasons of their own."""
-        every = [trial for one in results for trial in one.trials]
+        """Yield a note for each component whose joules no run has."""
+        every = [trial for result in results for trial in result.trials]
         silent = {}
         for name, component in self._components.items():
             if all(trial.energy_j.get(name) is None for trial in every):
@@ -236,7 +241,7 @@ class _Measurement:
         return silent
 
     def _document(self, message: str) -> CommandDocument:
-        modelled = any(one.origin == "modelled" for one in self._components.values())
+        modelled = any(component.origin == "modelled" for component in self._components.values())
         results = self._results()
         terms = self._meters.terms(self._component)
         compared = evaluate.comparisons(results, self._component, self._design, terms)
@@ -258,30 +263,30 @@ class _Measurement:
             precision=self._options.precision,
             pilot_blocks=self._design.pilot,
             commands=tuple(results),
-            comparisons=tuple(one for one, _ in compared),
+            comparisons=tuple(comparison for comparison, _ in compared),
             notes=(*self._notes, *self._remarks(results)),
         )
 
     def _remarks(self, results: list[CommandResult]) -> Iterator[Note]:
-        """What the reader of the figures has to know."""
+        """Yield what the reader of the figures has to know."""
         source = self._components[self._component].source
         yield from self._coverage()
         yield from self._unused(results)
         yield from self._steady()
-        shortest = min(one.seconds.mean for one in results)
+        shortest = min(result.seconds.mean for result in results)
         if sentence := too_short(source, shortest):
             yield Note("short-runs", {"source": source, "seconds": shortest}, sentence)
         if source == "battery":
             for sentence in self._sources.limits():
                 yield Note("source-limits", {"source": source}, sentence)
-        for one in results:
-            if failed := sum(bool(trial.exit_code) for trial in one.trials):
-                facts = {"command": one.command, "runs": failed, "of": len(one.trials)}
-                sentence = f"{one.command} failed in {failed} of {len(one.trials)} runs."
+        for result in results:
+            if failed := sum(bool(trial.exit_code) for trial in result.trials):
+                facts = {"command": result.command, "runs": failed, "of": len(result.trials)}
+                sentence = f"{result.command} failed in {failed} of {len(result.trials)} runs."
                 yield Note("failed-runs", facts, sentence)
-            yield from caveats.lost_note(one, self._component)
-            yield from caveats.flag_notes(one, self._components)
-            yield from caveats.repetition_notes(one, self._component)
+            yield from caveats.lost_note(result, self._component)
+            yield from caveats.flag_notes(result, self._components)
+            yield from caveats.repetition_notes(result, self._component)
         null = any(raw.output.is_null for raw in self._trials.done)
         yield from caveats.output_notes(results, null)
         if self._meters.components:
@@ -291,7 +296,7 @@ class _Measurement:
             yield Note("recorded-here", {}, sentence)
 
     def _coverage(self) -> Iterator[Note]:
-        """What the main component leaves out."""
+        """Yield a note on what the main component leaves out."""
         name = self._component
         covers = category(name, self._components)
         if self._components[name].source == "RAPL" and (
@@ -305,9 +310,13 @@ class _Measurement:
 
     def _unused(self, results: list[CommandResult]) -> Iterator[Note]:
         """Components and sources whose joules are not given, and why."""
-        for code in dict.fromkeys(one.code for one in self._objections.values()):
-            same = {name: one for name, one in self._objections.items() if one.code == code}
-            for sentence in _said(same):
+        for code in dict.fromkeys(objection.code for objection in self._objections.values()):
+            same = {
+                name: objection
+                for name, objection in self._objections.items()
+                if objection.code == code
+            }
+            for sentence in _word_objections(same):
                 yield Note(code, {"components": [*same]}, sentence)
         for name, sentence in self._silent(results).items():
             if category(name, self._components) is not None:
@@ -320,13 +329,13 @@ class _Measurement:
                 yield Note("not-read", {"source": name}, f"Not read: {reason}")
 
     def _steady(self) -> Iterator[Note]:
-        """A note where the main component showed one power, which no work has moved."""
+        """Yield a note where the main component showed one power, which no work has moved."""
         only_w = {**self._meters.only_w, **self._sources.only_w}
         power_w = only_w.get(self._component)
         if power_w is not None and self._components[self._component].source != "battery":
             sentence = (
                 f"{self._component} showed {power_w:.6g} W in every reading: the commands gave the "
-                "processor too little work to tell whether it follows a load."
+                "processor too little work to show whether it follows a load."
             )
             facts = {"component": self._component, "power_w": power_w}
             yield Note("one-power", facts, sentence)
@@ -373,6 +382,6 @@ def _why(error: OSError | KeyboardInterrupt) -> str:
     return "interrupted" if isinstance(error, KeyboardInterrupt) else str(error.strerror)
 
 
-def _said(objections: Mapping[str, Objection]) -> list[str]:
-    """What speaks against components, in sentences; a sum's is that of its part."""
-    return sentences(one for one in objections.values() if one.label)
+def _word_objections(objections: Mapping[str, Objection]) -> list[str]:
+    """Word the objections to components; a sum's is that of its part."""
+    return sentences(objection for objection in objections.values() if objection.label)

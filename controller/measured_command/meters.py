@@ -1,26 +1,29 @@
 """External meters recorded beside the command, and their joules over its runs.
 
-What reads their records takes numpy and Polars, and is imported where there is a meter alone.
+Their records are read with numpy and Polars, which are imported only where there is a meter.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from contract import schema
 from contract.errors import ControllerError
 from contract.measured_command import Component
+from contract.plan import MeterEntry
 from controller.measured_command.sources import Used
 from instrumentation.clock import monotonic_ns
 
 if TYPE_CHECKING:
-    from analysis.suite.records import Meter
+    from analysis.suite.records import Meter as Records
     from instrumentation.accuracy import ErrorTerm
+    from instrumentation.meters.base import Meter
 
 Span = tuple[int, int]  # start and end in ns of the monotonic clock, which recorder and we share
 SETTLE_PERIODS = 3
@@ -28,10 +31,13 @@ AT_ONCE_NS = 50_000_000  # between a run and the next rest, while counters are r
 
 
 class Meters:
-    """The meters of an inventory, recorded while the context lasts into `keep`, or into a folder
-    that goes with it. Raises ControllerError where one is silent or wrongly described."""
+    """The meters of an inventory, recorded while the context lasts.
 
-    def __init__(self, entries: Sequence[Mapping[str, Any]], keep: Path | None) -> None:
+    The records go into `keep`, or into a folder that goes with the context. Raises ControllerError
+    where one is silent or wrongly described.
+    """
+
+    def __init__(self, entries: Sequence[MeterEntry], keep: Path | None) -> None:
         self._entries = entries
         self._keep = keep
         self._stack = ExitStack()
@@ -50,7 +56,9 @@ class Meters:
                     )
                 from controller.session.recorders import Recorders
 
-                stack.enter_context(Recorders(self._entries, self._folder))
+                stack.enter_context(
+                    Recorders([schema.write(each) for each in self._entries], self._folder)
+                )
             self._stack = stack.pop_all()
         return self
 
@@ -59,29 +67,26 @@ class Meters:
 
     @property
     def components(self) -> dict[str, Component]:
-        """Channels by name; of two meters with the same, the second's is led by its meter's."""
+        """Channels by name; the second of two with the same name is led by its meter's."""
         components: dict[str, Component] = {}
         for entry in self._entries:
-            for channel in entry["channels"].values():
-                label = f"{channel} (meter {entry['name']})"
-                name = f"{entry['name']}/{channel}" if channel in components else channel
-                components[name] = Component(f"meter {entry['name']}", label, entry["origin"])
+            for channel in entry.channels.values():
+                label = f"{channel} (meter {entry.name})"
+                name = f"{entry.name}/{channel}" if channel in components else channel
+                components[name] = Component(f"meter {entry.name}", label, entry.origin)
         return components
 
     def terms(self, component: str) -> tuple[ErrorTerm, ...]:
-        """What is stated of the error of the meter that a component is of; none of a counter."""
-        names = {f"meter {entry['name']}": entry for entry in self._entries}
-        found = self.components.get(component)
-        if found is None:
+        """Return the stated errors of a component's meter; none for a counter."""
+        if component not in self.components:
             return ()
-        from instrumentation.recorder_port import MeterConfig
-
-        return MeterConfig.from_json(json.dumps(names[found.source])).driver().accuracy.terms
+        entries = {f"meter {entry.name}": entry for entry in self._entries}
+        return _driver(entries[self.components[component].source]).accuracy.terms
 
     def energies(self, spans: Sequence[Span], rests: Sequence[Span]) -> dict[Span, dict[str, Used]]:
-        """By span (runs and the rests that end where they begin) and component, the joules.
+        """Return the joules by span (runs, and the rests before them) and component.
 
-        Waits until the meters have told of the last one.
+        Waits until the meters have reported the last one.
         """
         if not self._entries or not spans:
             return {}
@@ -123,13 +128,11 @@ class Meters:
 
     @property
     def _settle_s(self) -> float:
-        """How long after an instant every meter has told of it."""
-        from instrumentation.recorder_port import MeterConfig
-
-        drivers = [MeterConfig.from_json(json.dumps(entry)).driver() for entry in self._entries]
+        """Seconds after which every meter has reported an instant."""
+        drivers = [_driver(entry) for entry in self._entries]
         return max(d.arrival_delay_limit_s + SETTLE_PERIODS * d.period_s for d in drivers)
 
-    def _read(self, spans: Sequence[Span]) -> list[Meter]:
+    def _read(self, spans: Sequence[Span]) -> list[Records]:
         from analysis.suite import recordings
 
         problems: list[str] = []
@@ -142,14 +145,20 @@ class Meters:
         return meters
 
 
+def _driver(entry: MeterEntry) -> Meter:
+    from instrumentation.recorder_port import MeterConfig
+
+    return MeterConfig.from_json(json.dumps(schema.write(entry))).driver()
+
+
 def _quiet(rest: Span, late_s: float) -> Span:
-    """What is left of a rest once a meter tells no more of the run before it, at least a half."""
+    """Return a rest without what a meter still reports of the run before it, at least a half."""
     start, end = rest
     return start + min(round(late_s * 1e9), (end - start) // 2), end
 
 
 def _rest_behind_ns(end_ns: int, rests: Sequence[Span]) -> int:
-    """How long the rest of the next run is, where that follows at once; else 0."""
+    """Return the length of the next run's rest, where that follows at once; else 0."""
     for start_ns, until_ns in rests:
         if 0 <= start_ns - end_ns <= AT_ONCE_NS:
             return until_ns - end_ns

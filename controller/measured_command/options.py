@@ -1,15 +1,15 @@
-"""What is to be measured, and how often: checked before anything runs."""
+"""Commands to measure and how often, checked before anything runs."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from contract.errors import ControllerError
+from contract.plan import MeterEntry
 
 SHELL = "/bin/sh"
 MOST_REST_S = 86_400
@@ -19,21 +19,21 @@ PIPE, NULL, INHERIT = "pipe", "null", "inherit"
 
 @dataclass(frozen=True)
 class Command:
-    """A command: what it is called in the results, and what is executed."""
+    """A command: its name in the results, and its argv."""
 
     name: str
     argv: tuple[str, ...]
 
 
 def of_strings(texts: Sequence[str], shell: str | None = SHELL) -> list[Command]:
-    """Each text is a command, executed by the shell, or without one split as a shell would.
+    """Make a command of each text, executed by the shell, or without one split as a shell would.
 
     Raises ControllerError where it cannot be split.
     """
     if shell is not None:
         words = _split(shell)
         if not words:
-            raise ControllerError("--shell names no program: give one, as --shell bash.")
+            raise ControllerError("--shell names no program. Give one, as --shell bash.")
         return [Command(text, (*words, "-c", text)) for text in texts]
     return [Command(text, _split(text)) for text in texts]
 
@@ -46,7 +46,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def of_words(words: Sequence[str], shell: str | None = None) -> Command:
-    """One command whose words are given, as after `--`; with a shell its words are joined."""
+    """Make one command of its words, as after `--`; with a shell they are joined."""
     if shell is not None:
         return of_strings([" ".join(words)], shell)[0]
     return Command(shlex.join(words), tuple(words))
@@ -54,10 +54,12 @@ def of_words(words: Sequence[str], shell: str | None = None) -> Command:
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """How to measure. `precision` is the half width of the 95 % interval as a share of the mean, to
-    be reached by as many runs as that takes, up to `most_runs`; else there are `runs` of them.
-    `output` is PIPE (drained), NULL, INHERIT (to standard error) or a file, written anew each run.
-    `prepare` has one command for all or one for each; `meters` are entries of a resolved target.
+    """How to measure.
+
+    `precision` is the half width of the 95 % interval as a share of the mean, to be reached by as
+    many runs as that takes, up to `most_runs`; without it there are `runs` of them. `output` is
+    PIPE (drained), NULL, INHERIT (to standard error) or a file, which each run overwrites.
+    `prepare` has one command for all or one for each.
     """
 
     runs: int = 10
@@ -73,23 +75,23 @@ class MeasureOptions:
     output: str = PIPE
     input: Path | None = None
     component: str | None = None
-    meters: Sequence[Mapping[str, Any]] = ()
+    meters: Sequence[MeterEntry] = ()
     keep: Path | None = None  # the folder for the meters' raw recordings
     json: bool = False
     export_json: Path | None = None
     export_markdown: Path | None = None
 
     def check(self, commands: Sequence[Command]) -> None:
-        """Raises ControllerError where it cannot be meant."""
+        """Raise ControllerError where an option is invalid."""
         if fault := next(self._faults(commands), None):
             raise ControllerError(fault)
 
     def _faults(self, commands: Sequence[Command]) -> Iterator[str]:
         if not commands or any(not command.argv for command in commands):
-            yield "Name the command to measure: fde run -- COMMAND …"
+            yield "No command. Name the one to measure: fde run -- COMMAND …"
         names = [command.name for command in commands]
         if again := next((name for name in names if names.count(name) > 1), None):
-            yield f"The command {again!r} is given twice: what differs is to stand in its text."
+            yield f"The command {again!r} is given twice. Name the difference in its text."
         if self.runs < 1 or self.most_runs < 1 or self.warmup < 0:
             yield "--runs and --max-runs take 1 or more, --warmup 0 or more."
         if self.precision is not None and not 0 < self.precision < 1:

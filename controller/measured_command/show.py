@@ -10,7 +10,6 @@ from contract.measured_command import (
     CommandComparison,
     CommandDocument,
     CommandResult,
-    ComponentEnergy,
     Interval,
 )
 
@@ -21,21 +20,24 @@ MODELLED_WORDS = (
 
 
 def progress(line: str) -> None:
-    """What goes on, on a terminal's last line; nothing elsewhere. An empty line wipes it."""
+    """Print progress on a terminal's last line; nothing elsewhere.
+
+    An empty line wipes it.
+    """
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def text(result: CommandDocument) -> str:
     """All figures of the main component, one line for each other, comparisons and notes."""
-    lines = [line for one in result.commands for line in _command(result, one)]
+    lines = [line for command in result.commands for line in _command(result, command)]
     if result.comparisons:
         lines += [f"Joules ({_label(result)}) within {result.blocks} blocks:"]
-        lines += [f"  {_comparison(one)}" for one in result.comparisons]
+        lines += [f"  {_comparison(comparison)}" for comparison in result.comparisons]
         lines += [""]
     if result.blocks > 1:
         lines.append(MEANING.format(runs=result.blocks))
-    if any(one.origin == "modelled" for one in result.components.values()):
+    if any(component.origin == "modelled" for component in result.components.values()):
         lines.append(MODELLED_WORDS)
     lines += [note.sentence for note in result.notes]
     lines.append(f"Seed of the order: {result.seed}.")
@@ -46,23 +48,24 @@ def text(result: CommandDocument) -> str:
 
 def _label(result: CommandDocument, component: str | None = None) -> str:
     """With the origin, where that is no instrument."""
-    one = result.components[component or result.component]
-    return one.label if one.origin == "measured" else f"{one.label}, {one.origin}"
+    chosen = result.components[component or result.component]
+    return chosen.label if chosen.origin == "measured" else f"{chosen.label}, {chosen.origin}"
 
 
-def _command(result: CommandDocument, one: CommandResult) -> Iterator[str]:
-    main = one.components[result.component]
-    yield one.command
-    yield f"  energy      {_figure(main.energy_j, 'J')}   {_label(result)}{_flagged(one, result)}"
+def _command(result: CommandDocument, command: CommandResult) -> Iterator[str]:
+    main = command.components[result.component]
+    yield command.command
+    label = f"{_label(result)}{_flagged(command, result)}"
+    yield f"  energy      {_figure(main.energy_j, 'J')}   {label}"
     if result.rest_s:
         rest = _figure(main.rest_power_w, "W")
         yield f"  above rest  {_figure(main.above_rest_j, 'J')}   rest {rest}"
     yield f"  power       {_figure(main.power_w, 'W')}"
     yield (
-        f"  time        {_figure(one.seconds, 's')}   user {number(one.user_s.mean)} s, "
-        f"system {number(one.system_s.mean)} s"
+        f"  time        {_figure(command.seconds, 's')}   user {number(command.user_s.mean)} s, "
+        f"system {number(command.system_s.mean)} s"
     )
-    energies = [t.energy_j[result.component] for t in one.trials]
+    energies = [t.energy_j[result.component] for t in command.trials]
     known = [energy for energy in energies if energy is not None]
     if known:
         yield (
@@ -70,26 +73,22 @@ def _command(result: CommandDocument, one: CommandResult) -> Iterator[str]:
             f"{len(known)} run{'s' * (len(known) != 1)}"
         )
     shown = {_label(result)}  # a sum of one part is that part
-    for name, other in one.components.items():
+    for name, other in command.components.items():
         if (label := _label(result, name)) not in shown:
             shown.add(label)
-            yield f"  {label}: {_other(other, result.rest_s > 0)}"
+            above = f", above rest {_figure(other.above_rest_j, 'J')}" if result.rest_s > 0 else ""
+            yield f"  {label}: {_figure(other.energy_j, 'J')}{above}"
     yield ""
 
 
-def _other(one: ComponentEnergy, rested: bool) -> str:
-    above = f", above rest {_figure(one.above_rest_j, 'J')}" if rested else ""
-    return f"{_figure(one.energy_j, 'J')}{above}"
+def _comparison(comparison: CommandComparison) -> str:
+    change = change_of(comparison.ratio, comparison.low, comparison.high)
+    return f"{comparison.other} against {comparison.base}: {change}, {comparison.verdict_words}"
 
 
-def _comparison(one: CommandComparison) -> str:
-    change = change_of(one.ratio, one.low, one.high)
-    return f"{one.other} against {one.base}: {change}, {one.verdict_words}"
-
-
-def _flagged(one: CommandResult, result: CommandDocument) -> str:
-    """The flags of the component that is compared, to stand beside its joules."""
-    flags = (flag for t in one.trials for flag in t.flags.get(result.component, ()))
+def _flagged(command: CommandResult, result: CommandDocument) -> str:
+    """Return the flags of the component that is compared, to print beside its joules."""
+    flags = (flag for t in command.trials for flag in t.flags.get(result.component, ()))
     codes = dict.fromkeys(flags)
     return f"   flagged: {', '.join(codes)}" if codes else ""
 
@@ -99,22 +98,22 @@ def _figure(interval: Interval | None, unit: str) -> str:
 
 
 def markdown(result: CommandDocument) -> str:
-    """A table of commands; its caption says what was measured, how often and with which origin."""
+    """Return a table of commands; its caption has what was measured, how often and the origin."""
     rows = [
         ["Command", "Energy", "Above rest", "Power", "Time", "Change of energy", "Verdict"],
         ["---", *["---:"] * 5, "---"],
     ]
-    against = {one.other: one for one in result.comparisons}
-    for one in result.commands:
-        energy = one.components[result.component]
-        compared = against.get(one.command)
+    against = {comparison.other: comparison for comparison in result.comparisons}
+    for command in result.commands:
+        energy = command.components[result.component]
+        compared = against.get(command.command)
         rows.append(
             [
-                _code(one.command),
-                _figure(energy.energy_j, "J") + " (flagged)" * bool(_flagged(one, result)),
+                _code(command.command),
+                _figure(energy.energy_j, "J") + " (flagged)" * bool(_flagged(command, result)),
                 _figure(energy.above_rest_j, "J"),
                 _figure(energy.power_w, "W"),
-                _figure(one.seconds, "s"),
+                _figure(command.seconds, "s"),
                 change_of(compared.ratio, compared.low, compared.high) if compared else NOTHING,
                 compared.verdict_words if compared else NOTHING,
             ]
@@ -129,7 +128,7 @@ def markdown(result: CommandDocument) -> str:
 
 
 def _code(command: str) -> str:
-    """A command in a cell: neither a bar nor a backtick may end it."""
+    """Return a command as a cell: neither a bar nor a backtick may end it."""
     flat = " ".join(command.split()).replace("|", "\\|")
     fence = "``" if "`" in flat else "`"
     return f"{fence}{' ' * (fence == '``')}{flat}{' ' * (fence == '``')}{fence}"

@@ -47,8 +47,11 @@ Readings = Mapping[str, Reading | ReadFailure]
 
 
 class Source(Protocol):
-    """An open source of the registry; `zones` where it is RAPL, `limits` where it is coarse,
-    `omitted` where it could not read all, `only_w` where it polls powers."""
+    """An open source of the registry.
+
+    It has `zones` where it is RAPL, `limits` where it is coarse, `omitted` where it could not read
+    all, `only_w` where it polls powers.
+    """
 
     @property
     def names(self) -> Sequence[str]: ...
@@ -57,8 +60,10 @@ class Source(Protocol):
 
 
 def registered(on_battery: bool = False) -> dict[str, Callable[[], Source]]:
-    """How each source is opened, in the order in which that is tried. `on_battery`: no supply
-    feeds the machine, whatever it shows."""
+    """Return how each source is opened, in the order in which that is tried.
+
+    `on_battery`: no supply feeds the machine, whatever it shows.
+    """
     others = (n for n in registry.names() if n not in (*RAPL_READERS, _SAME_COUNTERS))
     openers: dict[str, Callable[[], Source]] = {
         name: partial(_open, name) for name in (*RAPL_READERS, *others)
@@ -114,8 +119,8 @@ class LocalSources:
         origin: Origin = "modelled" if lab or SIMULATED_RAPL.exists() else "measured"
         shown = {
             name: "RAPL" if source in RAPL_READERS else source
-            for source, one in self.opened.items()
-            for name in one.names
+            for source, reader in self.opened.items()
+            for name in reader.names
         }
         labels = {name: " + ".join(parts) for name, parts in self._sums.items()}
         sources = {name: shown[parts[0]] for name, parts in self._sums.items()} | shown
@@ -140,7 +145,7 @@ class LocalSources:
         range_uj, bound_w = (
             (zone.max_range_uj, zone.max_power_w) if zone else (_ENDLESS_UJ, PLATFORM_MAX_POWER_W)
         )
-        readings = [one[name] for one in series]
+        readings = [reading[name] for reading in series]
         used = total(readings, range_uj, bound_w)
         first, last = readings[0], readings[-1]
         if (
@@ -149,7 +154,7 @@ class LocalSources:
             or not isinstance(first, Reading)
             or not isinstance(last, Reading)
         ):
-            reasons = [one.error for one in readings if isinstance(one, ReadFailure)]
+            reasons = [reading.error for reading in readings if isinstance(reading, ReadFailure)]
             return Used(None, 0.0, used.flags, errors=tuple(dict.fromkeys(reasons)))
         if used.energy_uj < self._least_uj.get(name, 0):
             return Used(None, 0.0, (*used.flags, COARSE))
@@ -160,16 +165,16 @@ class LocalSources:
     def _least_uj(self) -> Mapping[str, int]:
         """By quantity that counts in coarse steps, the smallest difference that is a figure."""
         steps = [getattr(source, "least_uj", {}) for source in self.opened.values()]
-        return {name: least_uj for one in steps for name, least_uj in one.items()}
+        return {name: least_uj for step in steps for name, least_uj in step.items()}
 
     def objections(
         self, stretches: Mapping[str, Sequence[standing.Stretch]], busy_s: float
     ) -> dict[str, standing.Objection]:
-        """By component what speaks against its joules, by all rests and runs of each;
-        `busy_s` are seconds of the processor's work in them.
+        """Return the objections to joules by component, by all rests and runs of each.
 
-        A sum with a part that stands still is none; what is said of it is said of the part. A part
-        that did not move in too short a time adds nothing to the others.
+        `busy_s` are seconds of the processor's work in them. A sum with a part that stands still
+        has none; the objection is to the part. A part that did not move in too short a time adds
+        nothing to the others.
         """
         objections: dict[str, standing.Objection] = {}
         for name, component in self.components.items():
@@ -184,7 +189,7 @@ class LocalSources:
                 objections |= {name: replace(objection, label=name) for name in pair}
         for name, parts in self._sums.items():
             still = [objections[part] for part in parts if part in objections]
-            short = all(one.code == standing.DID_NOT_MOVE for one in still)
+            short = all(objection.code == standing.DID_NOT_MOVE for objection in still)
             if still and (not short or len(still) == len(parts)):
                 objections[name] = standing.Objection(still[0].code, "", "")
         return objections
@@ -196,7 +201,7 @@ class LocalSources:
         stretches: Sequence[standing.Stretch],
         busy_s: float,
     ) -> standing.Objection | None:
-        source = next(one for one in self.opened.values() if name in one.names)
+        source = next(source for source in self.opened.values() if name in source.names)
         patience = standing.patience_s(component.source)
         if isinstance(source, PolledSource) and source.polls(name):
             only_w = source.only_w.get(name)
@@ -204,8 +209,8 @@ class LocalSources:
                 return None  # a card, which the processor's work does not move
             return sensor_objection(component.label, only_w, stretches, busy_s, patience)
         if kind_of(name) == "uncore":  # a graphics processor that is asleep takes nothing
-            whole_s = sum(one.seconds for one in stretches)
-            known = [one.energy_j for one in stretches if one.energy_j is not None]
+            whole_s = sum(stretch.seconds for stretch in stretches)
+            known = [stretch.energy_j for stretch in stretches if stretch.energy_j is not None]
             stretches = [standing.Stretch(whole_s, sum(known))] if known else ()
         zone = self._zones.get(name)
         step_j = (unit_nj(zone.max_range_uj or 0) or 0) * 1e-9 if zone else 0.0
@@ -213,14 +218,14 @@ class LocalSources:
         return standing.of_counter(component.label, stretches, patience + step_j)
 
     def parts(self, name: str) -> Sequence[str]:
-        """What a component is the sum of; itself where it is none."""
+        """Return the parts of a component that is a sum; itself where it is none."""
         return self._sums.get(name, [name])
 
     @property
     def only_w(self) -> Mapping[str, float]:
         """By polled component that has shown one power alone, that power."""
         polled = (s.only_w for s in self.opened.values() if isinstance(s, PolledSource))
-        return {name: power_w for one in polled for name, power_w in one.items()}
+        return {name: power_w for source in polled for name, power_w in source.items()}
 
     @property
     def omitted(self) -> list[str]:
@@ -229,7 +234,7 @@ class LocalSources:
         return [sentence for sentence in sentences if sentence]
 
     def limits(self) -> list[str]:
-        """How coarse they are, as far as they tell."""
+        """Resolution of the sources that report one."""
         return [
             sentence
             for source in self.opened.values()
@@ -292,9 +297,11 @@ def sensor_objection(
     busy_s: float,
     patience: float,
 ) -> standing.Objection | None:
-    """What speaks against a sensor or a meter's channel that showed one power alone (`only_w`), or
-    did so through many rests and runs."""
-    whole_s = sum(one.seconds for one in stretches)
+    """Object to a sensor or a meter's channel that showed one power alone (`only_w`).
+
+    Also to one that did so through many rests and runs.
+    """
+    whole_s = sum(stretch.seconds for stretch in stretches)
     if only_w is not None:
         return standing.of_sensor(label, only_w, whole_s, busy_s, patience)
     row = standing.frozen(stretches, patience)
@@ -325,23 +332,23 @@ def below_parts(
     stretches: Mapping[str, Sequence[standing.Stretch]],
     objections: Mapping[str, standing.Objection],
 ) -> dict[str, standing.Objection]:
-    """By component that is less than what lies within it, what speaks against it."""
+    """Return objections to components that are less than their parts."""
     known = {n: c for n in stretches if n not in objections and (c := category(n, components))}
-    found: dict[str, standing.Objection] = {}
+    below: dict[str, standing.Objection] = {}
     for name, covers in known.items():
         source = components[name].source
         update_s = standing.patience_s(source)
         if source in ("RAPL", "nvml"):
             update_s = standing.update_of(stretches[name])
         for part, within in known.items():
-            if name not in found and within.name in covers.holds:
+            if name not in below and within.name in covers.holds:
                 labels = components[name].label, components[part].label
                 objection = standing.of_total(
                     labels[0], stretches[name], labels[1], stretches[part], update_s
                 )
                 if objection is not None:
-                    found[name] = objection
-    return found
+                    below[name] = objection
+    return below
 
 
 def main_component(
@@ -351,10 +358,10 @@ def main_component(
     why: Sequence[str] = (),
     too_short: Collection[str] = (),
 ) -> str:
-    """What is compared: the one that is named, else that which covers most of the machine.
+    """Return the component to compare: the named one, else that which covers most of the machine.
 
-    `without` are the components that have no joules, `why` says so in sentences; of `too_short`
-    longer runs would tell them, so that one of these is taken where no other is left. Raises
+    `without` are the components that have no joules, for the reason `why`; of `too_short` longer
+    runs would have some, so that one of these is taken where no other is left. Raises
     ControllerError where there is none of that name, or none that has joules and covers a known
     part.
     """
@@ -381,7 +388,7 @@ FEW_POLLS = 10
 
 
 def too_short(source: str, seconds: float) -> str:
-    """A sentence where a run is short for its source, else nothing."""
+    """Return a sentence where a run is short for its source, else nothing."""
     if source == "RAPL" and seconds < FEW_UPDATES * UPDATE_S:
         return (
             f"A run of {seconds * 1e3:.3g} ms is short for RAPL, whose counters change about every "
@@ -392,14 +399,14 @@ def too_short(source: str, seconds: float) -> str:
     if poll_s and seconds < FEW_POLLS * poll_s:
         return (
             f"A run of {seconds * 1e3:.3g} ms is short for {source}: power is polled every "
-            f"{poll_s * 1e3:g} ms, and how often a sensor or counter is renewed its maker seldom "
-            "says. Let the command repeat its work."
+            f"{poll_s * 1e3:g} ms, and makers seldom state how often a sensor is renewed. "
+            "Let the command repeat its work."
         )
     return ""
 
 
 def nothing_found(refused: Mapping[str, str]) -> str:
-    """What was looked for, and the ways out: first what is there and only cannot be read."""
+    """List the sources and their remedies, first those that exist but cannot be read."""
     wanted = (
         "RAPL (powercap, perf_event), a battery that is being discharged, energy and power sensors "
         "(hwmon) and NVIDIA's library (NVML)"

@@ -83,7 +83,7 @@ class Trials:
             self.done += block
 
     def clean_up(self) -> None:
-        """What is to be done once after all runs of each command."""
+        """Run the cleanup once after all runs of each command."""
         for command in self._options.cleanup:
             auxiliary(command, "The cleanup command")
 

@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-from contract import schema
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.places import suites_folder
@@ -45,7 +43,7 @@ class Options:
     configurations: Sequence[str] = ()
     skip: Sequence[str] = ()
     confirm: Sequence[str] = ()
-    targets: list[dict[str, Any]] = field(default_factory=list)
+    targets: Sequence[TargetDocument] = ()
 
 
 def freeze(
@@ -61,7 +59,7 @@ def freeze(
         compile_plan,
         options.suite,
         at_scale(load_suite(options.suite), options.scale),
-        schema.read(TargetDocument, target_of(options)),
+        target_of(options),
         seed=seed,
         pilot=None if earlier is None else earlier.suite_id,
         configurations=options.configurations,
@@ -97,7 +95,7 @@ def _with_wear(plan: Plan, options: Options, say: Say) -> Plan:
     if options.hours is not None:
         say("How long the preconditioning takes is not known before, and HOURS does not count it.")
     ask = first_writes.at_terminal if sys.stdin.isatty() else None
-    if not target.get("lab"):  # a virtual disk does not wear
+    if not target.lab:  # a virtual disk does not wear
         wear.require_allowed(costs, options.confirm, ask)
     return plan
 
@@ -136,7 +134,7 @@ def keep(plans: Sequence[Plan], out: Path, now: datetime) -> Sequence[Plan]:
             return plans
 
 
-def target_of(options: Options) -> dict[str, Any]:
+def target_of(options: Options) -> TargetDocument:
     """Return the one resolved target that is meant, which `group.several` has read."""
     (target,) = options.targets
     return target

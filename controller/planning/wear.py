@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 
+from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.places import command_line
 from contract.plan import Plan
@@ -69,12 +69,12 @@ class Cost:
         return f"{text}, and {share} of its life, of which {self.used_percent} % is used by SMART."
 
 
-def costs(plan: Plan, disks: Sequence[Mapping[str, Any]]) -> list[Cost]:
+def costs(plan: Plan, disks: Sequence[DiskAnswer]) -> list[Cost]:
     """Return the cost for each disk that a plan preconditions; `disks` as the agent found them."""
     wanted = plan.precondition
     if wanted is None:
         return []
-    lifetimes = {disk["role"]: disk.get("lifetime") or {} for disk in disks}
+    lifetimes = {disk.role: asdict(disk.lifetime) for disk in disks if disk.lifetime}
     return [
         Cost(
             disk.role,

@@ -6,13 +6,13 @@ import logging
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agent.system.quiet import Disturbers
 from contract import journal, strict_json
 from contract.errors import ControllerError
 from contract.identity import Identity
 from contract.journal import Entry
+from contract.plan import TargetDocument
 from controller.target import connection
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class _PlanSum:
 class AgentClient:
     """Commands for one suite on one target."""
 
-    def __init__(self, target: Mapping[str, Any], suite_id: str) -> None:
+    def __init__(self, target: TargetDocument, suite_id: str) -> None:
         self._target = target
         self._suite_dir = connection.suite_dir(suite_id)
         self._unit = f"fde-agent@{suite_id}.service"
@@ -136,7 +136,7 @@ class AgentClient:
         return self._output(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
 
     def _output(self, done: Done) -> bytes:
-        return connection.told(self._target, done)
+        return connection.require_output(self._target, done)
 
 
 def _run(argv: Sequence[str], limit_s: float) -> Done:

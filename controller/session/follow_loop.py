@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from contract.errors import ControllerError
 from contract.journal import Entry
-from contract.plan import Plan
+from contract.plan import Plan, TargetDocument
 from controller.session.agent_client import AgentClient
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow, follow_command
 from controller.session.recorders import Recorders
@@ -34,7 +33,7 @@ class FollowLoop:
     def __init__(
         self,
         plan: Plan,
-        target: Mapping[str, Any],
+        target: TargetDocument,
         agent: AgentClient,
         board: Board,
         recorders: Recorders,
@@ -48,7 +47,7 @@ class FollowLoop:
         self._recorders = recorders
         self._answers = answers
         self._link = LinkMonitor(board.warn)
-        self._secrets = SecretsDelivery(dict(target), board.warn)
+        self._secrets = SecretsDelivery(target, board.warn)
         self._starts = 0
 
     def follow(self, known: Sequence[Entry]) -> Entry:

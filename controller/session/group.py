@@ -7,7 +7,7 @@ import os
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from contract.names import Name
 from contract.places import command_line, module_command
-from contract.plan import Plan
+from contract.plan import MeterEntry, Plan, TargetDocument
 from contract.status import SuiteStatus
 from contract.strict_json import read_object
 from controller.planning.plan_folders import Options, keep
@@ -39,7 +39,7 @@ SAME = {
     "runs": "the order of the runs",
 }
 
-Target = Mapping[str, Any]
+Target = TargetDocument
 
 
 @dataclass(frozen=True)
@@ -67,42 +67,42 @@ def _same_machine(one: Target, other: Target) -> Iterator[str]:
     addresses = {_address(target) for target in (one, other)}
     if len(addresses) == 1:
         yield (
-            f"{one['host']} and {other['host']} are the same machine ({addresses.pop()}): "
+            f"{one.host} and {other.host} are the same machine ({addresses.pop()}): "
             "name it once in the inventory."
         )
 
 
 def _address(target: Target) -> str:
-    port = "" if connection.is_local(target) else f", port {target['ssh']['port']}"
+    port = "" if target.ssh is None else f", port {target.ssh.port}"
     return f"{connection.address(target)}{port}"
 
 
 def _same_meter(one: Target, other: Target) -> Iterator[str]:
-    for mine in one["meters"]:
-        for its in other["meters"]:
+    for mine in one.meters:
+        for its in other.meters:
             if _port(mine) & _port(its):
                 yield (
-                    f"{one['host']}'s meter {mine['name']} and {other['host']}'s meter "
-                    f"{its['name']} are at the same port ({mine['port']}): give each host a meter "
+                    f"{one.host}'s meter {mine.name} and {other.host}'s meter "
+                    f"{its.name} are at the same port ({mine.port}): give each host a meter "
                     "of its own, and tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path."
                 )
 
 
-def _port(meter: Mapping[str, Any]) -> set[str]:
-    """Return names of a meter's port: the inventory's, and its device where it is there.
+def _port(meter: MeterEntry) -> set[str]:
+    """Return the names of a meter's port: the inventory's, and that of its device if it exists.
 
     At one address on a network there are as many as there are settings and channels.
     """
     from instrumentation.meters import registry  # NumPy: not at the start of every command
     from instrumentation.ports import Lookup, PortError, is_network
 
-    if is_network(str(meter["port"])):
-        settings = json.dumps(meter.get("settings"), sort_keys=True)
-        return {f"{meter['port']} {channel} {settings}" for channel in meter["channels"]}
-    names = {str(meter["port"])}
+    if is_network(meter.port):
+        settings = json.dumps(meter.settings, sort_keys=True)
+        return {f"{meter.port} {channel} {settings}" for channel in meter.channels}
+    names = {meter.port}
     try:
-        ids = registry.load(meter["kind"]).usb_ids
-        names.add(os.path.realpath(Lookup(meter["port"], ids).device()))
+        ids = registry.load(meter.kind).usb_ids
+        names.add(os.path.realpath(Lookup(meter.port, ids).device()))
     except (PortError, ExtensionError, ValueError):
         pass  # not plugged in or misspelt: the recorder will say so
     return names
@@ -233,13 +233,13 @@ def several(options: Options) -> bool:
     return len(targets) > 1
 
 
-def targets_of(options: Options) -> list[dict[str, Any]]:
+def targets_of(options: Options) -> Sequence[TargetDocument]:
     """Return the resolved target that is meant, or several. Raises ControllerError."""
     several(options)
     return options.targets
 
 
-def hosts(path: Path) -> list[dict[str, Any]]:
+def hosts(path: Path) -> Sequence[TargetDocument]:
     """Every resolved target of an inventory. Raises ControllerError if any host is refused."""
     inventory = playbook.resolve(path)
     if inventory.refused:
@@ -270,7 +270,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
             try:
                 found.append(freeze(replace(options, **changed), group=name, now=now))
             except ControllerError as error:
-                raise ControllerError(f"{target['host']}: {error}") from error
+                raise ControllerError(f"{target.host}: {error}") from error
         return found
 
     plans = frozen()
@@ -323,7 +323,7 @@ def _start(target: Target, folder: Path, path: Path) -> Session:
     The session writes to a file, not to us: it continues if this process ends.
     """
     with os.fdopen(os.memfd_create("target"), "wb") as resolved, (folder / LOG).open("ab") as log:
-        resolved.write(json.dumps(target).encode())
+        resolved.write(json.dumps(target.document()).encode())
         resolved.flush()
         argv = [*SESSION, str(folder), "--inventory", str(path)]
         argv += ["--target", f"/dev/fd/{resolved.fileno()}"]
@@ -336,7 +336,7 @@ def _start(target: Target, folder: Path, path: Path) -> Session:
             start_new_session=True,
             pass_fds=[resolved.fileno()],
         )
-        return Session(target["host"], folder, process, log.tell())
+        return Session(target.host, folder, process, log.tell())
 
 
 def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int]) -> None:
@@ -380,11 +380,11 @@ def _planned_host(folder: Path) -> str:
     return str(host)
 
 
-def _of_host(targets: Sequence[dict[str, Any]], host: str, path: Path) -> dict[str, Any]:
+def _of_host(targets: Sequence[Target], host: str, path: Path) -> Target:
     for target in targets:
-        if target["host"] == host:
+        if target.host == host:
             return target
-    known = ", ".join(target["host"] for target in targets)
+    known = ", ".join(target.host for target in targets)
     raise ControllerError(
         f"The plan was made for the host {host}, which {path} does not name (it has {known}): use "
         "the inventory that it was made with."

@@ -8,14 +8,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from contract import journal
 from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
+from contract.plan import TargetDocument
 from controller.session import progress_text
 from controller.target import connection
 from controller.target.connection import SSH_FAILED
@@ -95,7 +95,7 @@ class LinkEvents:
     record: Callable[[str], None] = lambda _: None
 
 
-def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
+def follow_command(target: TargetDocument, suite_id: str, start: int) -> list[str]:
     """Return the argv that prints a suite's journal there from entry `start` on."""
     path = connection.suite_dir(suite_id)
     arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))

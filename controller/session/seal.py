@@ -6,10 +6,9 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from contract import derived, packed
 from contract import plan as plans
@@ -18,6 +17,7 @@ from contract.errors import ControllerError
 from contract.files import sha256_of, sync_folder, write_json
 from contract.interrupts import uninterrupted
 from contract.places import command_line
+from contract.plan import TargetDocument
 from contract.suite_files import SEALED, SEALED_FOLDERS
 from controller.session import timing
 from controller.session.recorders import end_leftovers
@@ -62,7 +62,7 @@ def unpack(archive: Path, suite_dir: Path) -> None:
                     sync_folder(suite_dir)
 
 
-def salvage(target: Mapping[str, Any], suite_dir: Path) -> bool:
+def salvage(target: TargetDocument, suite_dir: Path) -> bool:
     """Bring over what there is after an interruption, without Ansible; whether that succeeded."""
     suite_id = plans.load(suite_dir / "plan.json").suite_id
     argv = connection.python(

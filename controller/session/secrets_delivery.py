@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.plan import TargetDocument
 from controller.target import secrets
 
 SECRETS = "secrets"
@@ -19,7 +19,7 @@ AGAIN_S = 20.0
 class SecretsDelivery:
     """Looks at the journal's last line, and places the secrets when the agent waits for them."""
 
-    def __init__(self, target: dict[str, Any], note: Callable[[str], None]) -> None:
+    def __init__(self, target: TargetDocument, note: Callable[[str], None]) -> None:
         self._target = target
         self._note = note
         self._due_s = 0.0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from agent.permissions import require_own
 from agent.system import quiet
@@ -19,7 +18,7 @@ from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
 from contract.places import command_line
-from contract.plan import Plan
+from contract.plan import Plan, TargetDocument
 from controller.session import meter_losses, session_times, suite_folder, target_identity
 from controller.session import seal as fetch
 from controller.session.agent_client import AgentClient
@@ -46,7 +45,7 @@ class Session:
     """What a session works on; `seconds` are the controller's own steps, for timing.json."""
 
     suite_dir: Path
-    target: Mapping[str, Any]
+    target: TargetDocument
     inventory: Path
     plan: Plan
     agent: AgentClient
@@ -56,7 +55,7 @@ class Session:
     @property
     def meters(self) -> list[str]:
         """The meters' names."""
-        return [meter["name"] for meter in self.target["meters"]]
+        return [meter.name for meter in self.target.meters]
 
     def cpu_timed(self, *, less: bool = False) -> AbstractContextManager[None]:
         """Measure what this costs the target, where it is this machine."""
@@ -74,7 +73,7 @@ class Session:
         }
 
 
-def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -> Path:
+def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> Path:
     """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
 
     A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
@@ -86,9 +85,9 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
     plan = plans.load(suite_dir / "plan.json")
     say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
     target_identity.require_same_target(
-        strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target
+        strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target.document()
     )
-    require_own(plan, plans.parse_target(target, inventory))
+    require_own(plan, plans.parse_target(target.document(), inventory))
     with outliving_the_terminal(), suite_folder.locked(suite_dir), suite_folder.logged(suite_dir):
         try:
             return _session(suite_dir, target, inventory, plan, say)
@@ -100,11 +99,11 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
 
 
 def _session(
-    suite_dir: Path, target: Mapping[str, Any], inventory: Path, plan: Plan, say: Say
+    suite_dir: Path, target: TargetDocument, inventory: Path, plan: Plan, say: Say
 ) -> Path:
     sealed = (suite_dir / MANIFEST).exists()
     agent = AgentClient(target, plan.suite_id)
-    meters = [meter["name"] for meter in target["meters"]]
+    meters = [meter.name for meter in target.meters]
     losses = meter_losses.review(plan, suite_dir, meters) if sealed else None
     if losses is not None and not (losses.void or losses.repeat):
         raise ControllerError(
@@ -155,7 +154,7 @@ def _measure(session: Session) -> Entry:
     clock = connection.python(session.target, "-m", "instrumentation.clock", "respond")
     with (
         session.cpu_timed(),
-        Recorders(session.target["meters"], suite_dir, board.warn) as recorders,
+        Recorders(session.target.document()["meters"], suite_dir, board.warn) as recorders,
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
         # Where the target is this machine, the computation would be measured with it.
         nullcontext()

@@ -6,18 +6,18 @@ import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from agent.system import lock
 from contract import names, plan, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.places import command_line
+from contract.plan import TargetDocument
 from contract.status import SuiteStatus
 from controller.session import group, status_page, suite_folder
 from controller.session.journal_link import LinkEvents, follow, follow_command
@@ -96,15 +96,15 @@ class LocalSuite(Source):
 class RemoteSuite(Source):
     """A suite that runs on a target, by its journal over SSH: no power, no gaps of meters."""
 
-    def __init__(self, target: Mapping[str, Any], suite_id: str, folder: Path) -> None:
-        self.name, self.host = suite_id, str(target["host"])
+    def __init__(self, target: TargetDocument, suite_id: str, folder: Path) -> None:
+        self.name, self.host = suite_id, target.host
         self.status = folder / "status"
         self._command = partial(follow_command, target, suite_id)
         self._entries: list[Entry] = []
         self._failure = ""
         self._stop = threading.Event()
         done = connection.run(target, ["cat", f"{connection.suite_dir(suite_id)}/plan.json"])
-        (folder / "plan.json").write_bytes(connection.told(target, done))
+        (folder / "plan.json").write_bytes(connection.require_output(target, done))
         suite = plan.load(folder / "plan.json")
         self._board = Board(suite, folder, lambda _: None, screen=False)
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -200,7 +200,9 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
         raise ControllerError(f"No suite runs here, and {host} of {path} is refused. {reasons}")
     for target in resolved.targets:
         command = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating"]
-        listed = connection.told(target, connection.run(target, [*command, f"{UNIT}*"])).decode()
+        listed = connection.require_output(
+            target, connection.run(target, [*command, f"{UNIT}*"])
+        ).decode()
         for unit in (line.split()[0] for line in listed.splitlines() if line.strip()):
             suite_id = unit.removeprefix(UNIT).removesuffix(SERVICE)
             if not names.safe(suite_id):

@@ -45,15 +45,19 @@ class Anonymous:
         self.without_raw: list[str] = []
 
     def renamed(self, energy: pl.DataFrame) -> pl.DataFrame:
-        """An energy table of the suite as it was, with the names that this one has."""
+        """Return an energy table of the original suite with the names of this one."""
         kinds = {"configuration": "configuration", "workload": "workload", "phase": "phase"}
         names = {
-            column: {old: new for (of, old), new in self.names.names.items() if of == kind}
+            column: {old: new for (group, old), new in self.names.names.items() if group == kind}
             for column, kind in kinds.items()
         }
-        names["source"] = {old: new for (of, old), new in self.names.names.items() if of == "meter"}
+        names["source"] = {
+            old: new for (group, old), new in self.names.names.items() if group == "meter"
+        }
         names["component"] = {
-            old: new for (of, old), new in self.names.names.items() if of in ("zone", "channel")
+            old: new
+            for (group, old), new in self.names.names.items()
+            if group in ("zone", "channel")
         }
         names["run_id"] = self.names.runs
         return energy.with_columns(
@@ -69,7 +73,7 @@ class Anonymous:
             return self._write(folder, parent)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ControllerError(
-                f"{folder} cannot be made anonymous: a document is not as data/README.md says "
+                f"{folder} cannot be made anonymous: a document is not as data/README.md states "
                 f"({error!r}). Publish it without --anonymous, or not at all."
             ) from None
 
@@ -77,7 +81,7 @@ class Anonymous:
         plan = _document(folder / "plan.json")
         self.names.learn(plan)
         made = self.names.apply(DOCUMENTS["plan.json"], plan, "plan.json")
-        made["runs"] = [one for one in made["runs"] if one.get("run_id")]
+        made["runs"] = [run for run in made["runs"] if run.get("run_id")]
         made["suite_id"] = f"{made['suite']}-{made['host']}-{self.names.day}"
         place = parent / str(made["suite_id"])
         place.mkdir(parents=True)
@@ -196,7 +200,7 @@ class Anonymous:
 
 
 def _state_sources(made: dict[str, Any], described: Mapping[str, Any]) -> None:
-    """The source of a limit of error where it is the driver's own sentence."""
+    """Replace the source of a limit of error that is the driver's own sentence."""
     settings = {k: v for k, v in described["settings"].items() if not isinstance(v, str)}
     known = {NOT_STATED, OWNERS, ""}
     try:
@@ -214,14 +218,14 @@ def _state_sources(made: dict[str, Any], described: Mapping[str, Any]) -> None:
 
 def _same(before: Iterator[pl.DataFrame], after: Iterator[pl.DataFrame]) -> bool:
     """Whether two recordings have the same records, whatever their channels are called."""
-    one, other = (
+    written, other = (
         pl.concat([pl.DataFrame(), *tables], how="diagonal") for tables in (before, after)
     )
-    if len(one.columns) != len(other.columns):
+    if len(written.columns) != len(other.columns):
         return False
-    one = one.rename(dict(zip(one.columns, other.columns, strict=True)))
+    written = written.rename(dict(zip(written.columns, other.columns, strict=True)))
     text = pl.selectors.categorical().cast(pl.String)
-    return one.with_columns(text).equals(other.with_columns(text))
+    return written.with_columns(text).equals(other.with_columns(text))
 
 
 def _depends(path: Path) -> int:
@@ -233,7 +237,7 @@ DOCUMENTS: Mapping[str, Any] = fields()["documents"]
 
 
 def _rules_of(relative: Path) -> Any:
-    """The rules for a file of a suite; None where it is not kept."""
+    """Return the rules for a file of a suite; None where it is left out."""
     name = _rule_name(relative.parts, relative.stem)
     return None if name in (None, "meter.json") else DOCUMENTS.get(str(name))
 
@@ -254,7 +258,7 @@ def _rule_name(parts: Sequence[str], stem: str) -> str | None:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Read a JSON object from a file; raises ValueError."""
     document = strict_json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(document, dict):
         raise ValueError(f"{path.name} is no JSON object")
@@ -270,7 +274,7 @@ def _lines(data: bytes) -> Iterator[Any]:
 
 
 def _with_detail(line: dict[str, Any]) -> dict[str, Any]:
-    """A line of the journal with the codes among its facts for a sentence, where it is void."""
+    """Return a line of the journal with the codes of a void run in place of a sentence."""
     facts = line.get("facts") or {}
     known = ("at", "checks", "mismatches", "error", "cause")
     codes = [str(facts[key]) for key in known if key in facts]

@@ -3,7 +3,7 @@
 A rule is a function of the suite's `Names`, the value and its arguments in the file; it returns
 what stands in an anonymous bundle, or LEFT_OUT. It keeps numbers, words of a closed vocabulary and
 our own names; names that a user gave are numbered (`configuration-1`), ids have pseudonyms: an
-HMAC-SHA256 under the sum of the suite's own manifest, so that nobody without the whole original
+HMAC-SHA256 under the sum of the suite's own manifest, so that no reader without the whole original
 computes one. Wall times are moved so that the plan was made at midnight UTC.
 """
 
@@ -49,7 +49,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 @cache
 def fields() -> Mapping[str, Any]:
-    """The file of all rules."""
+    """Read the file of all rules."""
     rules: Mapping[str, Any] = yaml.safe_load(FIELDS.read_text(encoding="utf-8"))
     return rules
 
@@ -81,7 +81,7 @@ class Names:
         self.left_out: Counter[str] = Counter()
 
     def learn(self, plan: Mapping[str, Any]) -> None:
-        """What all documents are written with: how far wall times move, and the names of runs.
+        """Learn from the plan how far wall times move, and the names of runs.
 
         Raises KeyError, TypeError and ValueError where the plan is none.
         """
@@ -105,15 +105,15 @@ class Names:
             raise ValueError("two runs of the plan are one")
 
     def apply(self, rule: Rule, value: Any, place: str = "") -> Any:
-        """What a rule keeps of a value, or LEFT_OUT."""
+        """Return what a rule keeps of a value, or LEFT_OUT."""
         if value is None:
             return None
         if isinstance(rule, Mapping):
             return self._fields(rule, value, place)
         if isinstance(rule, list):
             items = value if isinstance(value, list) else ()
-            kept_items = (self.apply(rule[0], one, place) for one in items)
-            return [one for one in kept_items if one is not LEFT_OUT]
+            kept_items = (self.apply(rule[0], item, place) for item in items)
+            return [item for item in kept_items if item is not LEFT_OUT]
         name, *arguments = rule.split()
         self._place = place
         kept = RULES[name](self, value, *arguments)
@@ -140,7 +140,7 @@ class Names:
         return made
 
     def digest(self, text: str) -> str:
-        """A text's HMAC, 64 hexadecimal digits."""
+        """Return a text's HMAC, 64 hexadecimal digits."""
         data = text.encode("utf-8", "surrogatepass")
         return hmac.new(self._key, data, hashlib.sha256).hexdigest()
 
@@ -158,23 +158,23 @@ class Names:
         return self._judged[text]
 
     def name(self, kind: str, text: str, *, ours: bool | None = None) -> str:
-        """A name as it is if it is `ours`, by its words, else the next number of its kind."""
+        """Keep a name that is `ours`, by its words; another becomes the next number of its kind."""
         if (kind, text) not in self.names:
-            taken = {name for (of, _), name in self.names.items() if of == kind}
+            taken = {name for (group, _), name in self.names.items() if group == kind}
             joint = "_" if kind == "channel" else "-"
             numbered = (f"{kind}{joint}{n}" for n in itertools.count(1))
             kept = is_ours(text) if ours is None else ours
             free = itertools.chain([text] * kept, numbered)
-            self.names[kind, text] = next(one for one in free if one not in taken)
+            self.names[kind, text] = next(candidate for candidate in free if candidate not in taken)
         return self.names[kind, text]
 
     def note(self, text: str) -> str:
-        """A text that is kept although no vocabulary lists it."""
+        """Note a text that is kept although no vocabulary lists it."""
         self.kept.setdefault(self._place, set()).add(text)
         return text
 
     def run_id(self, text: str) -> Any:
-        """The name of a planned run, or of a void try of one."""
+        """Rename a planned run, or a void try of one."""
         name, void, number = text.partition(".void-")
         if name not in self.runs or (void and not re.fullmatch(r"\d{1,4}", number)):
             return LEFT_OUT
@@ -190,8 +190,8 @@ def _instant(wall: str) -> datetime | None:
 
 
 def _marks(identifying: Sequence[Identifying]) -> re.Pattern[str]:
-    """What was found to identify, in lower case, with and without the signs between its parts."""
-    texts = {one.text.lower() for one in identifying}
+    """Return a pattern of identifying texts in lower case, with and without their separators."""
+    texts = {mark.text.lower() for mark in identifying}
     texts |= {text.split(".")[0] for text in texts} | {re.sub(r"[:-]", "", text) for text in texts}
     long = [text for text in texts if len(text) >= identifying_data.LEAST]
     return re.compile("|".join(map(re.escape, long)) or r"(?!)")
@@ -231,12 +231,12 @@ def _number(_: Names, value: Any) -> Any:
 def _numbers(names: Names, value: Any) -> Any:
     """Numbers, in lists of lists."""
     if isinstance(value, list):
-        return [one for inner in value if (one := _numbers(names, inner)) is not LEFT_OUT]
+        return [number for inner in value if (number := _numbers(names, inner)) is not LEFT_OUT]
     return _number(names, value)
 
 
 def _digits(_: Names, value: Any) -> Any:
-    """A number, or the text of one, as sysfs has them."""
+    """Keep a number, or the text of one, as sysfs has them."""
     short = isinstance(value, str) and re.fullmatch(r"0x[0-9a-f]{1,8}|\d{1,10}", value)
     return value if short or isinstance(value, int | float) else LEFT_OUT
 
@@ -246,7 +246,7 @@ def _one_of(_: Names, value: Any, *words: str) -> Any:
 
 
 def _form_of(names: Names, value: Any, form: str, *otherwise: str) -> Any:
-    """A text of a form that leaves hardly room for a name."""
+    """Keep a text of a form that leaves hardly room for a name."""
     sound = isinstance(value, str) and _form(form).fullmatch(value) and not names.identifies(value)
     return value if sound else next(iter(otherwise), LEFT_OUT)
 
@@ -259,7 +259,7 @@ def _begins(names: Names, value: Any, form: str, *otherwise: str) -> Any:
 
 
 def _code(names: Names, value: Any, *otherwise: str) -> Any:
-    """A word for machines, as ours are, or none."""
+    """Keep a word for machines, as ours are."""
     if value == "" or (isinstance(value, str) and value in CAUSES_OF_VOID):
         return value
     return _form_of(names, value, "code", *otherwise)
@@ -272,23 +272,23 @@ def _codes(names: Names, value: Any) -> Any:
 
 
 def _coded(names: Names, value: Any, kind: str) -> str:
-    """A word for machines; a number in its place where it identifies."""
+    """Keep a word for machines; a number replaces one that identifies."""
     return names.name(kind, str(value), ours=_code(names, value) is not LEFT_OUT)
 
 
 def _source(names: Names, value: Any) -> str:
-    """A reader of counters; a number in place of one of somebody's own."""
+    """Keep the name of a reader of counters; a number replaces an unknown one."""
     return names.name("source", str(value), ours=value in ("rapl", *source_kinds.names()))
 
 
 def _phase(names: Names, value: Any) -> str:
-    """A phase's name; a number in its place where a workload of the owner's may have chosen it."""
+    """Keep a phase's name; a number replaces one that a foreign workload may have chosen."""
     ours = names.own_phases and _code(names, value) is not LEFT_OUT
     return names.name("phase", str(value), ours=ours or is_ours(str(value)))
 
 
 def _of_form(names: Names, value: Any, form: str) -> str:
-    """A name of this form; a number in its place where it has another."""
+    """Keep a name of this form; a number replaces any other."""
     return names.name(form, str(value), ours=_form_of(names, value, form) is not LEFT_OUT)
 
 
@@ -297,13 +297,13 @@ def _pseudonym(names: Names, value: Any, kind: str, start: str = "") -> str:
 
 
 def _boot(names: Names, value: Any) -> str:
-    """The id of a boot, as a UUID."""
+    """Return a pseudonym for the id of a boot, as a UUID."""
     d = names.digest(str(value))
     return f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:32]}"
 
 
 def _sha256(names: Names, value: Any) -> Any:
-    """The sum of a document as it was written here; of any other file a pseudonym."""
+    """Return the sum of a document as it was written here; of any other file a pseudonym."""
     if not isinstance(value, str) or not _HEX.fullmatch(value):
         return LEFT_OUT
     return names.sums.get(value) or names.digest(value)
@@ -315,21 +315,21 @@ def _wall(names: Names, value: Any) -> Any:
 
 
 def _shown(names: Names, value: Any) -> Any:
-    """A disk's or a processor's model, which no vocabulary lists: noted, if nothing identifies."""
+    """Keep a disk's or a processor's model, which no vocabulary lists, unless it identifies."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
     kept = _form_of(names, text, "model")
     return kept if kept is LEFT_OUT else names.note(text)
 
 
 def _sentence(_names: Names, value: Any) -> str:
-    """A sentence of our own suites, with or without the name of a scale, else nothing."""
+    """Keep a sentence of our own suites, with or without the name of a scale."""
     scale, _, rest = value.partition(": ") if isinstance(value, str) else ("", "", "")
     ours = value in _shipped()[0] or (rest in _shipped()[0] and is_ours(scale))
     return str(value) if ours else ""
 
 
 def _version(_: Names, value: Any) -> Any:
-    """The first version number in what a program says of itself."""
+    """Keep the first version number in a program's output."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,4}(?:\.\d{1,6}){1,3}", value):
         return value
     match = _VERSION.search(value) if isinstance(value, str) else None
@@ -339,13 +339,15 @@ def _version(_: Names, value: Any) -> Any:
 def _uname(names: Names, value: Any) -> Any:
     """System, host, release and kind of processor; not who built the kernel, and when."""
     system, node, release, *rest = [*map(str, value), "", "", ""]
-    machine = next((one for one in rest if one in ("x86_64", "aarch64", "armv7l", "riscv64")), "")
+    machine = next(
+        (word for word in rest if word in ("x86_64", "aarch64", "armv7l", "riscv64")), ""
+    )
     known = "Linux" if system == "Linux" else ""
     return [known, _pseudonym(names, node, "host"), _begins(names, release, "release", ""), machine]
 
 
 def _command_line(names: Names, value: Any) -> str:
-    """The kernel's parameters that change how fast a machine is or what it draws."""
+    """Keep the kernel parameters that change how fast a machine is or what it draws."""
     wanted, words = fields()["kernel_parameters"].split(), str(value).split()
     kept = [
         word
@@ -360,7 +362,7 @@ def _command_line(names: Names, value: Any) -> str:
 def _options(names: Names, value: Any) -> Any:
     """Options of mkfs and mount: numbers, known words, and UUIDs as pseudonyms."""
     if isinstance(value, list):
-        return [_options(names, one) for one in value]
+        return [_options(names, option) for option in value]
 
     def part(text: str) -> str:
         if identifying_data.PATTERNS["UUID"].fullmatch(text):
@@ -368,7 +370,7 @@ def _options(names: Names, value: Any) -> Any:
         known = re.fullmatch(r"--?[A-Za-z]|-?\d{1,12}[KMGkmg]?", text)
         return text if known or text.lstrip("^-") in fields()["options"].split() else "left-out"
 
-    return ",".join("=".join(map(part, one.split("="))) for one in str(value).split(","))
+    return ",".join("=".join(map(part, option.split("="))) for option in str(value).split(","))
 
 
 def _configurations(names: Names, value: Any) -> Any:
@@ -381,7 +383,7 @@ def _configuration(names: Names, entry: Mapping[str, Any]) -> dict[str, Any]:
         declared = storage_kinds.load(str(entry.get("kind"))).fields
     except ExtensionError:
         declared = ()
-    declared_names = {"label", *(one.name for one in declared)}
+    declared_names = {"label", *(parameter.name for parameter in declared)}
     made: dict[str, Any] = names.apply(
         fields()["documents"]["configuration"],
         {key: value for key, value in entry.items() if key not in declared_names},
@@ -400,15 +402,19 @@ def _configuration(names: Names, entry: Mapping[str, Any]) -> dict[str, Any]:
 def _declared(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """Of declared settings: numbers, their choices, their defaults, and texts of our suites."""
 
-    def kept(one: Parameter, value: Any) -> Any:
+    def kept(parameter: Parameter, value: Any) -> Any:
         if not isinstance(value, str):
             return value if isinstance(value, int | float | None) else "left-out"
-        allowed = {*map(str, one.choices), str(one.default), "", *_shipped()[0]}
-        words = value.split(",") if one.several else [value]
+        allowed = {*map(str, parameter.choices), str(parameter.default), "", *_shipped()[0]}
+        words = value.split(",") if parameter.several else [value]
         sound = all(word in allowed or re.fullmatch(r"\d{1,12}", word) for word in words)
         return value if sound else "left-out"
 
-    return {one.name: kept(one, values[one.name]) for one in declared if one.name in values}
+    return {
+        parameter.name: kept(parameter, values[parameter.name])
+        for parameter in declared
+        if parameter.name in values
+    }
 
 
 def _workloads(names: Names, value: Any) -> Any:
@@ -416,10 +422,10 @@ def _workloads(names: Names, value: Any) -> Any:
     made = []
     for entry in value:
         stated = {key: stated_value for key, stated_value in entry.items() if key != "parameters"}
-        one = names.apply(fields()["documents"]["workload"], stated, "workloads")
-        of = str(entry.get("workload") or entry.get("name"))
+        workload = names.apply(fields()["documents"]["workload"], stated, "workloads")
+        name = str(entry.get("workload") or entry.get("name"))
         made.append(
-            {**one, "parameters": _declared(_parameters(of), entry.get("parameters") or {})}
+            {**workload, "parameters": _declared(_parameters(name), entry.get("parameters") or {})}
         )
     return made
 
@@ -437,7 +443,9 @@ def _run_parameters(_: Names, value: Any) -> Any:
     for name in workload_kinds.names():
         kept = _declared(_parameters(name), value)
         parameters |= {
-            key: one for key, one in kept.items() if parameters.get(key, "left-out") == "left-out"
+            key: kept_value
+            for key, kept_value in kept.items()
+            if parameters.get(key, "left-out") == "left-out"
         }
     return {key: parameters[key] for key in value if key in parameters}
 

@@ -1,4 +1,4 @@
-"""A folder of bundles as a static site, whose every page is made anew from their raw data."""
+"""A folder of bundles as a static site, whose every page is made again from their raw data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ INDEX = "index.html"
 
 
 def build(folder: Path, site: Path) -> GalleryResult:
-    """Write the site. What a page says does not come from a page in a bundle, which might run
-    anything. Raises ControllerError where there is nothing to show."""
+    """Write the site; raises ControllerError where there is nothing to show.
+
+    No page is copied from a bundle, where it might run anything.
+    """
     bundles = sorted(folder.glob(BUNDLES))
     own_entries = sorted(path.parent for path in folder.glob(f"*/{gallery.ENTRY}"))
     if not bundles and not own_entries:

@@ -1,4 +1,4 @@
-"""What in a sealed suite identifies a person or a machine, as far as its form or place tells.
+"""What in a sealed suite identifies a person or a machine, by its form or its place.
 
 Found are serial numbers and other names of disks, the machine's id, host and user names, addresses
 and ports of meters, MAC addresses, UUIDs (of boots, too), e-mail addresses and paths of users.
@@ -63,7 +63,7 @@ SECRET = re.compile(
 
 
 def secrets(folder: Path) -> list[str]:
-    """The sealed files that hold what looks like a password or a private key."""
+    """List the sealed files that hold what looks like a password or a private key."""
     return [
         str(path.relative_to(folder))
         for path in seal.files(folder)
@@ -81,27 +81,29 @@ def identifying(folder: Path) -> list[Identifying]:
     }
     for path, text in contents.items():
         if path.name == RAW:
-            for one in _of_raw(path.read_bytes()):
-                kinds.setdefault(one, "meter's own name")
+            for mark in _of_raw(path.read_bytes()):
+                kinds.setdefault(mark, "meter's own name")
             continue
         for document in _documents(path, text):
-            for kind, one in _of_document(document, ()):
-                kinds.setdefault(one, kind)
+            for kind, mark in _of_document(document, ()):
+                kinds.setdefault(mark, kind)
         for kind, pattern in PATTERNS.items():
             for match in pattern.finditer(text):
                 kinds.setdefault(match[0], kind)
         for match in HOME.finditer(text):
             kinds.setdefault(match[1], "user name")
-    named = {one: kind for one, kind in kinds.items() if len(one) >= LEAST and one not in NOBODY}
+    named = {
+        mark: kind for mark, kind in kinds.items() if len(mark) >= LEAST and mark not in NOBODY
+    }
     suite_id = folder.name
-    if any(kind == "host name" and one in suite_id for one, kind in named.items()):
+    if any(kind == "host name" and mark in suite_id for mark, kind in named.items()):
         named[suite_id] = "suite's name"
     marks = []
-    for one, kind in named.items():
-        files = [str(path.relative_to(folder)) for path, text in contents.items() if one in text]
+    for mark, kind in named.items():
+        files = [str(path.relative_to(folder)) for path, text in contents.items() if mark in text]
         if files:
-            marks.append(Identifying(kind, one, tuple(files)))
-    return sorted(marks, key=lambda one: (one.kind, one.text))
+            marks.append(Identifying(kind, mark, tuple(files)))
+    return sorted(marks, key=lambda mark: (mark.kind, mark.text))
 
 
 def _of_raw(data: bytes) -> Iterator[str]:
@@ -118,14 +120,14 @@ def _of_document(value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]
     """(kind, text) by the keys of a suite's documents."""
     if isinstance(value, dict):
         if {*place[-1:]} & BY_SERIAL or place[-2:] in (("disks", "before"), ("disks", "after")):
-            yield from (("serial number", str(one)) for one in value)
-        for name, one in value.items():
-            yield from _of_document(one, (*place, str(name)))
+            yield from (("serial number", str(inner)) for inner in value)
+        for name, inner in value.items():
+            yield from _of_document(inner, (*place, str(name)))
     elif isinstance(value, list):
         if place[-1:] == ("uname",) and len(value) > 1:
             yield "host name", str(value[1])
-        for one in value:
-            yield from _of_document(one, place)
+        for inner in value:
+            yield from _of_document(inner, place)
     elif isinstance(value, str):
         key = place[-1] if place else ""
         if key in KINDS:

@@ -30,8 +30,10 @@ class Copy:
 
 
 def example() -> Path:
-    """A suite that comes with the testbed, unpacked among what can be made again. Raises
-    ControllerError where none does."""
+    """Unpack a suite that comes with the testbed below the build folder.
+
+    Raises ControllerError where none does.
+    """
     bundles = sorted((SHARE / "data" / "examples").glob("*.tar.gz"))
     if not bundles:
         raise ControllerError(
@@ -50,7 +52,7 @@ def copy(suite: Path) -> Copy:
     from analysis.suite import group, suite_folder
 
     if group.is_group(suite):
-        inside = ", ".join(str(one) for one in group.members(suite))
+        inside = ", ".join(str(member) for member in group.members(suite))
         raise ControllerError(f"{suite} is a group of hosts: name one of its suites: {inside}.")
     target = build_folder().resolve() / "notebooks" / suite_folder.suite_id(suite) / NAME
     new = not target.exists()

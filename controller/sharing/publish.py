@@ -52,12 +52,12 @@ PIECE = 1 << 20
 
 
 def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
-    """What of a suite identifies; raises ControllerError where it is not ready to be published.
+    """List what in a suite identifies; raises ControllerError where it is not publishable.
 
     Where it is made anonymous, what looks like a secret is left out with all free text.
     """
     if group.is_group(folder):
-        raise ControllerError(f"{folder} is a group of suites: publish each of them by itself.")
+        raise ControllerError(f"{folder} is a group of suites. Publish each of them alone.")
     suite_id(folder)  # a plan of this version, and neither links nor pipes beside it
     with suite_folder.locked(folder):  # no session is at work
         check = manifest.check(folder)
@@ -84,24 +84,24 @@ NAMED = 3  # files that are named with each
 
 
 def listing(identifying: Sequence[Identifying], anonymous: bool) -> list[str]:
-    """What identifies, line by line, and what becomes of it."""
+    """List what identifies, line by line, and what becomes of it."""
     if not identifying:
         return ["Nothing was found that identifies a person or a machine."]
     fate = "is left out" if anonymous else "stays in the bundle (--anonymous leaves it out)"
     lines = [f"What identifies a person or a machine, and {fate}:"]
-    for one in identifying:
-        more = f" and {len(one.files) - NAMED} more" if len(one.files) > NAMED else ""
-        lines.append(f"  {one.kind}: {one.text} ({', '.join(one.files[:NAMED])}{more})")
+    for mark in identifying:
+        more = f" and {len(mark.files) - NAMED} more" if len(mark.files) > NAMED else ""
+        lines.append(f"  {mark.kind}: {mark.text} ({', '.join(mark.files[:NAMED])}{more})")
     return lines
 
 
 def default_name(folder: Path, anonymous: bool) -> str:
-    """What a bundle is called where nobody says; an anonymous one's must not name the host."""
+    """Name a bundle after its suite; an anonymous one's name must not have the host."""
     return "anonymous-suite" if anonymous else suite_id(folder)
 
 
 def kept_listing(made: Anonymous) -> list[str]:
-    """What an anonymous bundle keeps besides numbers and the testbed's own words, line by line."""
+    """List what an anonymous bundle keeps besides numbers and the testbed's own words."""
     lines = ["Kept besides numbers and the testbed's own words:"]
     lines += [
         f"  {place}: {', '.join(sorted(texts))}" for place, texts in sorted(made.names.kept.items())
@@ -157,7 +157,7 @@ def publish(
         else:
             made = build.build(copy).results
             assert made is not None
-        replaced = Counter(one.kind for one in identifying if anonymous)
+        replaced = Counter(mark.kind for mark in identifying if anonymous)
         marked = anonymous
         if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
             marked |= about(folder).anonymous
@@ -177,10 +177,10 @@ def publish(
 
 def _require_same_figures(before: pl.DataFrame, after: Results) -> None:
     keys = ["run_id", "phase", "source", "component"]
-    one, other = (
+    written, other = (
         energy.drop("suite_id", "host").sort(keys) for energy in (before, after.all_energy)
     )
-    if not one.equals(other):
+    if not written.equals(other):
         raise ControllerError(
             "The anonymous bundle was not written: without what identifies, the suite gives other "
             "figures. Publish it without --anonymous, or not at all."
@@ -188,11 +188,9 @@ def _require_same_figures(before: pl.DataFrame, after: Results) -> None:
 
 
 def kept(path: Path, place: Path) -> Path:
-    """A folder as it is; a bundle unpacked below `place`, to stay, with the page that is made of it
-    here. Raises SuiteError.
+    """Return a folder unchanged, or a bundle unpacked below `place` with its page made here.
 
-    It is kept under the bundle's own sum: whatever another one says of itself, it is not found
-    there.
+    It is kept under the bundle's own sum: no other bundle is found there. Raises SuiteError.
     """
     if not path.is_file():
         return path
@@ -210,11 +208,11 @@ def kept(path: Path, place: Path) -> Path:
 
 
 def verify(path: Path) -> Findings:
-    """As `results.verify`, of a folder or a bundle; every table is made again and compared, and
-    each file that is left is named.
+    """Verify a folder or a bundle as `results.verify` does.
 
-    Figures that are apart by no more than `ROUNDING` are the same; that is said, and what differs
-    between here and where they were made. Raises SuiteError, ControllerError.
+    Every table is made again and compared, and each file that is left is named. Figures that are
+    apart by no more than `ROUNDING` are the same; the differences between this machine and theirs
+    are listed. Raises SuiteError, ControllerError.
     """
     if not path.is_file():
         suite_id(path)  # a plan of this version, and neither links nor pipes beside it
@@ -229,7 +227,7 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     is_bundle = (folder / ABOUT).is_file()
     sentences, problems = list(verified.confirmed), list(verified.problems)
     if is_bundle and about(folder).anonymous:
-        sentences.append("The bundle is anonymous: its manifest was made anew, of what was kept.")
+        sentences.append("The bundle is anonymous: its manifest was made again, of what was kept.")
         meters = [meter.name for meter in again.suite.meters if meter.kind == Readings.kind]
         if meters:
             sentences.append(
@@ -272,7 +270,7 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     passed_over = [name.partition("/")[2] or name for name in left]
     strange = [name for name in names if not is_known(name)]
     strange += [name for name in passed_over if is_sealed(name) or not is_known(name)]
-    problems += [f"{name} is no file of a suite: nothing tells what it is." for name in strange]
+    problems += [f"{name} is no file of a suite: its contents are unknown." for name in strange]
     names += passed_over
     if rest := sorted({name for name in names if is_known(name) and not _is_proven(name)}):
         unproven = [name for name in rest if "/" not in name] + [

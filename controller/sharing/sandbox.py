@@ -1,4 +1,4 @@
-"""Commands on files of strangers, in a process of their own that can take only so much."""
+"""Commands on files of strangers, in a separate process whose resources are limited."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run(
         return done
     named = ", ".join(str(path) for path in paths)
     if ended not in _OVER_LIMIT:
-        names = (one.name for one in signal.Signals if one == ended)
+        names = (known.name for known in signal.Signals if known == ended)
         raise ControllerError(
             f"Reading {named} failed: the process that did it was ended by the signal "
             f"{next(names, ended)}. Try again."
@@ -82,7 +82,7 @@ def run(
 
 
 def is_inherited(stream: object) -> bool:
-    """Whether what a child writes reaches the stream by itself."""
+    """Whether the output of a child reaches the stream without our help."""
     try:
         return isinstance(stream, io.TextIOBase) and stream.fileno() in (1, 2)
     except (OSError, ValueError):

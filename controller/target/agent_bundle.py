@@ -1,7 +1,7 @@
 """One tar of everything that runs on the target, the same bytes for the same sources.
 
 Its paths are absolute (without the leading slash): it is unpacked at the root of the target, and
-`tar --diff` then tells whether anything there differs.
+`tar --diff` then shows whether anything there differs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from contract.errors import ControllerError
 from contract.extensions import distribution, installed
 from contract.names import sentence
 from contract.places import ROOT
+from contract.plan import TargetDocument
 from controller.target import connection
 
 HOME = PurePosixPath("opt/fde-testbed")
@@ -34,20 +34,29 @@ LEFT_OUT_ANYWHERE = frozenset({"tests", "__pycache__"})
 
 
 def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
-    """Contents by path on the target; ControllerError where pyRAPL or a package is not whole."""
+    """Collect contents by path on the target.
+
+    Raises ControllerError where pyRAPL or a package is not complete.
+    """
     files = {
         HOME / path.relative_to(root).as_posix(): path.read_bytes()
         for package in PACKAGES
         for path in _sources(root / package, root)
     }
-    for library in (pyrapl_folder(), *map(_folder, _extensions())):
+    for library in (pyrapl_folder(), *map(_folder, _entry_points())):
         for path in _sources(library, library.parent):
             files[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
-    return files | dict(_metadata())
+    # By these the target's Python finds the entry points as this one does.
+    for point in _entry_points():
+        if point.dist is not None:
+            info = HOME / "lib" / f"{point.dist.name.replace('-', '_')}.dist-info"
+            for name in ("METADATA", "entry_points.txt"):
+                files[info / name] = (point.dist.read_text(name) or "").encode()
+    return files
 
 
 def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
-    """A tar of files of mode 0644 owned by root, in order of their paths.
+    """Pack a tar of files of mode 0644 owned by root, in order of their paths.
 
     No folders are listed, so that unpacking never changes the mode of one that is there. The time
     of a file is made from its contents: Python takes a cached .pyc for fresh by time and size
@@ -66,23 +75,23 @@ def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
 
 
 def pyrapl_folder() -> Path:
-    """Where this environment keeps pyRAPL."""
+    """Return the folder of pyRAPL in this environment."""
     spec = importlib.util.find_spec("pyRAPL")
     if spec is None or spec.origin is None:
         raise ControllerError(
-            "pyRAPL is not installed here: run `make venv`, or install the package again."
+            "pyRAPL is not installed here. Run `make venv`, or install the package again."
         )
     return Path(spec.origin).parent
 
 
-def _extensions() -> Iterator[EntryPoint]:
-    """What installed packages add to that which runs on the target."""
+def _entry_points() -> Iterator[EntryPoint]:
+    """Yield what installed packages add to the target's programs."""
     for group in ON_TARGET:
         yield from installed(group)
 
 
 def _folder(point: EntryPoint) -> Path:
-    """The top package of an entry point, or its file where it is a module alone."""
+    """Return the top package of an entry point, or its file where it is a single module."""
     top = point.module.partition(".")[0]
     try:
         spec = importlib.util.find_spec(top)
@@ -90,20 +99,11 @@ def _folder(point: EntryPoint) -> Path:
         spec = None
     if spec is None or spec.origin is None:
         raise ControllerError(
-            f"The package {distribution(point)} names {point.value} ({point.group}), but there is "
-            f"no {top} here: install it again, or uninstall it."
+            f"The package {distribution(point)} names {point.value} ({point.group}), but {top} is "
+            "not installed here. Install the package again, or uninstall it."
         )
     origin = Path(spec.origin)
     return origin.parent if spec.submodule_search_locations else origin
-
-
-def _metadata() -> Iterator[tuple[PurePosixPath, bytes]]:
-    """By these the target's Python finds the entry points as this one does."""
-    for point in _extensions():
-        if point.dist is not None:
-            info = HOME / "lib" / f"{point.dist.name.replace('-', '_')}.dist-info"
-            for name in ("METADATA", "entry_points.txt"):
-                yield info / name, (point.dist.read_text(name) or "").encode()
 
 
 def _sources(folder: Path, root: Path) -> Iterator[Path]:
@@ -129,13 +129,13 @@ tar -xf "$f" -C / && systemctl daemon-reload && echo changed
 """
 
 
-def send(target: Mapping[str, Any], files: Mapping[PurePosixPath, bytes]) -> bool:
-    """Unpack the archive at the target's root where anything differs there; whether it did.
+def send(target: TargetDocument, files: Mapping[PurePosixPath, bytes]) -> bool:
+    """Unpack the archive at the target's root if anything differs there; return whether it did.
 
-    Raises ControllerError, one sentence.
+    Raises TargetError.
     """
     done = connection.run(target, ["sh", "-c", SEND], stdin=pack(files))
-    return connection.told(target, done).strip() == b"changed"
+    return connection.require_output(target, done).strip() == b"changed"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

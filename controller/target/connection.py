@@ -1,5 +1,4 @@
-"""Commands on the target: over SSH, or on this machine where it is the target itself (`ssh` of the
-resolved target is null); and the key that a host shows before it is known."""
+"""Commands on the target: over SSH, or on this machine where it is the target itself."""
 
 from __future__ import annotations
 
@@ -12,63 +11,113 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from contract import schema, strict_json
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
-from controller.target.host_keys import changed, unknown
+from contract.problem import Problem, ProblemError, WordedError, Wording
+from controller.target.host_keys import changed_key, unknown_key
 
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
 # What ssh itself ends with where it never came to run the command.
 SSH_FAILED = 255
-# Words of OpenSSH's client, and what they mean for people.
-REASONS = (
-    ("Could not resolve hostname", "its name is not known here: see ansible_host"),
-    ("Connection refused", "nothing listens there: see that sshd runs, and ansible_port"),
-    ("timed out", "it does not answer: see that it is switched on and reachable"),
-    ("No route to host", "there is no way to it: see that it is switched on and reachable"),
-    ("Network is unreachable", "there is no way to it: see this machine's network"),
-    (
-        "Permission denied",
-        "it does not let you in: see ansible_user, ansible_ssh_private_key_file and its "
-        "authorized_keys",
-    ),
-    ("Identity file", "the key cannot be read: see ansible_ssh_private_key_file"),
+_SUDO_ASKS = (
+    'Allow it by `echo "$USER ALL=(root) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/fde`, and remove '
+    "that file when you are done."
 )
+_SUDO = "This machine is the target, and root's rights are needed: "
 
 
-def read_target(path: Path) -> dict[str, Any]:
-    """The resolved target; raises ControllerError."""
+class TargetError(ControllerError, ProblemError):
+    """A target that could not be asked, or a command on it that failed."""
+
+
+def _unreached(why: str, remedy: str) -> Wording:
+    return Wording(f"{{host}} cannot be reached: {why} ({{output}}).", remedy)
+
+
+_SWITCH_ON = "Switch it on, and see that it is reachable."
+
+
+class LinkError(TargetError, WordedError):
+    """The same by a code: what ssh or sudo reported."""
+
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "ssh-missing": Wording(
+            "{host} cannot be reached: the program ssh was not found here.",
+            "Install it (apt-get install openssh-client).",
+        ),
+        "name-unknown": _unreached("its name is not known here", "Correct ansible_host."),
+        "connection-refused": _unreached(
+            "nothing listens there", "Start sshd there, or correct ansible_port."
+        ),
+        "no-answer": _unreached("it does not answer", _SWITCH_ON),
+        "no-route": _unreached("there is no route to it", _SWITCH_ON),
+        "no-network": _unreached("there is no route to it", "Check this machine's network."),
+        "not-admitted": _unreached(
+            "it refused the login",
+            "Correct ansible_user, ansible_ssh_private_key_file or its authorized_keys.",
+        ),
+        "key-file": _unreached("the key cannot be read", "Correct ansible_ssh_private_key_file."),
+        "ssh-failed": Wording("{host} cannot be reached by SSH: {output}."),
+        "command-failed": Wording("{host} failed (status {status}): {output}"),
+        "sudo-password": Wording(f"{_SUDO}sudo asks for a password.", _SUDO_ASKS),
+        "sudo-denied": Wording(
+            f"{_SUDO}this user may not use sudo.", "Run it as root, or as a user who may."
+        ),
+        "sudo-missing": Wording(f"{_SUDO}there is no sudo here.", "Install it, or run as root."),
+    }
+
+
+# Words of OpenSSH's client, and of sudo.
+_SSH_CODES = {
+    "Could not resolve hostname": "name-unknown",
+    "Connection refused": "connection-refused",
+    "timed out": "no-answer",
+    "No route to host": "no-route",
+    "Network is unreachable": "no-network",
+    "Permission denied": "not-admitted",
+    "Identity file": "key-file",
+}
+_SUDO_CODES = {
+    "a password is required": "sudo-password",
+    "a terminal is required": "sudo-password",
+    "may not run sudo": "sudo-denied",
+    "is not in the sudoers file": "sudo-denied",
+    "sudo: not found": "sudo-missing",
+}
+
+
+def parse_target(text: str | bytes) -> TargetDocument:
+    """Parse a resolved target; raises ValueError."""
+    return schema.read(TargetDocument, strict_json.loads(text))
+
+
+def read_target(path: Path) -> TargetDocument:
+    """Read a resolved target from its file; raises ControllerError."""
     try:
-        document = strict_json.loads(path.read_text(encoding="utf-8"))
+        return parse_target(path.read_bytes())
     except OSError as error:
         raise ControllerError(
-            f"The resolved target {path} cannot be read ({error.strerror}): run fde provision."
+            f"The resolved target {path} cannot be read ({error.strerror}). Run fde provision."
         ) from None
-    except ValueError:
-        raise ControllerError(f"{path} is not JSON: run fde provision.") from None
-    try:
-        schema.read(TargetDocument, document)
     except ValueError as error:
         raise ControllerError(
-            f"{path} is not a resolved target of this version ({error}): run fde provision."
+            f"{path} is not a resolved target of this version ({error}). Run fde provision."
         ) from None
-    return dict(document)
 
 
-def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
-    """The argv that runs `remote` on the target, never asking anything at the terminal.
+def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
+    """Build the argv that runs `remote` on the target, never asking anything at the terminal.
 
-    Raises ControllerError where this machine has no ssh.
+    Raises LinkError where this machine has no ssh.
     """
     if shutil.which("ssh") is None:
-        raise ControllerError(
-            f"{address(target)} cannot be reached: the program ssh was not found here. Install it "
-            "(apt-get install openssh-client)."
-        )
-    link = target["ssh"]
+        raise LinkError("ssh-missing", host=address(target))
+    link = target.ssh
+    assert link is not None
     argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"]
     # A dead link must be noticed within 20 s, else all would hang for as long as TCP retries.
     argv += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
@@ -76,19 +125,22 @@ def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
     argv += ["-o", "StrictHostKeyChecking=yes"]
     # Nor through a connection that lies open at a path of the user's own choice, as in /tmp.
     argv += ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
-    if link.get("known_hosts"):
-        file = json.dumps(link["known_hosts"], ensure_ascii=False)  # unquoted it is a list
+    if link.known_hosts:
+        file = json.dumps(link.known_hosts, ensure_ascii=False)  # unquoted it is a list
         argv += ["-o", f"UserKnownHostsFile={file}"]
-    for option in link.get("options", ()):
+    for option in link.options:
         argv += ["-o", option]
-    if link.get("key"):
-        argv += ["-o", "IdentitiesOnly=yes", "-i", link["key"]]
-    return [*argv, "-p", str(link["port"]), f"{link['user']}@{link['host']}", _one_line(remote)]
+    if link.key:
+        argv += ["-o", "IdentitiesOnly=yes", "-i", link.key]
+    return [*argv, "-p", str(link.port), f"{link.user}@{link.host}", quote_command(remote)]
 
 
-def _one_line(remote: Sequence[str]) -> str:
-    """The words as any login shell takes them: csh and fish have other rules for quotes and lines
-    than sh, so that what needs them is handed on in letters."""
+def quote_command(remote: Sequence[str]) -> str:
+    """Quote a command so that any login shell takes it.
+
+    csh and fish have other rules for quotes and lines than sh: a command that needs them is handed
+    on as base64.
+    """
     text = shlex.join(remote)
     if re.fullmatch(r"[\w@%+=:,./ -]+", text, re.ASCII):
         return text
@@ -103,39 +155,27 @@ LOCAL_ENVIRONMENT = (
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 )
 BY_SUDO = ("sh", "-c", 'LC_ALL=C.UTF-8 sudo -n -- "$@"; exit $?', "sh")
-SUDO_ASKS = (
-    "sudo asks for a password, and a suite runs while nobody is there to give it: allow it by "
-    """`echo "$USER ALL=(root) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/fde`, and take that """
-    "file away when you are done"
-)
-SUDO_FAILURES = (
-    ("a password is required", SUDO_ASKS),
-    ("a terminal is required", SUDO_ASKS),
-    ("may not run sudo", "this user may not use sudo: run it as root, or as one who may"),
-    ("is not in the sudoers file", "this user may not use sudo: run it as root, or as one who may"),
-    ("sudo: not found", "there is no sudo here: install it, or run this as root"),
-)
 
 
-def is_local(target: Mapping[str, Any]) -> bool:
+def is_local(target: TargetDocument) -> bool:
     """Whether the target is this machine, asked without SSH."""
-    return target["ssh"] is None
+    return target.ssh is None
 
 
-def address(target: Mapping[str, Any]) -> str:
-    """The target's name or address, for people."""
-    return "this machine" if is_local(target) else str(target["ssh"]["host"])
+def address(target: TargetDocument) -> str:
+    """Return the target's name or address, for people."""
+    return "this machine" if target.ssh is None else target.ssh.host
 
 
-def link(target: Mapping[str, Any]) -> str:
-    """How the target is reached, for people."""
-    if is_local(target):
+def link(target: TargetDocument) -> str:
+    """Return how the target is reached, for people."""
+    if target.ssh is None:
         return "this machine, whose energy then includes that of the recording"
-    return "{user}@{host}, port {port}".format_map(target["ssh"])
+    return f"{target.ssh.user}@{target.ssh.host}, port {target.ssh.port}"
 
 
-def command(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
-    """The argv that runs `remote` as root on the target, asking nothing at the terminal.
+def command(target: TargetDocument, remote: Sequence[str]) -> list[str]:
+    """Build the argv that runs `remote` as root on the target, asking nothing at the terminal.
 
     Where it is killed, what it runs there ends with its input or its output, as over SSH.
     """
@@ -145,55 +185,57 @@ def command(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
 
 
 def run(
-    target: Mapping[str, Any], remote: Sequence[str], *, stdin: bytes = b""
+    target: TargetDocument, remote: Sequence[str], *, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command there to its end; a failure is the caller's to judge, see `why`."""
+    """Run a command there to its end; `describe_failure` judges what failed."""
     argv = command(target, remote)
     return subprocess.run(
         argv, input=stdin, capture_output=True, check=False, start_new_session=True
     )
 
 
-def told(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> bytes:
-    """What a command there printed. Raises ControllerError where it failed."""
+def require_output(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> bytes:
+    """Return what a command there printed; raises TargetError where it failed."""
     if done.returncode:
-        raise ControllerError(why(target, done))
+        raise TargetError(describe_failure(target, done))
     return done.stdout
 
 
-def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
-    """A sentence on a command that failed: what ssh said in words for people, or its last line."""
+def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
+    """Build the problem of a command that failed, from what ssh, sudo or the command printed."""
     name = address(target)
     stderr = done.stderr.decode(errors="replace").strip()
-    if is_local(target):
-        for words, meaning in SUDO_FAILURES if os.geteuid() else ():
+    output = " ".join(stderr.split())
+
+    def worded(code: str, **facts: str | int) -> Problem:
+        return Problem.from_wording(LinkError.WORDINGS, code, facts)
+
+    if target.ssh is None:
+        for words, code in _SUDO_CODES.items() if os.geteuid() else ():
             if words in stderr:
-                return f"This machine is the target, and root's rights are needed: {meaning}."
-        name = name.capitalize()
-    if done.returncode != SSH_FAILED or is_local(target):
-        last = stderr.splitlines()[-1] if stderr else "it said nothing"
-        return f"{name} failed (status {done.returncode}): {last}"
+                return worded(code)
+    if done.returncode != SSH_FAILED or target.ssh is None:
+        last = stderr.splitlines()[-1] if stderr else "no output"
+        host = name.capitalize() if target.ssh is None else name
+        return worded("command-failed", host=host, status=done.returncode, output=last)
     # The words of a changed key come before those that every key ends with that is refused.
-    for words, advice in (
-        ("REMOTE HOST IDENTIFICATION HAS CHANGED", changed),
-        ("Host key verification failed", unknown),
+    for words, describe in (
+        ("REMOTE HOST IDENTIFICATION HAS CHANGED", changed_key),
+        ("Host key verification failed", unknown_key),
     ):
         if words in stderr:
-            meaning = advice(ssh(target, ["true"]), target["ssh"].get("known_hosts"))
-            return f"{name} cannot be reached: {meaning}."
-    for words, meaning in REASONS:
-        if words in stderr:
-            return f"{name} cannot be reached: {meaning} ({' '.join(stderr.split())})."
-    return f"{name} cannot be reached by SSH: {' '.join(stderr.split()) or 'it gave no reason'}."
+            return describe(name, ssh(target, ["true"]), target.ssh.known_hosts)
+    code = next((code for words, code in _SSH_CODES.items() if words in stderr), "ssh-failed")
+    return worded(code, host=name, output=output or "no output")
 
 
-def python(target: Mapping[str, Any], *arguments: str) -> list[str]:
-    """The argv that runs `python3 …` with our packages on the target."""
+def python(target: TargetDocument, *arguments: str) -> list[str]:
+    """Build the argv that runs `python3 …` with our packages on the target."""
     path = f"PYTHONPATH={HOME}:{HOME}/lib"
     environment = ("PYTHONSAFEPATH=1", "PYTHONUTF8=1")
     return command(target, ["env", path, *environment, "python3", *arguments])
 
 
 def suite_dir(suite_id: str) -> str:
-    """The folder of a suite on the target."""
+    """Return the folder of a suite on the target."""
     return f"{SUITES}/{suite_id}"

@@ -9,30 +9,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from contract.problem import Problem
+
 LIMIT_S = 30.0
 
 # Ends before anybody is authenticated: the host learns the user's name, and nothing is run.
 ASK = ("StrictHostKeyChecking=accept-new", "PreferredAuthentications=none", "CheckHostIP=no")
 ALONE = ("GlobalKnownHostsFile=/dev/null", "HashKnownHosts=no", "ControlPath=none")
 COMPARE = (
-    "compare it with what `for k in /etc/ssh/ssh_host_*.pub; do ssh-keygen -lf $k; done` prints at "
+    "ompare it with what `for k in /etc/ssh/ssh_host_*.pub; do ssh-keygen -lf $k; done` prints at "
     "its own console"
 )
 
 
 @dataclass(frozen=True)
-class Shown:
+class HostKey:
     """`line` as known_hosts wants it; `fingerprint` for people: SHA256:…, and of which kind."""
 
     line: str
     fingerprint: str
 
 
-def shown(ssh: Sequence[str]) -> Shown | None:
-    """The key that the host of this ssh command shows now; None where it shows none.
+def read_host_key(ssh: Sequence[str]) -> HostKey | None:
+    """Return the key that the host of this ssh command shows now; None where it shows none.
 
-    Asked by ssh itself, so that the same way is gone (a jump host, another name for its key) and
-    the same key is shown as later: ssh-keyscan knows neither.
+    ssh itself asks, so that it takes the same way (a jump host, another name for its key) and gets
+    the same key as later: ssh-keyscan knows neither.
     """
     program, *rest = ssh
     with tempfile.TemporaryDirectory(prefix="fde-host-key-") as folder:
@@ -54,29 +56,32 @@ def shown(ssh: Sequence[str]) -> Shown | None:
             ).stdout.split()
         except (OSError, ValueError, subprocess.SubprocessError):
             return None
-    return Shown(line, f"{words[1]} {words[-1]}")
+    return HostKey(line, f"{words[1]} {words[-1]}")
 
 
-def unknown(ssh: Sequence[str], known_hosts: str | None) -> str:
-    """What to do at the first contact, as a clause."""
-    key = shown(ssh)
-    if key is None:
-        return f"its host key is not known here, and it shows none now: {COMPARE}"
-    file = shlex.quote(known_hosts) if known_hosts else "~/.ssh/known_hosts"
-    return (
-        f"its host key is not known here. It shows {key.fingerprint}: {COMPARE}, and only where "
-        f"they are the same run `echo {shlex.quote(key.line)} >> {file}`"
-    )
+def unknown_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Problem:
+    """Build the problem of a first contact with the host called `name`."""
+    key = read_host_key(ssh)
+    shown, facts, remedy = ", and it shows none now", {"host": name}, f"C{COMPARE}."
+    if key is not None:
+        file = shlex.quote(known_hosts) if known_hosts else "~/.ssh/known_hosts"
+        shown, facts = f". It shows {key.fingerprint}", {**facts, "fingerprint": key.fingerprint}
+        remedy += f" If they are the same, run `echo {shlex.quote(key.line)} >> {file}`."
+    sentence = f"{name} cannot be reached: its host key is not known here{shown}."
+    return Problem("host-key-unknown", facts, sentence, remedy)
 
 
-def changed(ssh: Sequence[str], known_hosts: str | None) -> str:
-    """What to do where another key is known, as a clause."""
-    key = shown(ssh)
-    now = f" It now shows {key.fingerprint}." if key else ""
+def changed_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Problem:
+    """Build the problem of a host whose key is another one than the one that is known."""
+    key = read_host_key(ssh)
+    shown = f" It now shows {key.fingerprint}." if key else ""
     file = f" -f {shlex.quote(known_hosts)}" if known_hosts else ""
-    name = shlex.quote(key.line.split()[0]) if key else "HOST"
-    return (
-        "its host key is another one than the one that is known here: another machine may stand in "
-        f"its place, and nothing was sent to it.{now} If it was reinstalled, {COMPARE}; then "
-        f"take the old key out with `ssh-keygen -R {name}{file}`, and check again"
+    entry = shlex.quote(key.line.split()[0]) if key else "HOST"
+    return Problem(
+        "host-key-changed",
+        {"host": name, "fingerprint": key.fingerprint if key else ""},
+        f"{name} cannot be reached: its host key has changed. Another machine may answer in its "
+        f"place; nothing was sent to it.{shown}",
+        f"If it was reinstalled, c{COMPARE}; then remove the old key with `ssh-keygen -R "
+        f"{entry}{file}`, and check again.",
     )

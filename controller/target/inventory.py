@@ -1,4 +1,4 @@
-"""What an inventory says of a target: every rule checked, all resolved; configurations in words."""
+"""The variables of an inventory's host, resolved into its target once every rule holds."""
 
 from __future__ import annotations
 
@@ -6,117 +6,173 @@ import json
 import re
 import sys
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from agent.storage import layout, registry
 from agent.storage.base import UNENCRYPTED
 from agent.system import quiet
+from contract import schema
 from contract.errors import AgentError
 from contract.files import write_json
 from contract.names import sentence
 from contract.parameters import Parameter, ParameterValue, described
-from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Disk, Extent
+from contract.plan import (
+    DATA_OFFSET_BYTES,
+    TARGET_FORMAT,
+    Asset,
+    Configuration,
+    Disk,
+    Extent,
+    MeterEntry,
+    Quiet,
+    TargetDocument,
+)
 from contract.problem import Problem, ProblemError
 from controller.planning import assumptions
 from controller.planning.suites import on_disk
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
+_Number = int | str  # templates yield texts
 
-def words(entry: Mapping[str, Any]) -> str:
-    """What a configuration of a resolved target is, in one short line."""
-    configuration = registry.complete(entry)
+
+@dataclass(frozen=True)
+class DiskVariables:
+    """A disk of `fde_disks`, before it is checked."""
+
+    by_id: str | None = None
+    serial: str | int | None = None
+    size_bytes: _Number | None = None
+    erase: str | int | None = None
+    unknown: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> list[str]:
+        """Keys that every disk needs and this one lacks."""
+        needed = {"by_id": self.by_id, "serial": self.serial, "size_bytes": self.size_bytes}
+        return [key for key, value in needed.items() if value is None]
+
+    def disk(self, role: str) -> Disk:
+        """Return the disk; raises ValueError where its size is not a number."""
+        erase = None if self.erase is None else str(self.erase)
+        return Disk(role, str(self.by_id), str(self.serial), int(self.size_bytes or 0), erase)
+
+
+@dataclass(frozen=True)
+class ConfigurationVariables:
+    """An entry of `fde_configurations`, before it is checked; on several disks it means several."""
+
+    name: str | None = None
+    kind: str | None = None
+    disk: str | tuple[str, ...] | None = None
+    settings: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> list[str]:
+        """Keys that every configuration needs and this one lacks."""
+        needed = {"disk": self.disk, "kind": self.kind, "name": self.name}
+        return [key for key, value in needed.items() if value is None]
+
+    def on_each_disk(self) -> Iterator[ConfigurationVariables]:
+        """Yield an entry for each of its disks, called `NAME-on-DISK` where there is a list."""
+        if self.name is None or self.disk is None or isinstance(self.disk, str):
+            yield self
+            return
+        for disk in self.disk:
+            yield replace(self, name=on_disk(self.name, disk), disk=disk)
+
+    def complete(self) -> Configuration:
+        """Return the configuration with its kind's defaults; raises AgentError."""
+        named = {"name": self.name, "kind": self.kind, "disk": self.disk}
+        return registry.complete({**self.settings, **named})
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The variables of a host that have rules beyond their types; Ansible checked the latter."""
+
+    disks: Mapping[str, DiskVariables]
+    extent_bytes: _Number
+    configurations: tuple[ConfigurationVariables, ...]
+    secrets_file: str
+    lab: bool = False
+    meters: tuple[MeterEntry, ...] = ()
+    assets: Mapping[str, Asset] = field(default_factory=dict)
+    quiet: Quiet = field(default_factory=Quiet)
+    assumptions: Mapping[str, Any] = field(default_factory=dict)
+
+
+def words(entry: Configuration) -> str:
+    """Describe a configuration of a resolved target in one short line."""
+    named = {"name": entry.name, "kind": entry.kind, "disk": entry.disk}
+    configuration = registry.complete({**entry.settings, **named})
     fields = registry.load(configuration.kind).fields
     settings = [_setting_text(field, configuration.settings[field.name]) for field in fields]
-    return "; ".join([registry.label(configuration), *(word for word in settings if word)])
+    return "; ".join([registry.label(configuration), *(text for text in settings if text)])
 
 
-def _setting_text(field: Parameter, value: ParameterValue) -> str:
+def _setting_text(parameter: Parameter, value: ParameterValue) -> str:
     if isinstance(value, bool):
-        return field.name if value else ""
-    return f"{field.name} {value}{f' {field.unit}' if field.unit else ''}"
+        return parameter.name if value else ""
+    return f"{parameter.name} {value}{f' {parameter.unit}' if parameter.unit else ''}"
 
 
-def table(entries: list[Mapping[str, Any]]) -> list[str]:
-    """A line each: name, disk, words."""
-    width = max((len(entry["name"]) for entry in entries), default=0)
-    return [f"{entry['name']:<{width}}  {entry['disk']:<5}  {words(entry)}" for entry in entries]
+def table(entries: Sequence[Configuration]) -> list[str]:
+    """Return a line for each configuration: name, disk, words."""
+    width = max((len(entry.name) for entry in entries), default=0)
+    return [f"{entry.name:<{width}}  {entry.disk:<5}  {words(entry)}" for entry in entries]
 
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
-KEYS = {"name", "kind", "disk"}
-DISK_KEYS = ("by_id", "serial", "size_bytes")
+def resolve(document: Mapping[str, Any]) -> TargetDocument:
+    """Resolve the variables of a host; raises ProblemError with every broken rule."""
+    try:
+        variables = schema.read(Variables, document)
+        entries = [each for entry in variables.configurations for each in entry.on_each_disk()]
+        problems = list(_check(replace(variables, configurations=tuple(entries))))
+        if problems:
+            raise ProblemError(*problems)
+        kinds = {str(entry.kind) for entry in entries}
+        resolved = {
+            "format": TARGET_FORMAT,
+            "packages": sorted(name for kind in kinds for name in registry.load(kind).packages),
+            "disks": {role: asdict(entry.disk(role)) for role, entry in variables.disks.items()},
+            "extent_bytes": int(variables.extent_bytes),
+            "configurations": [
+                {"name": each.name, "kind": each.kind, "disk": each.disk, **each.settings}
+                for each in (entry.complete() for entry in entries)
+            ],
+            "assumptions": assumptions.resolved(variables.assumptions),
+        }
+        return schema.read(TargetDocument, {**document, **resolved})
+    except ValueError as error:
+        raise ProblemError(Problem("type", {"error": str(error)}, f"{error}.")) from None
 
 
-def resolve(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The resolved target (`fde-target/1`). Raises ProblemError with every broken rule."""
-    values = {**values, "configurations": list(_on_each_disk(values["configurations"]))}
-    broken = list(_broken(values))
-    if broken:
-        raise ProblemError(*broken)
-    kinds = {entry["kind"] for entry in values["configurations"]}
-    return {
-        **values,
-        "format": TARGET_FORMAT,
-        "packages": sorted(package for kind in kinds for package in registry.load(kind).packages),
-        "disks": {role: _disk(entry) for role, entry in values["disks"].items()},
-        "extent_bytes": int(values["extent_bytes"]),
-        "configurations": [_configuration(entry) for entry in values["configurations"]],
-        "assets": {
-            name: {"path": entry["path"], "sha256": entry.get("sha256"), "sums": entry.get("sums")}
-            for name, entry in values["assets"].items()
-        },
-        "assumptions": assumptions.resolved(values["assumptions"]),
-    }
-
-
-def _on_each_disk(entries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """An entry whose disk is a list stands for one on each of them, called `NAME-on-DISK`."""
-    for entry in entries:
-        disks = entry.get("disk")
-        if isinstance(disks, list) and "name" in entry:
-            yield from ({**entry, "name": on_disk(entry["name"], d), "disk": d} for d in disks)
-        else:
-            yield entry
-
-
-def _disk(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "by_id": entry["by_id"],
-        "serial": str(entry["serial"]),
-        "size_bytes": int(entry["size_bytes"]),
-        "erase": None if entry.get("erase") is None else str(entry["erase"]),
-    }
-
-
-def _configuration(entry: Mapping[str, Any]) -> dict[str, Any]:
-    configuration = registry.complete(entry)
-    return {
-        "name": configuration.name,
-        "kind": configuration.kind,
-        "disk": configuration.disk,
-        **configuration.settings,
-    }
-
-
-def _broken(values: Mapping[str, Any]) -> Iterator[Problem]:
+def _check(variables: Variables) -> Iterator[Problem]:
     """Yield a problem for every rule that does not hold."""
-    yield from _disks_broken(values)
-    yield from _configurations_broken(values)
-    yield from _meters_broken(values["meters"])
-    for name, entry in values["assets"].items():
-        yield from _asset_broken(name, entry)
-    yield from _quiet_broken(values.get("quiet", {}))
-    yield from assumptions.broken(values["assumptions"])
-    if Path(values["secrets_file"]).name != "secrets.json":
+    yield from _check_disks(variables)
+    yield from _check_configurations(variables)
+    yield from _check_unique("meters", "name", [meter.name for meter in variables.meters])
+    # At one address on a network there may be several: plugs at a broker, sockets of a strip.
+    ports = [meter.port for meter in variables.meters if "://" not in meter.port]
+    remedy = "Distinguish equal ones as usb:VVVV:PPPP:SERIAL or by path."
+    yield from _check_unique("meters", "port", ports, remedy)
+    for name, asset in variables.assets.items():
+        yield from _check_asset(name, asset)
+    yield from _check_quiet(variables.quiet)
+    yield from assumptions.broken(variables.assumptions)
+    if Path(variables.secrets_file).name != "secrets.json":
         yield Problem(
             "secrets-name", {}, "Invalid fde_secrets_file.", "It must be named secrets.json."
         )
 
 
-def _disks_broken(values: Mapping[str, Any]) -> Iterator[Problem]:
-    disks, size = values["disks"], int(values["extent_bytes"])
-    if not disks:
+def _check_disks(variables: Variables) -> Iterator[Problem]:
+    size = int(variables.extent_bytes)
+    if not variables.disks:
         yield Problem(
             "no-disk",
             {},
@@ -132,42 +188,31 @@ def _disks_broken(values: Mapping[str, Any]) -> Iterator[Problem]:
             f"It must be a multiple of 1 MiB ({layout.MIB}), so that every configuration is "
             "aligned alike.",
         )
-    if unnamed := list(_disks_unnamed(disks)):
+    if unnamed := list(_check_disk_keys(variables.disks)):
         yield from unnamed
         return
-    for role, entry in disks.items():
-        by_id, serial = str(entry["by_id"]), str(entry["serial"])
-        facts = {"disk": role}
-        if not re.fullmatch(r"/dev/disk/by-id/[^/]+", by_id):
-            yield Problem(
-                "disk-path",
-                facts,
-                f"Disk {role} is named {by_id}.",
-                "Name it by its path below /dev/disk/by-id, which means the same disk after a "
-                "reboot.",
-            )
-        elif re.search(r"-part\d+$", by_id):
-            remedy = "Name the whole disk."
-            yield Problem("disk-partition", facts, f"Disk {role} is {by_id}, a partition.", remedy)
-        if not serial.strip():
-            remedy = "Give it as lsblk --nodeps --output NAME,SERIAL prints it."
-            yield Problem("disk-serial", facts, f"Disk {role} has no serial.", remedy)
-        yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(values.get("lab")))
-        disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
+    disks = [entry.disk(role) for role, entry in variables.disks.items()]
+    for disk in disks:
+        yield from _check_disk_names(disk)
+        yield from _check_erase(disk, lab=variables.lab)
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
-            yield Problem("disk-size", facts, reason.sentence, reason.remedy)
-    for key, what in (("by_id", "path"), ("serial", "serial")):
-        if len({str(entry[key]) for entry in disks.values()}) < len(disks):
+            yield Problem("disk-size", {"disk": disk.role}, reason.sentence, reason.remedy)
+    identities = {
+        "by_id": ("path", {disk.by_id for disk in disks}),
+        "serial": ("serial", {disk.serial for disk in disks}),
+    }
+    for key, (what, different) in identities.items():
+        if len(different) < len(disks):
             yield Problem(
                 "disk-twice",
                 {"key": key},
                 f"Two roles name the same disk ({what}).",
-                "Each role needs a disk of its own, with a serial number that no other has.",
+                "Each role needs a disk with a serial number that no other has.",
             )
 
 
-def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for names and keys without which nothing more can be said of a disk."""
+def _check_disk_keys(disks: Mapping[str, DiskVariables]) -> Iterator[Problem]:
+    """Yield a problem for names and keys without which a disk cannot be checked further."""
     for role, entry in disks.items():
         facts = {"disk": role}
         if not NAME.fullmatch(role):
@@ -177,31 +222,47 @@ def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[Problem]:
                 f"Invalid disk name {role!r}.",
                 "It must be letters, digits, dots, dashes and underscores.",
             )
-        keys = entry if isinstance(entry, Mapping) else {}
-        if lacking := [key for key in DISK_KEYS if key not in keys]:
-            yield Problem("disk-keys", facts, f"Disk {role} lacks {', '.join(lacking)}.")
-        elif not str(keys["size_bytes"]).isdecimal():
-            what = f"The size_bytes of disk {role} is {keys['size_bytes']!r}."
+        if entry.missing:
+            yield Problem("disk-keys", facts, f"Disk {role} lacks {', '.join(entry.missing)}.")
+        elif not str(entry.size_bytes).isdecimal():
+            what = f"The size_bytes of disk {role} is {entry.size_bytes!r}."
             yield Problem("disk-size-bytes", facts, what, "It must be a number of bytes.")
-        if stray := sorted(set(keys) - {*DISK_KEYS, "erase"}):
+        if entry.unknown:
             yield Problem(
                 "disk-keys",
                 facts,
-                f"Disk {role} has unknown keys: {', '.join(stray)}.",
+                f"Disk {role} has unknown keys: {', '.join(sorted(entry.unknown))}.",
                 "Remove them.",
             )
 
 
-def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[Problem]:
-    if erase is None:
+def _check_disk_names(disk: Disk) -> Iterator[Problem]:
+    facts = {"disk": disk.role}
+    if not re.fullmatch(r"/dev/disk/by-id/[^/]+", disk.by_id):
+        yield Problem(
+            "disk-path",
+            facts,
+            f"Disk {disk.role} is named {disk.by_id}.",
+            "Name it by its path below /dev/disk/by-id, which means the same disk after a reboot.",
+        )
+    elif re.search(r"-part\d+$", disk.by_id):
+        what = f"Disk {disk.role} is {disk.by_id}, a partition."
+        yield Problem("disk-partition", facts, what, "Name the whole disk.")
+    if not disk.serial.strip():
+        remedy = "Give it as lsblk --nodeps --output NAME,SERIAL prints it."
+        yield Problem("disk-serial", facts, f"Disk {disk.role} has no serial.", remedy)
+
+
+def _check_erase(disk: Disk, *, lab: bool) -> Iterator[Problem]:
+    if disk.erase is None:
         return
-    digits = Disk(role, "", serial, 0, str(erase)).erase_digits
-    what, facts = f"Disk {role} has erase {erase!r}", {"disk": role}
-    if digits is None and not str(erase).startswith(f"{serial} "):
+    digits = disk.erase_digits
+    what, facts = f"Disk {disk.role} has erase {disk.erase!r}", {"disk": disk.role}
+    if digits is None and not disk.erase.startswith(f"{disk.serial} "):
         yield Problem(
             "erase-serial",
             facts,
-            f"{what}, but its serial is {serial!r}.",
+            f"{what}, but its serial is {disk.serial!r}.",
             "`erase` must begin with the disk's own serial number.",
         )
     elif digits is None:
@@ -215,101 +276,91 @@ def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[
         yield Problem(
             "erase-anything",
             facts,
-            f"{what}, which permits erasing whatever is there on any day.",
-            "Remove it, read what fde check says, and set the erase that it prints.",
+            f"{what}, which permits erasing any contents on any day.",
+            "Remove it, read what fde check prints, and set the erase that it prints.",
         )
 
 
-def _configurations_broken(values: Mapping[str, Any]) -> Iterator[Problem]:
-    entries = values["configurations"]
+def _check_configurations(variables: Variables) -> Iterator[Problem]:
+    entries = variables.configurations
     if not entries:
         yield Problem("no-configuration", {}, "fde_configurations is empty.", "Name at least one.")
-    lacking = [(entry, sorted(KEYS - set(entry))) for entry in entries]
-    for entry, keys in lacking:
-        if keys:
-            what = f"Configuration {entry.get('name', entry)} lacks {', '.join(keys)}."
-            yield Problem("configuration-keys", {}, what)
-    if any(keys for _, keys in lacking):
+    incomplete = [entry for entry in entries if entry.missing]
+    for entry in incomplete:
+        what = f"Configuration {entry.name or entry.kind} lacks {', '.join(entry.missing)}."
+        yield Problem("configuration-keys", {}, what)
+    if incomplete:
         return
-    yield from _twice("configurations", "name", entries)
-    for role in sorted({str(entry["disk"]) for entry in entries} - set(values["disks"])):
-        names = [entry["name"] for entry in entries if entry["disk"] == role]
+    yield from _check_unique("configurations", "name", [str(entry.name) for entry in entries])
+    for role in sorted({str(entry.disk) for entry in entries} - set(variables.disks)):
+        names = ", ".join(str(entry.name) for entry in entries if entry.disk == role)
         yield Problem(
             "configuration-disk",
-            {"disk": role, "configurations": ", ".join(names)},
+            {"disk": role, "configurations": names},
             f"Disk {role} is not named in fde_disks.",
-            f"Name it, or remove its configurations: {', '.join(names)}.",
+            f"Name it, or remove its configurations: {names}.",
         )
     for entry in entries:
-        facts = {"configuration": entry["name"]}
-        if not NAME.fullmatch(str(entry["name"])):
+        name = str(entry.name)
+        if not NAME.fullmatch(name):
             yield Problem(
                 "configuration-name",
-                facts,
-                f"Invalid configuration name {entry['name']}: it becomes part of file names.",
+                {"configuration": name},
+                f"Invalid configuration name {name}: it becomes part of file names.",
                 "It must begin with a letter or digit, followed by those, dots, dashes and "
                 "underscores; 48 characters at most.",
             )
         try:
-            registry.complete(entry)
+            entry.complete()
         except AgentError as error:
-            what = f"Configuration {entry['name']}: {error}"
-            yield Problem("configuration", {**facts, "error": str(error)}, what)
+            facts = {"configuration": name, "error": str(error)}
+            yield Problem("configuration", facts, f"Configuration {name}: {error}")
 
 
-def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    yield from _twice("meters", "name", meters)
-    # At one address on a network there may be several: plugs at a broker, sockets of a strip.
-    wired = [meter for meter in meters if "://" not in str(meter["port"])]
-    remedy = "Distinguish equal ones as usb:VVVV:PPPP:SERIAL or by path."
-    yield from _twice("meters", "port", wired, remedy)
-
-
-def _quiet_broken(settings: Mapping[str, Any]) -> Iterator[Problem]:
-    for name in sorted(set(settings.get("stop", ())) - set(quiet.GROUPS)):
+def _check_quiet(settings: Quiet) -> Iterator[Problem]:
+    for name in sorted(set(settings.stop) - set(quiet.GROUPS)):
         known = ", ".join(quiet.GROUPS)
         yield Problem(
             "stop", {}, f"fde_stop: unknown service group {name!r}.", f"Known are {known}."
         )
-    governor = settings.get("governor")
-    if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", str(governor)):
+    governor = settings.governor
+    if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", governor):
         remedy = "Name one that cpupower frequency-info lists."
         yield Problem("governor", {}, f"fde_governor is {governor!r}.", remedy)
 
 
-def _asset_broken(name: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    sha256, sums = entry.get("sha256"), entry.get("sums")
+def _check_asset(name: str, asset: Asset) -> Iterator[Problem]:
     facts = {"asset": name}
-    for key, path in (("path", entry["path"]), ("sums", sums)):
+    for key, path in (("path", asset.path), ("sums", asset.sums)):
         if path is not None and not path.startswith("/"):
             what = f"The {key} of asset {name} is {path!r}."
             yield Problem("asset-path", facts, what, "Give the absolute path on the target.")
-    if (sha256 is None) == (sums is None):
+    if (asset.sha256 is None) == (asset.sums is None):
         yield Problem(
             "asset-sum",
             facts,
             f"Asset {name} needs either sha256 or sums.",
             "sha256 is its checksum, sums a file on the target as sha256sum writes it.",
         )
-    if sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", str(sha256)):
+    if asset.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", asset.sha256):
         what = f"The sha256 of asset {name} is not 64 hexadecimal digits."
         yield Problem("asset-sha256", facts, what, "Give what sha256sum prints.")
 
 
-def _twice(
-    what: str, key: str, entries: Sequence[Mapping[str, Any]], remedy: str = "Give each its own."
+def _check_unique(
+    what: str, key: str, values: Sequence[str], remedy: str = "Each needs a different one."
 ) -> Iterator[Problem]:
-    values = [entry[key] for entry in entries]
-    for value in sorted({value for value in values if values.count(value) > 1}):
-        sentence = f"Two {what} have the same {key} {value!r}."
-        yield Problem(f"{what}-twice", {key: value}, sentence, remedy)
+    for value, count in sorted(Counter(values).items()):
+        if count > 1:
+            text = f"Two {what} have the same {key} {value!r}."
+            yield Problem(f"{what}-twice", {key: value}, text, remedy)
 
 
-def _kind(name: str) -> Iterator[str]:
+def _describe_kind(name: str) -> Iterator[str]:
     kind = registry.load(name)
-    who = "nobody" if kind.encrypted_by == UNENCRYPTED else f"the {kind.encrypted_by}"
+    who = "nothing" if kind.encrypted_by == UNENCRYPTED else f"the {kind.encrypted_by}"
     yield f"{name}: {who} encrypts"
-    yield from (f"  {described(field)}" for field in kind.fields)
+    yield from (f"  {described(parameter)}" for parameter in kind.fields)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -317,18 +368,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="python -m controller.target.inventory", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path)
-    what.add_argument("--kinds", action="store_true", help="what fde_configurations may say")
+    what.add_argument("--kinds", action="store_true", help="print what fde_configurations may have")
     options = parser.parse_args(arguments)
     try:
         if options.kinds:
-            print("\n".join(line for name in registry.names() for line in _kind(name)))
+            print("\n".join(line for name in registry.names() for line in _describe_kind(name)))
             return 0
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        document = resolve(json.load(sys.stdin))
-        write_json(options.out, document)
+        write_json(options.out, resolve(json.load(sys.stdin)).document())
     except ProblemError as error:
         # Beside the target that it does not become, for the program that plays this.
-        write_json(options.out.with_suffix(".problems"), [one.document() for one in error.problems])
+        problems = [problem.document() for problem in error.problems]
+        write_json(options.out.with_suffix(".problems"), problems)
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     except (AgentError, OSError) as error:

@@ -1,4 +1,4 @@
-"""An inventory resolved by Ansible, quietly: which hosts came through, and why others did not."""
+"""Plays of Ansible, their events as JSON; an inventory resolved by one of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from contract import schema
+from contract.command_results import HostCounts, PlayFailure
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown
 from contract.places import ANSIBLE, build_folder, python_path
+from contract.plan import TargetDocument
 from contract.problem import Problem
 from controller.target import connection
 
@@ -28,8 +31,8 @@ log = logging.getLogger(__name__)
 class Inventory:
     """Resolved targets, and problems by host where the inventory was refused."""
 
-    targets: list[dict[str, Any]]
-    refused: dict[str, list[Problem]]
+    targets: Sequence[TargetDocument]
+    refused: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
 
 
 def resolve(path: Path) -> Inventory:
@@ -39,27 +42,27 @@ def resolve(path: Path) -> Inventory:
         raise ControllerError(
             unknown("inventory", str(path), known)
             if known
-            else f"There is no inventory {path}: copy ansible/inventory/hardware.example."
+            else f"The inventory {path} was not found. Copy ansible/inventory/hardware.example."
         )
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         play = _play(["--inventory", str(path), str(ANSIBLE / "resolve.yml")], output)
         output.seek(0)
         output_text = output.read()
     refused = {
-        failure["host"]: play.problems.get(failure["host"])
-        or [Problem("type", {}, f"{reason.rstrip('.')}.") for reason in failure["reasons"]]
+        failure.host: play.problems.get(failure.host)
+        or [Problem("type", {}, f"{reason.rstrip('.')}.") for reason in failure.reasons]
         for failure in play.failures
     }
-    hosts = [host for host, counts in play.counts.items() if not counts["failures"]]
+    hosts = [host for host, count in play.counts.items() if not count.failures]
     if not hosts and not refused:
         raise ControllerError(f"Ansible cannot read {path}: {_first_complaint(output_text)}")
     return Inventory([play.targets[host] for host in hosts], refused)
 
 
 def _first_complaint(text: str) -> str:
-    """Return what an Ansible that played nothing complains of first, for people.
+    """Return the first complaint of an Ansible that played nothing.
 
-    A file that is no UTF-8 causes what is complained of after it; then errors count most.
+    A file that is not UTF-8 causes the complaints after it; then errors count most.
     """
     lines = [line for line in text.splitlines() if "warnings can be disabled" not in line]
     words = ("decoded as", "ERROR", "WARNING")
@@ -69,27 +72,27 @@ def _first_complaint(text: str) -> str:
 
 @contextmanager
 def environment() -> Iterator[dict[str, str]]:
-    """Yield what Ansible's programs are to be started with, as long as this context is open.
+    """Yield the environment of Ansible's programs, as long as this context is open.
 
-    What the user has set for plays of his own (callbacks, strategies) is left out, except how a
-    vault is opened. Its open connections and its resolved targets are in a folder of this play
-    alone, which is removed afterwards: another may have a host of the same name. A home directory
-    is not needed. Ansible insists on a locale of UTF-8.
+    The user's settings for other plays (callbacks, strategies) are left out, except how a vault is
+    opened. Open connections and resolved targets are in a folder of this play alone, which is
+    removed afterwards: another may have a host of the same name. A home directory is not needed.
+    Ansible insists on a locale of UTF-8.
     """
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("ANSIBLE_") or name.startswith("ANSIBLE_VAULT_")
     }
-    with tempfile.TemporaryDirectory(prefix="fde-cp-") as ours:
+    with tempfile.TemporaryDirectory(prefix="fde-cp-") as folder:
         yield {
             **kept,
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
-            "ANSIBLE_HOME": ours,
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": ours,
+            "ANSIBLE_HOME": folder,
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": folder,
             "FDE_BUILD": str(build_folder().absolute()),
-            "FDE_TARGETS": str(Path(ours) / "targets"),
+            "FDE_TARGETS": str(Path(folder) / "targets"),
             "PYTHONPATH": python_path(),
             "PYTHONSAFEPATH": "1",
         }
@@ -97,33 +100,40 @@ def environment() -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Play:
-    """What the callback plugin `fde_events` wrote of a play: each host's counts (`ok`, `changed`,
-    `failures`, `unreachable`), and failures with `host`, `task` and `reasons`, oldest first.
-    `targets` are the resolved targets by host, `problems` those of the inventory."""
+    """A play as the callback plugin `fde_events` reported it; failures are oldest first.
+
+    `targets` are the resolved targets by host, `problems` those of the inventory.
+    """
 
     code: int
-    counts: Mapping[str, Mapping[str, int]]
-    failures: Sequence[Mapping[str, Any]]
-    targets: Mapping[str, dict[str, Any]]
-    problems: Mapping[str, list[Problem]]
+    counts: Mapping[str, HostCounts]
+    failures: Sequence[PlayFailure]
+    targets: Mapping[str, TargetDocument]
+    problems: Mapping[str, Sequence[Problem]]
+
+
+@dataclass(frozen=True)
+class _Stats:
+    hosts: Mapping[str, HostCounts]
 
 
 def _play(
-    arguments: Sequence[str], output: IO[str] | None, target: Mapping[str, Any] | None = None
+    arguments: Sequence[str], output: IO[str] | None, target: TargetDocument | None = None
 ) -> Play:
-    """Run ansible-playbook to its end, what it says for people in `output`.
+    """Run ansible-playbook to its end, its text for people in `output`.
 
     `target` is the resolved target of a play that does not resolve its inventory.
     """
     alone = {"ANSIBLE_NOCOLOR": "1"} if output else {}
+    program = Path(sys.executable).with_name("ansible-playbook")
     with environment() as variables, tempfile.NamedTemporaryFile() as events:
         folder = Path(variables["FDE_TARGETS"])
         folder.mkdir()
         if target is not None:
-            write_json(folder / f"{target['host']}.json", target, sync=False)
+            write_json(folder / f"{target.host}.json", target.document(), sync=False)
         try:
             done = subprocess.run(
-                [str(_program()), *arguments],
+                [str(program), *arguments],
                 env={**variables, **alone, "FDE_ANSIBLE_EVENTS": events.name},
                 stdin=subprocess.DEVNULL if output else None,
                 stdout=output,
@@ -132,23 +142,23 @@ def _play(
             )
         except FileNotFoundError:
             raise ControllerError(
-                f"{_program()} is not there: run `make venv`, or install the package again."
+                f"{program} was not found. Run `make venv`, or install the package again."
             ) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
         targets = [connection.read_target(path) for path in folder.glob("*.json")]
         problems = {
-            path.stem: [Problem(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+            path.stem: [
+                schema.read(Problem, entry)
+                for entry in json.loads(path.read_text(encoding="utf-8"))
+            ]
             for path in folder.glob("*.problems")
         }
-    counts: dict[str, dict[str, int]] = next(
-        (line["hosts"] for line in lines if line["event"] == "stats"), {}
-    )
-    failures = [line for line in lines if line["event"] == "failure"]
+    stats = [schema.read(_Stats, line) for line in lines if line["event"] == "stats"]
     return Play(
         done.returncode,
-        counts,
-        failures,
-        {target_document["host"]: target_document for target_document in targets},
+        stats[0].hosts if stats else {},
+        [schema.read(PlayFailure, line) for line in lines if line["event"] == "failure"],
+        {resolved.host: resolved for resolved in targets},
         problems,
     )
 
@@ -157,12 +167,12 @@ def suite(
     tag: str,
     *,
     inventory: Path,
-    target: Mapping[str, Any],
+    target: TargetDocument,
     output_file: Path,
     variables: Mapping[str, Any],
 ) -> None:
     """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
-    host = target["host"]
+    host = target.host
     arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
     arguments += ["--extra-vars", json.dumps(variables), str(ANSIBLE / "suite.yml")]
     log.info("ansible %s on %s begins, its output in %s", tag, host, output_file)
@@ -170,24 +180,20 @@ def suite(
         play = _play(arguments, output, target)
     log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
-        failures = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
+        failures = [f"{each.task}: {'; '.join(each.reasons)}" for each in play.failures]
         reason = " ".join(failures) or _first_complaint(
             output_file.read_text(encoding="utf-8", errors="replace")
         )
         raise ControllerError(
             f"Ansible could not {tag} the suite on {host} ({' '.join(reason.split())}); its "
-            f"output is in {output_file}. Is the target up and provisioned (fde provision)?"
+            f"output is in {output_file}. See that the target is up and provisioned (fde "
+            "provision)."
         )
-
-
-def _program() -> Path:
-    return Path(sys.executable).with_name("ansible-playbook")
 
 
 def run(
     name: str, inventory: Path, variables: Mapping[str, Any], output: IO[str] | None = None
 ) -> Play:
-    """Play `name` of ours on all hosts of an inventory, what it says in `output`; without one it
-    is this terminal's own."""
+    """Play our `name` on all hosts of an inventory; without `output` in this terminal."""
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
     return _play([*arguments, str(ANSIBLE / name)], output)

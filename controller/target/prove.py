@@ -5,17 +5,19 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from contract import strict_json
+from contract import schema, strict_json
 from contract.command_results import ConfigurationProof, HostProofs
-from contract.errors import ControllerError
 from contract.files import write_json
+from contract.plan import Configuration, TargetDocument
+from contract.problem import Problem
 from controller.planning.known_names import require_known
 from controller.target import connection, secrets
 from controller.target import inventory as stacks
+from controller.target.connection import TargetError
 from controller.target.survey import record_file
 
 FORMAT = "fde-proofs/1"
@@ -24,19 +26,53 @@ HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "ci
 Say = Callable[[str], None]
 
 
-def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> HostProofs:
+@dataclass(frozen=True)
+class Layer:
+    """A device-mapper layer of a stack; `cipher_driver` is the kernel's."""
+
+    cipher_driver: str | None = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether a configuration is what the plan states; a drive's own cipher has no layer."""
+
+    ok: bool
+    mismatches: tuple[Problem, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    cipher_driver: str | None = None
+
+    @property
+    def drivers(self) -> str:
+        """The kernel's cipher drivers, from the file system down; `-` without any."""
+        drivers = [layer.cipher_driver for layer in self.layers]
+        return ", ".join(name for name in drivers if name) or self.cipher_driver or "-"
+
+
+@dataclass(frozen=True)
+class ProofLine:
+    """A line that `agent storage prove` prints; the times are null where entering failed."""
+
+    configuration: str
+    proof: Proof
+    took_s: float | None = None
+    mkfs_s: float | None = None
+
+
+def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
     """Have the agent prove the named configurations, or all.
 
-    A line of the table is said as soon as its configuration is through; all of it is kept below the
-    build folder. Raises ControllerError where the target cannot be asked.
+    A line of the table is printed as soon as its configuration is finished; all is kept below the
+    build folder. Raises TargetError where the target cannot be asked.
     """
-    known = {entry["name"]: entry for entry in target["configurations"]}
+    known = {entry.name: entry for entry in target.configurations}
     require_known("configuration", names, known)
     wanted = list(names) or list(known)
     secrets.place(target)
     width = max(len(name) for name in [*wanted, HEAD[0]])
     say(_row(HEAD, width))
-    collected: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
+    proofs: list[ProofLine] = []
     with tempfile.TemporaryFile() as errors:
         argv = connection.python(target, "-m", "agent", "storage", "prove", *wanted)
         with subprocess.Popen(
@@ -44,79 +80,65 @@ def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> HostProofs
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                collected.append(strict_json.loads(line))
-                _say_one(collected[-1], known, width, say)
+                documents.append(strict_json.loads(line))
+                proofs.append(schema.read(ProofLine, documents[-1]))
+                _print_proof(proofs[-1], known, width, say)
         errors.seek(0)
-        words = errors.read()
-    proven = len(collected) == len(wanted) and all(entry["proof"]["ok"] for entry in collected)
-    place = _save(target, collected, proven)
-    say(f"{sum(e['proof']['ok'] for e in collected)} of {len(wanted)} proven; the proofs: {place}")
-    if len(collected) < len(wanted):
-        done = subprocess.CompletedProcess(argv, process.returncode, b"", words)
-        raise ControllerError(f"{wanted[len(collected)]} was not reached. {_why(target, done)}")
-    proofs = [
-        ConfigurationProof(
-            each["configuration"], each["proof"]["ok"], each.get("took_s"), each.get("mkfs_s")
-        )
-        for each in collected
-    ]
-    return HostProofs(target["host"], proven, str(place), tuple(proofs))
-
-
-def _why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    if lines and lines[-1].startswith("fde: "):
-        return lines[-1].removeprefix("fde: ")
-    if any("No module named agent" in line for line in lines):
-        return "The agent is not on the target: run fde provision."
-    return connection.why(target, done)
-
-
-def _say_one(
-    entry: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], width: int, say: Say
-) -> None:
-    proof, configuration = entry["proof"], known[entry["configuration"]]
-    cells = (
-        entry["configuration"],
-        configuration["disk"],
-        _seconds(entry.get("took_s")),
-        _seconds(entry.get("mkfs_s")),
-        "yes" if proof["ok"] else "NO",
-        stacks.words(configuration),
-        _drivers(proof),
-    )
-    say(_row(cells, width))
-    for mismatch in proof["mismatches"]:
-        say(f"    {mismatch['sentence']}")
-
-
-def _row(cells: Sequence[str], width: int) -> str:
-    name, disk, enter, mkfs, proven, stack, driver = cells
-    return f"{name:<{width}}  {disk:<5}  {enter:>7}  {mkfs:>10}  {proven:<6}  {stack:<71}  {driver}"
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
-
-
-def _drivers(proof: Mapping[str, Any]) -> str:
-    """The kernel's cipher drivers, from the file system down; a drive's own has no name."""
-    drivers = [layer.get("cipher_driver") for layer in proof.get("layers", [])]
-    return ", ".join(name for name in drivers if name) or str(proof.get("cipher_driver") or "-")
-
-
-def _save(target: Mapping[str, Any], proofs: list[dict[str, Any]], proven: bool) -> Path:
+        stderr = errors.read()
+    count = sum(each.proof.ok for each in proofs)
     place = record_file("proofs", target)
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(
         place,
         {
             "format": FORMAT,
-            "host": target["host"],
+            "host": target.host,
             "proven_wall": datetime.now(UTC).isoformat(timespec="seconds"),
-            "all_proven": proven,
-            "configurations": target["configurations"],
-            "proofs": proofs,
+            "all_proven": count == len(wanted),
+            "configurations": target.document()["configurations"],
+            "proofs": documents,
         },
     )
-    return place
+    say(f"{count} of {len(wanted)} proven; the proofs: {place}")
+    if len(proofs) < len(wanted):
+        done = subprocess.CompletedProcess(argv, process.returncode, b"", stderr)
+        raise TargetError(_describe_end(target, wanted[len(proofs)], done))
+    return HostProofs(
+        target.host,
+        count == len(wanted),
+        str(place),
+        tuple(
+            ConfigurationProof(each.configuration, each.proof.ok, each.took_s, each.mkfs_s)
+            for each in proofs
+        ),
+    )
+
+
+def _describe_end(
+    target: TargetDocument, name: str, done: subprocess.CompletedProcess[bytes]
+) -> Problem:
+    """Build the problem of proofs that ended before `name` was reached."""
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    if lines and lines[-1].startswith("fde: "):
+        cause = Problem("agent", {}, lines[-1].removeprefix("fde: "))
+    elif any("No module named agent" in line for line in lines):
+        cause = Problem("no-agent", {}, "The agent is not on the target.", "Run fde provision.")
+    else:
+        cause = connection.describe_failure(target, done)
+    sentence = f"{name} was not reached. {cause.sentence}"
+    return Problem(cause.code, {**cause.facts, "configuration": name}, sentence, cause.remedy)
+
+
+def _print_proof(line: ProofLine, known: Mapping[str, Configuration], width: int, say: Say) -> None:
+    entry = known[line.configuration]
+    times = ("" if value is None else f"{value:.2f}" for value in (line.took_s, line.mkfs_s))
+    verdict = "yes" if line.proof.ok else "NO"
+    stack = stacks.words(entry)
+    say(_row((entry.name, entry.disk, *times, verdict, stack, line.proof.drivers), width))
+    for mismatch in line.proof.mismatches:
+        say(f"    {mismatch.sentence}")
+
+
+def _row(cells: Sequence[str], width: int) -> str:
+    name, disk, enter, mkfs, proven, stack, driver = cells
+    return f"{name:<{width}}  {disk:<5}  {enter:>7}  {mkfs:>10}  {proven:<6}  {stack:<71}  {driver}"

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from contract import private
+from contract import private, schema
 from contract.errors import ControllerError
 from contract.names import sentence
+from contract.plan import TargetDocument
+from contract.problem import WordedError, Wording
 from controller.target import connection, playbook
 
 PLACE = "/run/fde-testbed/secrets/secrets.json"
 NEEDED = ("luks_passphrase", "opal_admin_pin")
 # Printed on the drive's label: kept here, and sent only for the reversal that needs it.
 PSID = "sed_psid"
+KEYS = (*NEEDED, PSID)
+PSID_FORM = re.compile("[A-Z0-9]{32}")
 LEAST_CHARACTERS = 12
 VAULT_MARK = b"$ANSIBLE_VAULT;"
 _MOST_BYTES = 1 << 20
@@ -40,68 +46,111 @@ REMOVE = (
 )
 
 
-def load(path: Path) -> dict[str, str]:
-    """The secrets, decrypted where they are an Ansible Vault; raises ControllerError, without any
-    of them in its words."""
+class SecretsError(ControllerError, WordedError):
+    """A secrets file that cannot be used; no text or fact of it quotes the file."""
+
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "secrets-no-file": Wording("{path} is not a regular file.", "Name another secrets file."),
+        "secrets-owner": Wording(
+            "{path} belongs to user {owner}, not to you.", "Copy it, and chmod 600 the copy."
+        ),
+        "secrets-open": Wording("{path} is open to other users.", "Run chmod 600 {path}."),
+        "secrets-unread": Wording(
+            "The secrets {path} cannot be read ({reason}).",
+            f"Write them as a JSON object of {', '.join(KEYS)}, and chmod 600 it.",
+        ),
+        "secrets-tracked": Wording(
+            "{path} is kept by git, and with it by everybody who has a copy of the repository.",
+            "Run git rm --cached {path} and choose other secrets, or encrypt it (ansible-vault "
+            "encrypt).",
+        ),
+        "secrets-json": Wording(
+            "{path} is not a JSON object of texts.", f"Write an object of {', '.join(KEYS)}."
+        ),
+        "secrets-unknown": Wording(
+            "There is no secret called {key} (in {path}).", f"Known are {', '.join(KEYS)}."
+        ),
+        "secrets-line": Wording(
+            "The secret {key} in {path} is missing or not one line.", "Set it."
+        ),
+        "secrets-vault": Wording(
+            "{path} is encrypted, and no password opens it.",
+            "Name the file of the vault's password in the environment variable "
+            "ANSIBLE_VAULT_PASSWORD_FILE.",
+        ),
+        "secrets-short": Wording(
+            "The secret {key} in {path} is too short: {characters} of at least "
+            f"{LEAST_CHARACTERS} characters.",
+            "Draw one with `openssl rand -hex 16`; give back a drive that was owned with the old "
+            "one first.",
+        ),
+        "secrets-psid": Wording(
+            f"The drive is to be reverted by its PSID, but {{path}} has no {PSID}.",
+            "Copy it from the drive's label.",
+        ),
+    }
+
+
+@dataclass(frozen=True, repr=False)
+class Secrets:
+    """The secrets of a target, without a `repr`; `sed_psid` may be missing."""
+
+    luks_passphrase: str = ""
+    opal_admin_pin: str = ""
+    sed_psid: str | None = None
+    unknown: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Those that are set, by name."""
+        texts = (self.luks_passphrase, self.opal_admin_pin, self.sed_psid)
+        return {key: text for key, text in zip(KEYS, texts, strict=True) if text}
+
+
+def load(path: Path) -> Secrets:
+    """Read the secrets, decrypted where they are an Ansible Vault; raises SecretsError."""
     private.no_core_dumps()
-    return _parsed(path, _content(path))
+    return _parse(path, _read(path))
 
 
-def _content(path: Path) -> bytes:
-    """The file's bytes; mode and owner are those of what was read, whatever its name leads to."""
+def _read(path: Path) -> bytes:
+    """Return the file's bytes; mode and owner are those of what was read, behind any link."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - what was opened is judged
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise ControllerError(f"The secrets {path} are not a file: name another one.")
+                raise SecretsError("secrets-no-file", path=str(path))
             if status.st_uid != os.geteuid():
-                raise ControllerError(
-                    f"The secrets {path} belong to user {status.st_uid}, not to you. Make a "
-                    "copy of your own, and chmod 600 it."
-                )
+                raise SecretsError("secrets-owner", path=str(path), owner=status.st_uid)
             if status.st_mode & 0o077:
-                raise ControllerError(f"{path} is open to other users: chmod 600 {path}")
+                raise SecretsError("secrets-open", path=str(path))
             return file.read(_MOST_BYTES)
     except OSError as error:
-        raise ControllerError(
-            f"The secrets {path} cannot be read ({error.strerror}): write them as a JSON object of "
-            f"{', '.join((*NEEDED, PSID))}, and chmod 600 it."
-        ) from None
+        reason = error.strerror or "it cannot be opened"
+        raise SecretsError("secrets-unread", path=str(path), reason=reason) from None
 
 
-def _parsed(path: Path, content: bytes) -> dict[str, str]:
+def _parse(path: Path, content: bytes) -> Secrets:
     encrypted = content.startswith(VAULT_MARK)
-    if not encrypted and _tracked(path):
-        raise ControllerError(
-            f"{path} is kept by git, and with it by everybody who has a copy of the repository: "
-            f"git rm --cached {path}, choose other secrets, or encrypt it (ansible-vault encrypt)."
-        )
+    if not encrypted and _is_tracked(path):
+        raise SecretsError("secrets-tracked", path=str(path))
     try:
-        document = json.loads(_decrypted(path, content) if encrypted else content)
+        secrets = schema.read(
+            Secrets, json.loads(_decrypt(path, content) if encrypted else content)
+        )
     except ValueError:
         # The parser's message would quote the file.
-        raise ControllerError(f"The secrets {path} are not JSON: correct them.") from None
-    if not isinstance(document, dict):
-        raise ControllerError(f"The secrets {path} are not a JSON object: correct them.")
-    return _whole(document, path)
+        raise SecretsError("secrets-json", path=str(path)) from None
+    for key in secrets.unknown:
+        raise SecretsError("secrets-unknown", path=str(path), key=key)
+    for key in (*NEEDED, *secrets.values):
+        if "\n" in secrets.values.get(key, "\n"):
+            raise SecretsError("secrets-line", path=str(path), key=key)
+    return secrets
 
 
-def _whole(document: Mapping[str, Any], path: Path) -> dict[str, str]:
-    unknown = sorted(set(document) - {*NEEDED, PSID})
-    if unknown:
-        raise ControllerError(
-            f"There is no secret called {unknown[0]} (in {path}): there are "
-            f"{', '.join((*NEEDED, PSID))}."
-        )
-    for key in (*NEEDED, *([PSID] if document.get(PSID) else [])):
-        value = document.get(key)
-        if not isinstance(value, str) or not value or "\n" in value:
-            raise ControllerError(f"The secret {key} in {path} is missing or not one line: set it.")
-    return {key: value for key, value in document.items() if value}
-
-
-def _tracked(path: Path) -> bool:
+def _is_tracked(path: Path) -> bool:
     """Whether git keeps the file, or would with the next commit."""
     try:
         done = subprocess.run(
@@ -115,7 +164,7 @@ def _tracked(path: Path) -> bool:
     return done.returncode == 0
 
 
-def _decrypted(path: Path, content: bytes) -> bytes:
+def _decrypt(path: Path, content: bytes) -> bytes:
     program = Path(sys.executable).with_name("ansible-vault")
     with playbook.environment() as variables:
         done = subprocess.run(
@@ -128,52 +177,45 @@ def _decrypted(path: Path, content: bytes) -> bytes:
             env=variables,
         )
     if done.returncode:
-        raise ControllerError(
-            f"{path} is encrypted, and no password opens it: name the file of the vault's password "
-            "in the environment variable ANSIBLE_VAULT_PASSWORD_FILE."
-        )
+        raise SecretsError("secrets-vault", path=str(path))
     return done.stdout
 
 
-def described(path: Path) -> str:
+def describe(path: Path) -> str:
     """Describe the secrets file once it is complete and no new secret in it is short.
 
-    Raises ControllerError. `place` does not ask for the length: a drive that was owned with a
-    short PIN must be given back with it.
+    Raises SecretsError. `place` does not ask for the length: a drive that was owned with a short
+    PIN must be given back with it.
     """
     private.no_core_dumps()
-    content = _content(path)
-    secrets = _parsed(path, content)
+    content = _read(path)
+    secrets = _parse(path, content)
     for key in NEEDED:
-        if len(secrets[key]) < LEAST_CHARACTERS:
-            raise ControllerError(
-                f"The secret {key} in {path} is too short: {len(secrets[key])} of at least "
-                f"{LEAST_CHARACTERS} characters. Draw one with `openssl rand -hex 16`; give back a "
-                "drive that was owned with the old one first."
-            )
+        characters = len(secrets.values[key])
+        if characters < LEAST_CHARACTERS:
+            raise SecretsError("secrets-short", path=str(path), key=key, characters=characters)
     vault = "encrypted with Ansible Vault, " if content.startswith(VAULT_MARK) else ""
-    return f"mode 0600, {vault}with {', '.join(sorted(secrets))}"
+    return f"mode 0600, {vault}with {', '.join(sorted(secrets.values))}"
 
 
-def place(target: Mapping[str, Any], *, with_psid: bool = False) -> bool:
-    """Put them into the target's memory for root alone; whether that changed anything."""
-    secrets = load(Path(target["secrets_file"]))
-    if with_psid and PSID not in secrets:
-        raise ControllerError(
-            f"The drive is to be reverted by its PSID, but {target['secrets_file']} has no {PSID}: "
-            "copy it from the drive's label."
-        )
-    sent = {key: secrets[key] for key in (*NEEDED, *([PSID] if with_psid else []))}
-    return _changed(target, ["sh", "-c", PUT], json.dumps(sent).encode())
+def place(target: TargetDocument, *, with_psid: bool = False) -> bool:
+    """Put them into the target's memory for root alone; return whether that changed anything."""
+    secrets = load(Path(target.secrets_file))
+    if with_psid and not secrets.sed_psid:
+        raise SecretsError("secrets-psid", path=target.secrets_file)
+    sent = {key: secrets.values[key] for key in (KEYS if with_psid else NEEDED)}
+    return _run_shell(target, PUT, json.dumps(sent).encode())
 
 
-def remove(target: Mapping[str, Any]) -> bool:
-    """Take them off the target; whether there were any."""
-    return _changed(target, ["sh", "-c", REMOVE], b"")
+def remove(target: TargetDocument) -> bool:
+    """Take them off the target; return whether there were any."""
+    return _run_shell(target, REMOVE, b"")
 
 
-def _changed(target: Mapping[str, Any], command: Sequence[str], stdin: bytes) -> bool:
-    return bool(connection.told(target, connection.run(target, command, stdin=stdin)).strip())
+def _run_shell(target: TargetDocument, script: str, stdin: bytes) -> bool:
+    """Return whether a script printed `changed`."""
+    done = connection.run(target, ["sh", "-c", script], stdin=stdin)
+    return bool(connection.require_output(target, done).strip())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -187,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         target = connection.read_target(options.target)
         changed = False
         if options.action == "check":
-            described(Path(target["secrets_file"]))
+            describe(Path(target.secrets_file))
         elif options.action == "place":
             changed = place(target, with_psid=options.psid)
         else:

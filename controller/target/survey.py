@@ -10,17 +10,28 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import ClassVar
 
-from contract import strict_json
+from agent.preflight import Facts
+from contract import schema, strict_json
+from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.files import short_digest
 from contract.names import sentence
 from contract.places import build_folder
+from contract.plan import TargetDocument
+from contract.problem import Problem, WordedError, Wording
 from controller.target import connection
 from controller.target.agent_bundle import HOME, collect, pack
+from controller.target.answers import (
+    DisksAnswer,
+    Examination,
+    KeptCheck,
+    MachineAnswer,
+    Survey,
+)
 
 NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER, OLD_PYTHON = range(94, 100)
 # The folder goes whatever happens, also where the link is lost and the script is hung up on.
@@ -46,141 +57,190 @@ case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
 """
 
 
-@dataclass(frozen=True)
-class Look:
-    """What a target said of itself.
+class SurveyError(connection.TargetError, WordedError):
+    """A target that was reached but cannot be looked at."""
 
-    `facts` and `refusals` (each the fields of a Problem, as those of a disk) are of
-    `agent.preflight`; `disks` of `agent check`, empty where `error` says why the disks could not be
-    looked at; `examined` of `agent.examine`, where that was asked for; `disturbers` what may start
-    work by itself, by group (`agent.system.quiet`).
+    WORDINGS: ClassVar[Mapping[str, Wording]] = {
+        "old-python": Wording(
+            "{output} of {host} is too old.",
+            "Make Python 3.11 or newer its python3, as on Debian 12 or Ubuntu 24.04.",
+        ),
+        "no-tmpfs": Wording(
+            "There is no tmpfs at /run of {host}, so it cannot be looked at without writing a "
+            "disk.",
+            "Boot it with systemd.",
+        ),
+        "no-run-folder": Wording(
+            "{user} may not write below /run of {host}.", "Set ansible_user: root."
+        ),
+        "no-python": Wording(
+            "There is no python3 on {host}.", "Install it there (apt-get install python3)."
+        ),
+        "not-unpacked": Wording(
+            "The agent could not be unpacked below /run of {host}.",
+            "See that tar is installed there and some MiB of /run are free.",
+        ),
+        "shell-prints": Wording(
+            "{host} prints {output} ahead of the output of a command.",
+            "Have the start-up files of its login shell (as ~/.bashrc) print in interactive shells "
+            "alone.",
+        ),
+    }
+
+
+_CODES = {
+    OLD_PYTHON: "old-python",
+    NOT_TMPFS: "no-tmpfs",
+    NO_FOLDER: "no-run-folder",
+    NO_PYTHON: "no-python",
+    NOT_UNPACKED: "not-unpacked",
+}
+
+
+@dataclass(frozen=True)
+class TargetAnswer:
+    """What a target reported of itself.
+
+    `disks` are empty where `error` is why they could not be looked at; `examined` has no part
+    where none was asked for; `disturbers` may start work unasked, by group (`agent.system.quiet`).
     """
 
-    facts: dict[str, Any]
-    refusals: list[dict[str, Any]]
-    disks: list[dict[str, Any]]
+    facts: Facts
+    refusals: tuple[Problem, ...] = ()
+    disks: tuple[DiskAnswer, ...] = ()
     error: str | None = None
-    examined: dict[str, Any] = field(default_factory=dict)
-    disturbers: dict[str, list[str]] | None = None
+    examined: Examination = field(default_factory=Examination)
+    disturbers: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """What each disk looked like, by role, as `agent prepare --checked` takes it."""
-        by_role = {disk["role"]: disk["fingerprint"] for disk in self.disks}
-        return {role: fingerprint for role, fingerprint in by_role.items() if fingerprint}
+        """Fingerprints of the disks by role, as `agent prepare --checked` takes them."""
+        return {disk.role: disk.fingerprint for disk in self.disks if disk.fingerprint}
 
     @property
-    def refused(self) -> list[dict[str, Any]]:
+    def refused(self) -> tuple[Problem, ...]:
         """Everything that prevents the next step."""
-        refusals = [*self.refusals, *(r for disk in self.disks for r in disk["refusals"])]
-        if self.error:
-            refusals.append(
-                {"code": "disks-unseen", "facts": {}, "sentence": self.error, "remedy": ""}
-            )
-        return refusals
+        unseen = (Problem("disks-unseen", {}, self.error),) if self.error else ()
+        return (*self.refusals, *(r for disk in self.disks for r in disk.refusals), *unseen)
 
 
-def look(target: Mapping[str, Any], *, disks: bool = True, examine: bool = False) -> Look:
-    """Ask the target; raises ControllerError, one sentence, where it cannot be asked."""
+def look(target: TargetDocument, *, disks: bool = True, examine: bool = False) -> TargetAnswer:
+    """Ask the target what it is and has; raises TargetError where it cannot be asked."""
     what = "".join(["machine", " disks" * disks, " examine" * examine])
-    done = _asked(target, what)
+    done = _run_script(target, what)
     lines = done.stdout.decode(errors="replace").splitlines()
     try:
-        document = strict_json.loads(lines[0])
-        facts, refusals = dict(document["facts"]), list(document["refusals"])
-        examined = dict(strict_json.loads(lines[1])) if examine else {}
-    except (IndexError, KeyError, TypeError, ValueError):
-        raise ControllerError(_unanswered(target, done)) from None
+        machine = schema.read(MachineAnswer, strict_json.loads(lines[0]))
+        examined = schema.read(Examination, strict_json.loads(lines[1]) if examine else {})
+    except (IndexError, ValueError):
+        raise _unanswered(target, done) from None
+    answer = TargetAnswer(machine.facts, machine.refusals, examined=examined)
     if not disks:
-        return Look(facts, refusals, [], examined=examined)
+        return answer
     last = lines[1 + examine :]
     if done.returncode or not last:
         words = done.stderr.decode(errors="replace").strip().splitlines()
         error = words[-1].removeprefix("fde: ") if words else f"status {done.returncode}"
-        error = f"its disks could not be looked at: {error}"
-        return Look(facts, refusals, [], error, examined)
-    document = strict_json.loads(last[0])
-    return Look(
-        facts, refusals, document["disks"], examined=examined, disturbers=document["disturbers"]
-    )
+        return replace(answer, error=f"its disks could not be looked at: {error}")
+    try:
+        disks_answer = schema.read(DisksAnswer, strict_json.loads(last[0]))
+    except ValueError:
+        raise _unanswered(target, done) from None
+    return replace(answer, disks=disks_answer.disks, disturbers=disks_answer.disturbers)
 
 
-def ask(target: Mapping[str, Any], *what: str) -> Any:
-    """What one command of `agent.examine` prints: `survey`, or `load` or `joules` and seconds.
+def list_disks(target: TargetDocument) -> Survey:
+    """Ask a target for its name and all its whole disks; raises TargetError."""
+    return schema.read(Survey, _ask(target, "survey"))
 
-    Raises ControllerError, one sentence.
-    """
-    done = _asked(target, *what)
+
+def load(target: TargetDocument, seconds: float) -> None:
+    """Keep all processors of a target busy for so long; raises TargetError."""
+    _ask(target, "load", f"{seconds:g}")
+
+
+@dataclass(frozen=True)
+class _Joules:
+    readings: tuple[tuple[int, float], ...]
+
+
+def read_joules(target: TargetDocument, seconds: float) -> tuple[tuple[int, float], ...]:
+    """Read RAPL of a target for so long: (monotonic ns, J since the first); raises TargetError."""
+    return schema.read(_Joules, {"readings": _ask(target, "joules", f"{seconds:g}")}).readings
+
+
+def _ask(target: TargetDocument, *what: str) -> object:
+    done = _run_script(target, *what)
     try:
         if not done.returncode:
-            return strict_json.loads(done.stdout)
+            document: object = strict_json.loads(done.stdout)
+            return document
     except ValueError:
         pass
-    raise ControllerError(_unanswered(target, done))
+    raise _unanswered(target, done)
 
 
-def _asked(target: Mapping[str, Any], *what: str) -> subprocess.CompletedProcess[bytes]:
+def _run_script(target: TargetDocument, *what: str) -> subprocess.CompletedProcess[bytes]:
     files = collect()
-    files[PurePosixPath("target.json")] = json.dumps(target).encode()
+    files[PurePosixPath("target.json")] = json.dumps(target.document()).encode()
     done = connection.run(target, ["sh", "-c", SCRIPT, "sh", *what], stdin=pack(files))
     before, begun, printed = done.stdout.partition(BEGIN)
     if not begun:
         return done
     if before.strip():
         words = sentence(before.decode(errors="replace").strip())[:80]
-        raise ControllerError(
-            f"{connection.address(target).capitalize()} prints {words!r} ahead of what a command "
-            "prints: have the start-up files of its login shell (as ~/.bashrc) print in "
-            "interactive shells alone."
-        )
+        host = connection.address(target).capitalize()
+        raise SurveyError("shell-prints", host=host, output=repr(words))
     return subprocess.CompletedProcess(done.args, done.returncode, printed, done.stderr)
 
 
-def record_file(kind: str, target: Mapping[str, Any]) -> Path:
-    """Where the last record of a kind (`checks`, `proofs`) is kept of a target.
+def _unanswered(
+    target: TargetDocument, done: subprocess.CompletedProcess[bytes]
+) -> connection.TargetError:
+    code = _CODES.get(done.returncode)
+    if code is None:
+        return connection.TargetError(connection.describe_failure(target, done))
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return SurveyError(
+        code,
+        host=connection.address(target),
+        user=target.ssh.user if target.ssh else "root",
+        output=lines[-1] if lines else "python3",
+    )
+
+
+def record_file(kind: str, target: TargetDocument) -> Path:
+    """Return where the last record of a kind (`checks`, `proofs`) is kept of a target.
 
     Hosts of several inventories may have one name: those that are reached otherwise, or that name
     other disks, have a file each.
     """
-    link = None if connection.is_local(target) else [target["ssh"]["host"], target["ssh"]["port"]]
-    disks = sorted((disk["by_id"], disk["serial"]) for disk in target["disks"].values())
+    link = None if target.ssh is None else [target.ssh.host, target.ssh.port]
+    disks = sorted((disk.by_id, disk.serial) for disk in target.disks.values())
     digest = short_digest([json.dumps([link, disks])])
-    return build_folder() / kind / f"{target['host']}-{digest}.json"
+    return build_folder() / kind / f"{target.host}-{digest}.json"
 
 
-def checks_file(target: Mapping[str, Any]) -> Path:
-    """Where the last check of a target is kept, until it is provisioned."""
+def checks_file(target: TargetDocument) -> Path:
+    """Return where the last check of a target is kept, until it is provisioned."""
     return record_file("checks", target)
 
 
-def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:
-    """Fingerprints that provisioning must find again: those of the last check, else of now."""
+def expected_fingerprints(target: TargetDocument, answer: TargetAnswer) -> dict[str, str]:
+    """Return the fingerprints that provisioning must find again: of the last check, else of now."""
     try:
-        before = strict_json.loads(checks_file(target).read_text(encoding="utf-8"))
-        names = {disk["role"]: disk["by_id"] for disk in before["disks"]}
-        kept: dict[str, str] = before["fingerprints"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return now.fingerprints
+        text = checks_file(target).read_text(encoding="utf-8")
+        kept = schema.read(KeptCheck, strict_json.loads(text))
+    except (OSError, ValueError):
+        return answer.fingerprints
     # Disks may have changed their roles.
-    same = {role for role, disk in target["disks"].items() if names.get(role) == disk["by_id"]}
-    return {**now.fingerprints, **{role: kept[role] for role in same & set(kept)}}
-
-
-def _unanswered(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
-    name = connection.address(target)
-    user = "root" if connection.is_local(target) else target["ssh"]["user"]
-    words = done.stderr.decode(errors="replace").strip().splitlines()
-    reasons = {
-        OLD_PYTHON: f"{words[-1] if words else 'python3'} of {name} is too old: Python 3.11 or "
-        "newer must be its python3, as on Debian 12 or Ubuntu 24.04.",
-        NOT_TMPFS: f"There is no tmpfs at /run of {name}, so nothing can be looked at without "
-        "writing a disk: boot it with systemd.",
-        NO_FOLDER: f"{user} may not write below /run of {name}: set ansible_user: root.",
-        NO_PYTHON: f"There is no python3 on {name}: install it there (apt-get install python3).",
-        NOT_UNPACKED: f"The agent could not be unpacked below /run of {name}: see that tar is "
-        "there and some MiB of /run are free.",
+    same = {
+        disk.role
+        for disk in kept.disks
+        if disk.role in target.disks and target.disks[disk.role].by_id == disk.by_id
     }
-    return reasons.get(done.returncode) or connection.why(target, done)
+    checked = {role: mark for role, mark in kept.fingerprints.items() if role in same}
+    return {**answer.fingerprints, **checked}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -203,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from controller.target.first_writes import unconfirmed  # which looks, too
 
     verdicts = {
-        "checked": checked(target, answer),
+        "checked": expected_fingerprints(target, answer),
         "unconfirmed": unconfirmed(target, answer.disks, json.loads(options.confirmed)),
     }
     print(json.dumps({**asdict(answer), **verdicts}))

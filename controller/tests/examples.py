@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from agent.preflight import Facts
 from contract import schema
 from contract.journal import FAILED, Entry
 from contract.plan import Plan, TargetDocument
@@ -59,6 +60,36 @@ def target() -> dict[str, Any]:
         "assets": {},
         "assumptions": {"currency": "USD"},
     }
+
+
+def resolved(**changes: Any) -> TargetDocument:
+    """Return the target with changed keys, as it is read from its file."""
+    return schema.read(TargetDocument, {**target(), **changes})
+
+
+def facts(**changes: Any) -> Facts:
+    """Return the facts of a machine with all that is needed."""
+    supported = {
+        "uid": 0,
+        "distribution": "debian",
+        "version": "13",
+        "name": "Debian 13",
+        "kernel": "6.12",
+        "machine": "x86_64",
+        "python": "3.13.5",
+        "systemd": True,
+        "packages": [],
+        "missing": [],
+        "servers": [],
+        "candidates": {},
+        "lists": True,
+        "cryptsetup": "2.7.5",
+        "hw_opal": True,
+        "sed_transport": "nvme",
+        "sed_block_bytes": 512,
+        "allow_tpm": False,
+    }
+    return schema.read(Facts, {**supported, **changes})
 
 
 def suite(**changes: Any) -> Suite:

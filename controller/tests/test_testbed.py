@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -63,8 +64,8 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
     assert "run --suite smoke --blocks 2" in commands
     shown = out[out.index("where the time went") :].splitlines()[2:11]
     assert [line.split()[0] for line in shown] == steps
-    said = re.findall(r"^== step (\d+) of (\d+), ([\w-]+): \w", out, re.MULTILINE)
-    assert said == [(str(number), "9", step) for number, step in enumerate(steps, 1)]
+    printed = re.findall(r"^== step (\d+) of (\d+), ([\w-]+): \w", out, re.MULTILINE)
+    assert printed == [(str(number), "9", step) for number, step in enumerate(steps, 1)]
     assert out.startswith("Host: "), "before the first step"
     begins = out[: out.index("where the time")].splitlines()
     assert max(map(len, begins)) <= 80
@@ -82,14 +83,14 @@ def test_without_a_lab_its_steps_are_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "printed"),
     [
         (["--suite", "smok"], "did you mean smoke?"),
         (["--inventory", "ansible/inventory/labb"], "did you mean ansible/inventory/lab?"),
     ],
 )
 def test_a_misspelt_name_is_told_before_the_first_step(
-    tmp_path: Path, options: list[str], said: str
+    tmp_path: Path, options: list[str], printed: str
 ) -> None:
     (tmp_path / "ansible" / "inventory" / "lab").mkdir(parents=True)
     done = subprocess.run(
@@ -101,7 +102,7 @@ def test_a_misspelt_name_is_told_before_the_first_step(
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("fde: ") and said in done.stderr
+    assert done.stderr.startswith("fde: ") and printed in done.stderr
     assert done.stdout == ""
 
 
@@ -159,34 +160,35 @@ def test_a_step_that_has_just_started_is_ended_as_well(monkeypatch: pytest.Monke
 
 
 def test_figures_judge_against_the_right_limit() -> None:
-    image = {"build_s": 120.0, "allocated_bytes": 2.5e9}
+    image = testbed_figures.Build(120.0, 2_500_000_000)
 
-    def total(new: bool) -> dict[str, object]:
-        found = testbed_figures.figures(
+    def total(new: bool) -> testbed_figures.Row:
+        rows = testbed_figures.figures(
             steps_s={"lab": 9 * 60, "provision": 20},
-            image={**image, "new": new},
+            image=replace(image, new=new),
             lab_memory_gb=7.0,
             measuring_share=0.5,
         )
-        assert [row["meets"] for row in found[1:]] == [True, True, True, False, False]
-        return found[0]
+        assert [row.meets for row in rows[1:]] == [True, True, True, False, False]
+        return rows[0]
 
-    assert total(True)["meets"] is True
-    assert total(False)["meets"] is False
+    assert total(True).meets
+    assert not total(False).meets
 
 
-def test_the_labs_processes_are_found_and_weighed() -> None:
+def test_the_labs_processes_are_found_and_weighed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         state = {"guest": {"pid": process.pid}, "drives": {"plain": {"pid": 0}}, "meter": None}
-        assert testbed_figures.lab_pids(state) == [process.pid]
+        (tmp_path / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        assert testbed_figures.LabState.from_file(tmp_path / "state.json").pids == [process.pid]
         assert testbed_figures.resident_bytes(process.pid) > 0
     assert testbed_figures.resident_bytes(process.pid) == 0
 
 
 def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
-    found = testbed_figures.figures(steps_s={"run": 60.0})
+    outcome = testbed_figures.figures(steps_s={"run": 60.0})
     where = {**testbed_figures.machine("tcg"), "host_busy_cpus": 1.5}
-    path = testbed_figures.write(tmp_path / "bench" / "testbed.json", found, where)
+    path = testbed_figures.write(tmp_path / "bench" / "testbed.json", outcome, where)
     rows = json.loads(path.read_text(encoding="utf-8"))
     assert [set(row) for row in rows] == [{"figure", "value", "unit", "target", "meets"}]
     beside = json.loads((path.parent / "testbed.machine.json").read_text(encoding="utf-8"))
@@ -212,10 +214,10 @@ def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
 def test_the_hosts_load_is_told_with_what_it_means(
     host: tuple[int, float | None], labs: int, suite: str, minutes: list[str], wider: bool
 ) -> None:
-    said = host_load.Host(*host).sentence(labs, suite)
-    assert re.findall(r"about (\d+)(?= min| with)", said) == minutes
-    assert ("Expect" in said) == ("wider" in said) == wider
-    assert said.count(". ") <= 1 and ("of" in said) == (host[1] is not None)
+    printed = host_load.Host(*host).sentence(labs, suite)
+    assert re.findall(r"about (\d+)(?= min| with)", printed) == minutes
+    assert ("Expect" in printed) == ("wider" in printed) == wider
+    assert printed.count(". ") <= 1 and ("of" in printed) == (host[1] is not None)
 
 
 def test_the_load_is_that_of_the_processors_that_this_process_may_use() -> None:
@@ -227,14 +229,14 @@ def test_the_load_is_that_of_the_processors_that_this_process_may_use() -> None:
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {cpu})
-        found = host_load.Host.measure(0.5)
+        outcome = host_load.Host.measure(0.5)
     finally:
         os.sched_setaffinity(0, allowed)
         for process in loops:
             process.kill()
             process.wait()
-    assert found.cpus == 1
-    assert found.busy_cpus is not None and found.busy_cpus > 0.9
+    assert outcome.cpus == 1
+    assert outcome.busy_cpus is not None and outcome.busy_cpus > 0.9
     assert host_load.busy((100, 1000), (150, 1200), 4) == 1.0
     assert host_load.busy((100, 1000), (100, 1200), 4) == 0.0
     assert host_load.busy(None, (1, 2), 4) is None and host_load.busy((1, 2), (1, 2), 4) is None

@@ -28,7 +28,7 @@ from typing import Any
 
 from contract.errors import LabError
 from contract.files import write_json
-from controller.target import doctor
+from controller.target import connection, doctor
 from instrumentation.simulators import registry
 from instrumentation.simulators.play import Player, SimulatedPort
 from lab.state import REPOSITORY
@@ -262,7 +262,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
             plant=on_controller(FALL_ASLEEP),
         ),
         Mistake(
-            *("wrong rate of the meter", "meter-rate", "its settings say each 10 ms"),
+            *("wrong rate of the meter", "meter-rate", "its settings state each 10 ms"),
             plant=played("smartpower3", [20.0, 2.0], interval_ms=100),
         ),
         Mistake(
@@ -442,8 +442,8 @@ def _judged(mistake: Mistake, findings: list[dict[str, Any]]) -> dict[str, Any]:
         for finding in findings
         if finding["code"] == mistake.code
         and finding["state"] in ("fail", "warn")
-        and finding["way_out"]
-        and mistake.word in finding["sentence"] + finding["way_out"]
+        and finding["remedy"]
+        and mistake.word in finding["sentence"] + finding["remedy"]
     ]
     rest = [finding for finding in findings if finding["code"] == mistake.code]
     return {
@@ -452,7 +452,7 @@ def _judged(mistake: Mistake, findings: list[dict[str, Any]]) -> dict[str, Any]:
         "code": mistake.code,
         "found": bool(matching),
         "said": " | ".join(
-            f"{o['state']}: {o['sentence']} {o['way_out']}" for o in matching or rest
+            f"{o['state']}: {o['sentence']} {o['remedy']}" for o in matching or rest
         ),
     }
 
@@ -483,5 +483,5 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    machine = doctor.examine(json.loads(Path(sys.argv[1]).read_text("utf-8")), Path(sys.argv[2]))
-    print(json.dumps([asdict(line) for line in doctor.diagnose(machine)]))
+    scene = doctor.examine(connection.read_target(Path(sys.argv[1])), Path(sys.argv[2]))
+    print(json.dumps([asdict(outcome) for outcome in doctor.judge(scene)]))

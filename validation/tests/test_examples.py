@@ -24,6 +24,8 @@ PLAN = """
 import io, json, sys
 from pathlib import Path
 from agent.storage import registry
+from contract import schema
+from contract.plan import Configuration
 from controller.target import agent_bundle, inventory
 from controller.tests import examples
 from instrumentation.meters import registry as meters
@@ -35,7 +37,8 @@ meter = {"name": "m", "kind": "tally", "port": "tally", "origin": "modelled"}
 described["meters"] = [{**meter, "channels": {"0": "system"}}]
 plan = examples.compiled(examples.suite(watermark=True), described).document()
 Path(sys.argv[1]).write_bytes(agent_bundle.pack(agent_bundle.collect()))
-print(json.dumps([registry.names(), meters.kinds(), plan, inventory.words(stack)]))
+words = inventory.words(schema.read(Configuration, stack))
+print(json.dumps([registry.names(), meters.kinds(), plan, words]))
 """
 ON_TARGET = """
 from agent.storage import registry

@@ -24,7 +24,8 @@ from controller.cli import options, reference
 from controller.cli.app import guarded, main
 from controller.session import session
 from controller.target import connection, init, secrets
-from controller.target.tests.test_init import survey
+from controller.target.answers import Survey
+from controller.target.tests.test_init import surveyed
 from controller.tests import examples
 from validation.synthetic.suite import Options, write_suite
 
@@ -54,7 +55,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     )
     monkeypatch.setattr(secrets, "place", lambda _target: None)
     monkeypatch.setattr(session, "run", lambda folder, *_: folder / "manifest.json")
-    monkeypatch.setattr(init, "ask_target", lambda *_: {"name": "h", "disks": [survey("S1")]})
+    monkeypatch.setattr(init, "list_disks", lambda _: Survey("h", (surveyed("S1"),)))
     return str(path)
 
 
@@ -170,7 +171,7 @@ def test_without_a_folder_the_newest_suite_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ControllerError, match=r"no suite in fde-suites: `fde run` makes one"):
+    with pytest.raises(ControllerError, match=r"no suite in fde-suites. `fde run` makes one"):
         options.newest()
     (tmp_path / "fde-suites" / "mine").mkdir(parents=True)
     assert options.newest() == Path("fde-suites", "mine")

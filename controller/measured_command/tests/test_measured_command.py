@@ -34,6 +34,7 @@ from contract.measured_command import (
     Trial,
 )
 from contract.places import ROOT
+from contract.plan import MeterEntry
 from controller.cli import app
 from controller.cli.measured_command import _commands
 from controller.measured_command import Command, MeasureOptions, evaluate, of_strings, of_words, run
@@ -102,20 +103,20 @@ def test_joules_of_two_commands_and_their_verdict(
 ) -> None:
     two = adding(tree / PACKAGE, 2_000_000, "two")
     three = adding(tree / DRAM, 3_000_000, "three")
-    found, _ = measured([two, three], OPTIONS, opener, tmp_path)
-    assert found.component == "cpu+memory"
-    energies = {one.command: one.components["cpu+memory"].energy_j for one in found.commands}
+    outcome, _ = measured([two, three], OPTIONS, opener, tmp_path)
+    assert outcome.component == "cpu+memory"
+    energies = {one.command: one.components["cpu+memory"].energy_j for one in outcome.commands}
     assert {name: (e.n, e.mean) for name, e in energies.items() if e} == {
         "two": (3, 2.0),
         "three": (3, 3.0),
     }
-    package = found.commands[1].components["package-0"].energy_j
+    package = outcome.commands[1].components["package-0"].energy_j
     assert package is not None and package.mean == 0.0
-    for trial in found.commands[0].trials:
+    for trial in outcome.commands[0].trials:
         power = trial.energy_j["cpu+memory"] or 0.0
         assert 0 < trial.seconds <= trial.window_s["package-0"]
         assert power == 2.0
-    (compared,) = found.comparisons
+    (compared,) = outcome.comparisons
     assert (compared.base, compared.other, compared.n) == ("two", "three", 3)
     assert compared.ratio == pytest.approx(1.5)
     assert compared.verdict_words == "significant increase"
@@ -132,8 +133,8 @@ def test_blocks_hold_every_command_once_in_an_order_of_the_seed(
 
     def order(seed: int) -> list[list[str]]:
         options = replace(OPTIONS, runs=2, seed=seed)
-        found, _ = measured(commands, options, opener, tmp_path)
-        trials = sorted((t.block, t.place, c.command) for c in found.commands for t in c.trials)
+        outcome, _ = measured(commands, options, opener, tmp_path)
+        trials = sorted((t.block, t.place, c.command) for c in outcome.commands for t in c.trials)
         return [[name for block, _, name in trials if block == n] for n in range(2)]
 
     first = order(7)
@@ -147,22 +148,22 @@ def test_rest_is_the_baseline(
 ) -> None:
     # The prepare command goes before the rest: what it takes is in neither figure.
     options = replace(OPTIONS, rest_s=0.02, prepare=[adding(tree / PACKAGE, 50_000_000)])
-    found, _ = measured([adding(tree / PACKAGE, 2_000_000)], options, opener, tmp_path)
-    main = found.commands[0].components["cpu+memory"]
+    outcome, _ = measured([adding(tree / PACKAGE, 2_000_000)], options, opener, tmp_path)
+    main = outcome.commands[0].components["cpu+memory"]
     assert main.energy_j and main.above_rest_j and main.rest_power_w
     assert (main.energy_j.mean, main.above_rest_j.mean, main.rest_power_w.mean) == (2.0, 2.0, 0.0)
 
     # A load of a known rate that also runs in the rest is taken off.
     options = replace(OPTIONS, rest_s=0.2)
     with _ticking(tree / PACKAGE):
-        found, _ = measured([of_words(["sleep", "0.2"])], options, opener, tmp_path)
-    for trial in found.commands[0].trials:
+        outcome, _ = measured([of_words(["sleep", "0.2"])], options, opener, tmp_path)
+    for trial in outcome.commands[0].trials:
         assert (trial.rest_power_w["package-0"] or 0) > 0
-    main = found.commands[0].components["package-0"]
+    main = outcome.commands[0].components["package-0"]
     assert main.energy_j and main.above_rest_j and main.rest_power_w
     rest_j = [
         (trial.rest_power_w["package-0"] or 0) * trial.window_s["package-0"]
-        for trial in found.commands[0].trials
+        for trial in outcome.commands[0].trials
     ]
     assert main.above_rest_j.mean == pytest.approx(main.energy_j.mean - sum(rest_j) / 3)
 
@@ -190,10 +191,10 @@ def test_a_wrap_within_a_run_is_corrected(
     (tree / PACKAGE).write_text(f"{MAX_UJ - 500_000}\n")
     file = tree / PACKAGE
     wrapping = Command("wrap", ("sh", "-c", f"echo 500000 > {file}; sleep 0.1"))
-    found, _ = measured([wrapping], replace(OPTIONS, runs=1), opener, tmp_path)
-    energy_j = found.commands[0].trials[0].energy_j["package-0"]
+    outcome, _ = measured([wrapping], replace(OPTIONS, runs=1), opener, tmp_path)
+    energy_j = outcome.commands[0].trials[0].energy_j["package-0"]
     assert energy_j == pytest.approx(1.0, abs=1e-3)
-    interval = found.commands[0].seconds
+    interval = outcome.commands[0].seconds
     assert (interval.n, interval.low, interval.high) == (1, None, None)
 
 
@@ -211,15 +212,15 @@ def test_a_read_that_fails_leaves_its_run_without_joules(
         f"else [ -s {file} ] || cp {file}.old {file}; n=$(cat {file}); "
         f"echo $((n + 1000000)) > {file}; fi"
     )
-    found, _ = measured(
+    outcome, _ = measured(
         [Command("flaky", ("sh", "-c", line))], replace(OPTIONS, runs=4), opener, tmp_path
     )
-    (one,) = found.commands
+    (one,) = outcome.commands
     assert [t.energy_j["package-0"] for t in one.trials] == [1.0, None, None, 1.0]
     flags, errors = one.trials[1].flags["cpu+memory"], one.trials[1].errors["cpu+memory"]
     assert "read-failed" in flags and not any(" " in flag for flag in flags)
     assert any("in place of a number" in error for error in errors)
-    notes = {note.code: note.facts for note in found.notes}
+    notes = {note.code: note.facts for note in outcome.notes}
     assert notes["no-joules"] == {
         "command": "flaky",
         "component": "cpu+memory",
@@ -245,16 +246,16 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
     )
     with pytest.raises(ControllerError, match=r"third time failed with exit code 1.*--ignore"):
         run([failing], options, opener)
-    found = schema.read(CommandDocument, json.loads(path.read_text()))
-    assert (found.ok, found.blocks) == (False, 2)
+    outcome = schema.read(CommandDocument, json.loads(path.read_text()))
+    assert (outcome.ok, outcome.blocks) == (False, 2)
     assert cleaned.read_text() == "x\n"
     assert "Not complete: The command third time failed" in capsys.readouterr().out
 
     log.unlink()
     assert run([failing], replace(options, ignore_failure=True), opener) == 0
-    found = schema.read(CommandDocument, json.loads(path.read_text()))
-    assert [t.exit_code for t in found.commands[0].trials] == [0, 0, 1, 1, 1]
-    (failed,) = [note for note in found.notes if note.code == "failed-runs"]
+    outcome = schema.read(CommandDocument, json.loads(path.read_text()))
+    assert [t.exit_code for t in outcome.commands[0].trials] == [0, 0, 1, 1, 1]
+    (failed,) = [note for note in outcome.notes if note.code == "failed-runs"]
     assert failed.facts == {"command": "third time", "runs": 3, "of": 5}
 
 
@@ -353,42 +354,44 @@ def test_precision_takes_as_many_runs_as_a_pilot_asks_for(
     even = f"1000000 + 40000 * ($(wc -l < {log}) % 2)"
     command = adding(tree / PACKAGE, even, "wavering")
     options = replace(OPTIONS, precision=0.01, prepare=of_strings([f"echo x >> {log}"]))
-    found, _ = measured([command], options, opener, tmp_path)
-    values = [t.energy_j["cpu+memory"] or 0.0 for t in found.commands[0].trials]
+    outcome, _ = measured([command], options, opener, tmp_path)
+    values = [t.energy_j["cpu+memory"] or 0.0 for t in outcome.commands[0].trials]
     pilot = values[:10]
     needed = blocks_for(float(np.std(pilot, ddof=1) / np.mean(pilot)), 10, 0.01)
-    assert found.pilot_blocks == 10 and found.blocks == needed > 10
+    assert outcome.pilot_blocks == 10 and outcome.blocks == needed > 10
     wanted = two_stages(pilot, values[10:])
-    energy = found.commands[0].components["cpu+memory"].energy_j
+    energy = outcome.commands[0].components["cpu+memory"].energy_j
     assert energy is not None and energy.low == wanted.low
     assert wanted.half_width is not None and wanted.half_width <= 0.01 * wanted.mean
     assert energy.low != estimate(values).low  # the plain one would be too narrow
 
     log.write_text("")
-    found, _ = measured([command], replace(options, most_runs=12), opener, tmp_path)
-    assert found.blocks == 12
-    (ended,) = [note for note in found.notes if note.code == "max-runs"]
+    outcome, _ = measured([command], replace(options, most_runs=12), opener, tmp_path)
+    assert outcome.blocks == 12
+    (ended,) = [note for note in outcome.notes if note.code == "max-runs"]
     assert ended.facts == {"needed": needed, "most_runs": 12}
 
 
 def test_without_any_source_one_sentence_says_what_was_looked_for() -> None:
     with pytest.raises(ControllerError) as refused:
         run([of_words(["true"])], OPTIONS, lambda: LocalSources.open({}))
-    said = str(refused.value)
-    assert all(word in said for word in ("RAPL", "battery", "hwmon", "NVML", "--meter", "make lab"))
+    printed = str(refused.value)
+    assert all(
+        word in printed for word in ("RAPL", "battery", "hwmon", "NVML", "--meter", "make lab")
+    )
 
 
 def test_a_counter_that_only_root_may_read_is_told(tree: Path) -> None:
     if os.geteuid() == 0:
         way = "sudo chmod a+r"
-        said = LocalSources({}, {"powercap": f"x may be read by root only: {way} x."})
+        sources = LocalSources({}, {"powercap": f"x may be read by root only: {way} x."})
     else:
         for file in tree.rglob("energy_uj"):
             file.chmod(0)
         way = "sudo chmod a+r"
-        said = LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
+        sources = LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
     with pytest.raises(ControllerError, match=way.replace("+", r"\+")):
-        run([of_words(["true"])], OPTIONS, lambda: said)
+        run([of_words(["true"])], OPTIONS, lambda: sources)
 
 
 def test_an_interruption_ends_the_command_and_shows_what_was_measured(
@@ -420,15 +423,14 @@ sys.exit(run(of_strings([line]), options, opener))
 
 
 def test_a_meter_of_an_inventory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = schema.read(MeterEntry, meter(tmp_path / "port"))
     with speaking(tmp_path / "port"):
-        options = replace(
-            OPTIONS, runs=2, rest_s=0.3, meters=[meter(tmp_path / "port")], keep=tmp_path / "kept"
-        )
-        found, _ = measured(
+        options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], keep=tmp_path / "kept")
+        outcome, _ = measured(
             [of_words(["sleep", "0.5"])], options, lambda: LocalSources.open({}), tmp_path
         )
-    assert (found.component, found.origin) == ("system", "modelled")
-    for trial in found.commands[0].trials:  # the simulator gives 20 W
+    assert (outcome.component, outcome.origin) == ("system", "modelled")
+    for trial in outcome.commands[0].trials:  # the simulator gives 20 W
         assert trial.energy_j["system"] == pytest.approx(20 * trial.seconds, rel=0.05)
         assert trial.rest_power_w["system"] == pytest.approx(20, rel=0.05)
     assert (tmp_path / "kept/meters/meter0/stream.raw").stat().st_size > 0
@@ -457,24 +459,19 @@ def test_flags_of_a_meter_reach_text_document_and_table(
 ) -> None:
     silent, table = tmp_path / "silent", tmp_path / "table.md"
     halves = Command("halves", ("sh", "-c", f"sleep 0.5; : > {silent}; sleep 0.5; rm {silent}"))
+    entry = schema.read(MeterEntry, meter(tmp_path / "port"))
     with speaking(tmp_path / "port", Troubled(silent)):
-        options = replace(
-            OPTIONS,
-            runs=2,
-            rest_s=0.3,
-            meters=[meter(tmp_path / "port")],
-            export_markdown=table,
-        )
-        found, _ = measured([halves], options, lambda: LocalSources.open({}), tmp_path)
-    for trial in found.commands[0].trials:
+        options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], export_markdown=table)
+        outcome, _ = measured([halves], options, lambda: LocalSources.open({}), tmp_path)
+    for trial in outcome.commands[0].trials:
         assert set(trial.flags["system"]) >= {"off", "gap-filled"}
         assert trial.rest_flags["system"] == ("off",)
         assert 0 < trial.coverage["system"] < 1
-    facts = {(note.code, note.facts.get("rest")): note.facts for note in found.notes}
+    facts = {(note.code, note.facts.get("rest")): note.facts for note in outcome.notes}
     assert facts["off", False]["flagged"] == facts["off", True]["flagged"] == 2
     assert 0 < facts["gap-filled", False]["coverage"] < 1
     shown, written = capsys.readouterr().out, table.read_text()
-    for note in found.notes:
+    for note in outcome.notes:
         assert note.sentence in shown and note.sentence in written
     assert "flagged: " in shown and "(flagged)" in written
 
@@ -494,14 +491,14 @@ def test_where_the_output_goes(
     file = tmp_path / "output"
     line = f"{NOTICING.format(tree / PACKAGE)}; echo said; echo wrong >&2"
     where = str(file) if output == "file" else output
-    found, _ = measured(of_strings([line]), replace(OPTIONS, output=where), opener, tmp_path)
-    energy = found.commands[0].components["package-0"].energy_j
+    outcome, _ = measured(of_strings([line]), replace(OPTIONS, output=where), opener, tmp_path)
+    energy = outcome.commands[0].components["package-0"].energy_j
     to_null = output in ("null", "/dev/null")
     # A counter that did not move has no joules.
     assert (energy is None) if to_null else (energy is not None and energy.mean == 2.0)
-    assert ("output-null" in [note.code for note in found.notes]) == to_null
-    assert found.output == where
-    written = [trial.output_bytes for trial in found.commands[0].trials]
+    assert ("output-null" in [note.code for note in outcome.notes]) == to_null
+    assert outcome.output == where
+    written = [trial.output_bytes for trial in outcome.commands[0].trials]
     assert written == [len("said\nwrong\n") if output == "pipe" else None] * 3
     assert not file.exists() or file.read_text() == "said\nwrong\n"  # of the last run alone
     shown = capfd.readouterr()
@@ -511,20 +508,20 @@ def test_where_the_output_goes(
 
 def test_a_pipe_that_costs_is_noted(opener: Callable[[], LocalSources], tmp_path: Path) -> None:
     much = of_words(["head", "-c", "100000000", "/dev/zero"])
-    found, _ = measured([much], replace(OPTIONS, runs=1), opener, tmp_path)
-    (note,) = [note for note in found.notes if note.code == "output-piped"]
-    assert note.facts["bytes"] == found.commands[0].trials[0].output_bytes == 100_000_000
-    found, _ = measured([of_words(["echo", "x"])], replace(OPTIONS, runs=1), opener, tmp_path)
-    assert not [note for note in found.notes if note.code == "output-piped"]
+    outcome, _ = measured([much], replace(OPTIONS, runs=1), opener, tmp_path)
+    (note,) = [note for note in outcome.notes if note.code == "output-piped"]
+    assert note.facts["bytes"] == outcome.commands[0].trials[0].output_bytes == 100_000_000
+    outcome, _ = measured([of_words(["echo", "x"])], replace(OPTIONS, runs=1), opener, tmp_path)
+    assert not [note for note in outcome.notes if note.code == "output-piped"]
 
 
 def test_what_a_command_leaves_running_may_go_on_writing(
     opener: Callable[[], LocalSources], tmp_path: Path
 ) -> None:
-    log, told = tmp_path / "log", tmp_path / "told"
-    line = f"{{ until [ -e {told} ]; do sleep 0.02; done; echo late && echo lived > {log}; }} &"
+    log, captured = tmp_path / "log", tmp_path / "told"
+    line = f"{{ until [ -e {captured} ]; do sleep 0.02; done; echo late && echo lived > {log}; }} &"
     measured(of_strings([line]), replace(OPTIONS, runs=1), opener, tmp_path)
-    told.touch()  # what goes on was not waited for
+    captured.touch()  # what goes on was not waited for
     while not log.exists():
         time.sleep(0.02)
 
@@ -539,14 +536,14 @@ def test_a_slow_first_run_is_noted(
     joules = f"1000000 + {number} * 7919 % 10 * 1000 + ({number} == 1) * 8000000"
     command = adding(tree / PACKAGE, joules, "cold")
     options = replace(OPTIONS, runs=10, prepare=of_strings([f"echo x >> {log}"]))
-    found, _ = measured([command], options, opener, tmp_path)
-    (note,) = [note for note in found.notes if note.code == "first-run"]
+    outcome, _ = measured([command], options, opener, tmp_path)
+    (note,) = [note for note in outcome.notes if note.code == "first-run"]
     assert note.facts["share"] == pytest.approx(8, abs=0.1)
     assert (note.facts["command"], note.facts["runs"]) == ("cold", [1])
     options = replace(options, warmup=1)
     log.write_text("")
-    found, _ = measured([command], options, opener, tmp_path)
-    assert not {"first-run", "outliers"} & {note.code for note in found.notes}
+    outcome, _ = measured([command], options, opener, tmp_path)
+    assert not {"first-run", "outliers"} & {note.code for note in outcome.notes}
 
 
 def test_one_run_needs_no_statistics(tree: Path) -> None:
@@ -575,14 +572,14 @@ def test_sources_side_by_side(tree: Path, tmp_path: Path) -> None:
             }
         )
 
-    found, _ = measured([of_words(["sleep", "0.1"])], OPTIONS, opener, tmp_path)
-    assert found.component == "power_meter/power1"
-    power = found.commands[0].components["power_meter/power1"].power_w
+    outcome, _ = measured([of_words(["sleep", "0.1"])], OPTIONS, opener, tmp_path)
+    assert outcome.component == "power_meter/power1"
+    power = outcome.commands[0].components["power_meter/power1"].power_w
     assert power is not None and power.mean == pytest.approx(120, rel=0.1)
-    assert {"cpu+memory", "package-0", "core", "dram"} < set(found.components)
-    (short,) = [note for note in found.notes if note.code == "short-runs"]
+    assert {"cpu+memory", "package-0", "core", "dram"} < set(outcome.components)
+    (short,) = [note for note in outcome.notes if note.code == "short-runs"]
     assert short.facts["source"] == "hwmon"
-    assert found.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
+    assert outcome.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
 
 
 def test_what_is_compared_is_what_sees_most() -> None:
@@ -619,8 +616,8 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) 
     assert "planned suite" in capsys.readouterr().out
     for words in (["run", "sleep 1"], ["run", "sleep", "1"], ["measure", "sleep", "1"]):
         assert app.main(words) == 2
-        told = capsys.readouterr().err
-        assert f"fde run -- {shlex.join(words[1:])}" in told and told.count("\n") == 1
+        captured = capsys.readouterr().err
+        assert f"fde run -- {shlex.join(words[1:])}" in captured and captured.count("\n") == 1
     assert app.main(["run", "-r", "3", "sleep", "-v"]) == 2
     assert "fde run -r 3 -- sleep -v" in capsys.readouterr().err
     assert app.main(["run", "--inventory", str(NOWHERE), "sleep 1"]) == 2
@@ -629,7 +626,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) 
         assert app.main(words) == 2  # whose fault is another
         assert "put -- before" not in capsys.readouterr().err
     assert app.main(["run", "--"]) == 1
-    assert "Name the command to measure" in capsys.readouterr().err
+    assert "No command" in capsys.readouterr().err
     assert app.main(["run", "--meter", "m", "--", "true"]) == 1
     assert "--inventory" in capsys.readouterr().err
 

@@ -191,9 +191,9 @@ def test_what_standard_output_does_not_take_is_shown_on_standard_error(
     with bench.start(bench.line, stdout=out, stderr=subprocess.PIPE) as process:
         for descriptor in (reader, writer, full):
             os.close(descriptor)
-        _, said = process.communicate()
+        _, printed = process.communicate()
     assert process.returncode == 1
-    assert "  energy      2" in said and said.splitlines()[-1].startswith("fde: ")
+    assert "  energy      2" in printed and printed.splitlines()[-1].startswith("fde: ")
     assert bench.blocks(bench.kept()) == 3
 
 
@@ -204,25 +204,25 @@ def test_a_file_that_can_no_longer_be_written_costs_nothing(bench: Bench) -> Non
     options = {"export_json": str(folder / "x"), "export_markdown": str(other)}
     line = f"{bench.line}; rm -rf gone"
     with bench.start(line, stderr=subprocess.PIPE, **options) as process:
-        shown, said = process.communicate()
+        shown, printed = process.communicate()
     assert process.returncode == 1
     assert "  energy      2" in shown and "2.0" in other.read_text(encoding="utf-8")
-    assert said.count("\n") == 1 and f"{folder / 'x'} cannot be written" in said
-    assert str(bench.kept()) in said and bench.blocks(bench.kept()) == 3
+    assert printed.count("\n") == 1 and f"{folder / 'x'} cannot be written" in printed
+    assert str(bench.kept()) in printed and bench.blocks(bench.kept()) == 3
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_first_run(bench: Bench) -> None:
     with bench.start(bench.line, stderr=subprocess.PIPE, export_json="/proc/x") as process:
-        shown, said = process.communicate()
-    assert process.returncode == 1 and not shown and said.count("\n") == 1
+        shown, printed = process.communicate()
+    assert process.returncode == 1 and not shown and printed.count("\n") == 1
     assert not (bench.folder / "runs").exists()
 
 
 def test_an_export_to_standard_output_is_all_that_is_there(bench: Bench) -> None:
     with bench.start(bench.line, stderr=subprocess.PIPE, export_json="/dev/stdout") as process:
-        shown, said = process.communicate()
+        shown, printed = process.communicate()
     assert process.returncode == 0
-    assert json.loads(shown)["blocks"] == 3 and "  energy      2" in said
+    assert json.loads(shown)["blocks"] == 3 and "  energy      2" in printed
 
 
 def test_an_argument_that_is_no_utf8_is_shown_escaped(bench: Bench) -> None:

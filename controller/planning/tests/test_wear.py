@@ -6,35 +6,28 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from contract.disks import DiskAnswer
+from contract.documents import Lifetime
 from contract.errors import ControllerError
 from controller.cli.app import main
 from controller.planning import plan_folders, wear
 from controller.planning.wear import Cost
-from controller.target import check, playbook, secrets, survey
+from controller.target import check, doctor, playbook, survey
 from controller.target.playbook import Inventory
-from controller.target.survey import Look
-from controller.tests.examples import compiled, suite, target
+from controller.target.survey import TargetAnswer
+from controller.tests.examples import compiled, facts, resolved, suite
 
 TB = 10**12
 COST = Cost("sed", "S1", TB, TB // 10, passes=2, rounds=8)
 
 
-def disk(role: str, lifetime: dict[str, int] | None = None) -> dict[str, Any]:
-    """As the agent tells of it."""
-    return {
-        "role": role,
-        "by_id": role,
-        "refusals": [],
-        "would": [],
-        "found": "ours",
-        "ours": True,
-        "fingerprint": None,
-        "lifetime": lifetime,
-    }
+def disk(role: str, **lifetime: int) -> DiskAnswer:
+    """Return a disk as the agent reports it."""
+    life = Lifetime(**lifetime) if lifetime else None
+    return DiskAnswer(role, role, (), lifetime=life, found="ours", ours=True)
 
 
 def worn(written_bytes: int | None, used_percent: int | None) -> Cost:
@@ -77,9 +70,7 @@ def test_where_its_life_is_not_known_its_size_counts() -> None:
 def test_the_disks_of_the_plan_are_reckoned_and_no_others() -> None:
     assert wear.costs(compiled(suite()), [disk("plain")]) == []
     made = compiled(suite(precondition={"rounds": 5}, configurations=["plain"], contrasts=[]))
-    (cost,) = wear.costs(
-        made, [disk("plain", {"written_bytes": 5, "used_percent": 1}), disk("sed")]
-    )
+    (cost,) = wear.costs(made, [disk("plain", written_bytes=5, used_percent=1), disk("sed")])
     assert cost == Cost("plain", "plain", 2**31, 2**30, 2, 5, 5, 1)
 
 
@@ -111,29 +102,21 @@ def worn_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
     """Make a target whose disks are worn so much, and a suite that preconditions them."""
 
     def make(lab: bool = False, **lifetime: int) -> Path:
-        document = {**target(), "lab": lab, "secrets_file": "s", "database": "any"}
-        for each in document["disks"].values():
-            each["erase"] = None
-        facts: dict[str, Any] = dict.fromkeys(
-            ("hw_opal", "cryptsetup", "name", "kernel", "python"), ""
-        )
-        disks = [disk("plain", lifetime), disk("sed")]
-        answer = Look({**facts, "missing": []}, [], disks)
+        target = resolved(lab=lab, secrets_file="s")
+        answer = TargetAnswer(facts(), disks=(disk("plain", **lifetime), disk("sed")))
         wanted = suite(precondition={"rounds": 5})
         for module in (plan_folders, check):
             monkeypatch.setattr(
                 module, "load_suite", lambda name: replace(wanted, configurations=(name,))
             )
         monkeypatch.setattr(survey, "look", lambda _target, **_: answer)
-        monkeypatch.setattr(check, "look", lambda _target, **_: answer)
-        monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([document], {}))
-        monkeypatch.setattr(secrets, "described", lambda _path: "there")
-        monkeypatch.setattr("controller.target.inventory.table", lambda _configurations: [])
-        monkeypatch.setattr(check, "one_disk", lambda _target: False)
-        monkeypatch.setattr(check, "_doctor", lambda *_: [])
-        monkeypatch.setattr(check, "_save", lambda *_: tmp_path)
+        monkeypatch.setattr(doctor, "look", lambda _target, **_: answer)
+        monkeypatch.setattr(doctor, "judge", lambda _scene: [])
+        monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([target]))
+        monkeypatch.setattr(check, "has_one_disk", lambda _target: False)
+        monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
         path = tmp_path / "target.json"
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(target.document()))
         return path
 
     return make
@@ -170,26 +153,27 @@ def test_disks_that_cannot_be_looked_at_are_no_guess(
     worn_target: Given, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = worn_target()
-    monkeypatch.setattr(survey, "look", lambda _target, **_: Look({}, [], [], "sfdisk is missing"))
+    answer = TargetAnswer(facts(), error="sfdisk is missing")
+    monkeypatch.setattr(survey, "look", lambda _target, **_: answer)
     assert main(planned(path)) == 1
     assert "is unknown: sfdisk is missing" in capsys.readouterr().err
 
 
 def test_a_check_of_a_suite_says_what_it_costs(worn_target: Given) -> None:
     worn_target(written_bytes=TB // 1000, used_percent=5)
-    printed: list[str] = []
-    assert check.run(Path("x"), printed.append, suite="plain").ok
-    page = " ".join(" ".join(printed).split())
+    lines: list[str] = []
+    assert check.run(Path("x"), lines.append, suite="plain").ok
+    page = " ".join(" ".join(lines).split())
     assert "by SMART 1.0 GB written in its life, 5 % of its life used" in page
     assert "wear Preconditioning writes at most 7.5 GB to disk plain" in page
     assert "will ask fde run --confirm plain, as that is more than 1 % of its life" in page
-    printed.clear()
+    lines.clear()
     worn_target(written_bytes=100 * TB, used_percent=1)
-    assert check.run(Path("x"), printed.append, suite="plain").ok
-    assert "Preconditioning" in " ".join(printed) and "will ask" not in " ".join(printed)
-    printed.clear()
-    assert not check.run(Path("x"), printed.append, suite="nothing").ok
-    assert "no configuration called 'nothing'" in " ".join(" ".join(printed).split())
-    printed.clear()
-    assert check.run(Path("x"), printed.append).ok
-    assert "Preconditioning" not in " ".join(printed)
+    assert check.run(Path("x"), lines.append, suite="plain").ok
+    assert "Preconditioning" in " ".join(lines) and "will ask" not in " ".join(lines)
+    (host,) = check.run(Path("x"), lines.append, suite="nothing").hosts
+    assert [outcome.code for outcome in host.checks if outcome.state == "fail"] == ["suite"]
+    assert not host.ok
+    lines.clear()
+    assert check.run(Path("x"), lines.append).ok
+    assert "Preconditioning" not in " ".join(lines)

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,13 +19,14 @@ from contract import plan as plans
 from contract.errors import ControllerError
 from contract.journal import Entry, Journal
 from contract.places import ROOT
+from contract.plan import TargetDocument
 from controller.session import journal_link, secrets_delivery
 from controller.session.agent_client import AgentClient
 from controller.session.follow_loop import FollowLoop
 from controller.session.recorders import Recorders
 from controller.session.status import Board
 from controller.target import secrets as secrets_file_module
-from controller.tests.examples import plan, target
+from controller.tests.examples import plan, resolved
 from controller.tests.standin import Standin
 
 PLAN = plans.parse(plan())
@@ -74,7 +74,7 @@ class Watched:
 
     def __init__(self, suite_dir: Path, secrets_file: Path, known: list[Entry]) -> None:
         self.said: list[str] = []
-        where = target() | {"secrets_file": str(secrets_file)}
+        where = resolved(secrets_file=str(secrets_file))
         board = Board(PLAN, suite_dir, self.said.append)
         client = AgentClient(where, PLAN.suite_id)
         recorders = Recorders([], suite_dir)
@@ -191,7 +191,7 @@ def test_secrets_that_cannot_be_placed_are_told_once(
     monkeypatch.setattr(secrets_delivery, "RETRY_S", 0.0)
     refused: list[ControllerError] = []
 
-    def place(where: dict[str, Any]) -> bool:
+    def place(where: TargetDocument) -> bool:
         try:
             return placed(where)
         except ControllerError as error:

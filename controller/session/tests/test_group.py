@@ -21,6 +21,7 @@ from contract import plan as plans
 from contract import schema
 from contract.errors import ControllerError
 from contract.places import ROOT
+from contract.plan import TargetDocument
 from contract.status import SuiteStatus
 from controller.planning.plan_folders import Options
 from controller.session import group
@@ -46,36 +47,40 @@ def planned(target: dict[str, Any], **changes: Any) -> plans.Plan:
     return examples.compiled(examples.suite(**changes), target)
 
 
+def require_apart(targets: list[dict[str, Any]]) -> None:
+    group.require_apart([schema.read(TargetDocument, target) for target in targets])
+
+
 def test_a_machine_named_twice_is_refused() -> None:
     one, other = host("alder"), host("birch")
-    group.require_apart([one, other])
+    require_apart([one, other])
     with pytest.raises(ControllerError, match=r"alder and birch are the same machine .alder.exam"):
-        group.require_apart([one, {**other, "ssh": one["ssh"]}])
+        require_apart([one, {**other, "ssh": one["ssh"]}])
 
 
 def test_a_meter_that_two_hosts_name_is_refused(tmp_path: Path) -> None:
     one, other = host("alder"), host("birch")
     shared = {**other, "meters": [{**METER, "name": "mains", "port": "/dev/null/alder"}]}
     with pytest.raises(ControllerError, match="alder's meter meter0 and birch's meter mains are"):
-        group.require_apart([one, shared])
+        require_apart([one, shared])
     device, link = tmp_path / "tty", tmp_path / "by-id"
     device.touch()
     link.symlink_to(device)
     ports = [{**METER, "port": str(path)} for path in (device, link)]
     with pytest.raises(ControllerError, match="at the same port"):
-        group.require_apart([{**one, "meters": ports[:1]}, {**other, "meters": ports[1:]}])
+        require_apart([{**one, "meters": ports[:1]}, {**other, "meters": ports[1:]}])
     with pytest.raises(ControllerError, match=r"at the same port .usb."):
         usb = [{**METER, "port": "usb"}]
-        group.require_apart([{**one, "meters": usb}, {**other, "meters": usb}])
+        require_apart([{**one, "meters": usb}, {**other, "meters": usb}])
 
 
 def test_two_hosts_share_a_unit_and_never_an_outlet() -> None:
     one, other = host("alder"), host("birch")
     unit = {"name": "pdu", "kind": "snmp", "port": "snmp://pdu", "origin": "measured"}
     mine, its = ({**unit, "channels": {outlet: "system"}} for outlet in "12")
-    group.require_apart([{**one, "meters": [mine]}, {**other, "meters": [its]}])
+    require_apart([{**one, "meters": [mine]}, {**other, "meters": [its]}])
     with pytest.raises(ControllerError, match=r"at the same port .snmp://pdu."):
-        group.require_apart([{**one, "meters": [mine]}, {**other, "meters": [mine]}])
+        require_apart([{**one, "meters": [mine]}, {**other, "meters": [mine]}])
 
 
 def test_hosts_must_have_the_same_stacks_to_do_the_same_work() -> None:
@@ -100,15 +105,17 @@ class Planner:
     """Options of several hosts, and a plan for each as the command line makes it."""
 
     def __init__(self, out: Path, hosts: list[dict[str, Any]], **options: Any) -> None:
+        targets = [schema.read(TargetDocument, each) for each in hosts]
         given = {"suite": "smoke", "seed": None, "blocks": None, "hours": None, "out": out}
-        self.options = Options(**{**given, "targets": hosts, "target": None, **options})
+        self.options = Options(**{**given, "targets": targets, "target": None, **options})
         self.fits: dict[str, int] = {}
 
     def freeze(self, options: Options, group: str, now: Any) -> plans.Plan:
         (target,) = options.targets
-        blocks = options.blocks or self.fits.get(target["host"])
+        blocks = options.blocks or self.fits.get(target.host)
+        described = target.document()
         return examples.compiled(
-            examples.suite(), target, seed=options.seed, blocks=blocks, group=group, now=now
+            examples.suite(), described, seed=options.seed, blocks=blocks, group=group, now=now
         )
 
     def plan(self) -> Path:
@@ -301,7 +308,7 @@ def test_the_inventory_says_how_many_hosts_there_are(
 
     one = asked(["alder"])
     assert group.several(one) is False
-    assert [target["host"] for target in one.targets] == ["alder"]
+    assert [target.host for target in one.targets] == ["alder"]
     two = asked(["alder", "birch"])
     assert group.several(two) is True
     with pytest.raises(ControllerError, match="at the same port"):  # one meter for both
@@ -311,7 +318,7 @@ def test_the_inventory_says_how_many_hosts_there_are(
     (suite / "plan.json").write_text('{"host": "birch"}', encoding="utf-8")
     resumed = asked(["alder", "birch"], suite_dir=suite)
     assert group.several(resumed) is False
-    assert [target["host"] for target in resumed.targets] == ["birch"]
+    assert [target.host for target in resumed.targets] == ["birch"]
     (suite / "plan.json").write_text('{"host": "cedar"}', encoding="utf-8")
     with pytest.raises(ControllerError, match=r"host cedar, which .* does not name"):
         group.several(asked(["alder", "birch"], suite_dir=suite))

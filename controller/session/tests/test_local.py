@@ -15,8 +15,9 @@ import pytest
 from controller.session import session_times, timing
 from controller.session.agent_client import AgentClient
 from controller.target import connection
+from controller.tests.examples import resolved
 
-HERE = {"ssh": None}
+HERE = resolved(ssh=None)
 # What sudo is to a caller who may use it without a password; it runs for root as well.
 SUDO = '#!/bin/sh\n[ "$1 $2" = "-n --" ] || exit 9\nshift 2\necho "$$" >{pid}\nexec "$@"\n'
 ASKS = "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n"
@@ -53,15 +54,17 @@ def test_a_command_has_nothing_of_this_process(
     assert connection.run(HERE, ["sh", "-c", "exit 7"]).returncode == 7
 
 
-def test_what_sudo_refuses_is_told_with_the_way_out(
+def test_what_sudo_refuses_has_a_code_and_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sudo(tmp_path, ASKS, monkeypatch)
-    told = connection.why(HERE, connection.run(HERE, ["true"]))
-    assert told.startswith("This machine is the target") and "NOPASSWD" in told
+    problem = connection.describe_failure(HERE, connection.run(HERE, ["true"]))
+    assert problem.code == "sudo-password" and "NOPASSWD" in problem.remedy
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     failed = subprocess.CompletedProcess([], 3, b"", b"first\nno room")
-    assert connection.why(HERE, failed) == "This machine failed (status 3): no room"
+    problem = connection.describe_failure(HERE, failed)
+    facts = {"host": "This machine", "status": 3, "output": "no room"}
+    assert (problem.code, dict(problem.facts)) == ("command-failed", facts)
 
 
 def test_a_command_that_is_killed_ends_with_its_input(

@@ -22,7 +22,7 @@ from contract.errors import ControllerError
 from contract.plan import Plan
 from controller.session import meter_losses, seal
 from controller.session.agent_client import AgentClient
-from controller.tests.examples import journal, plan, run_json, target
+from controller.tests.examples import journal, plan, resolved, run_json
 from controller.tests.standin import Standin
 from instrumentation.clock import ClockReading, append_reading
 
@@ -224,14 +224,14 @@ def test_the_agents_own_command_takes_the_request(
     suite_dir = standin.suites / suite_id
     found, told = judged(suite_dir), list[str]()
     for _ in range(2):  # asked twice is asked once
-        meter_losses.ask(AgentClient(target(), suite_id), found, told.append)
+        meter_losses.ask(AgentClient(resolved(), suite_id), found, told.append)
     wanted = requests.read(suite_dir)
     assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
         (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
     ]
     standin.unplug()
     with pytest.raises(ControllerError, match="cannot be reached"):
-        meter_losses.ask(AgentClient(target(), suite_id), found, told.append)
+        meter_losses.ask(AgentClient(resolved(), suite_id), found, told.append)
 
 
 @settings(max_examples=25)

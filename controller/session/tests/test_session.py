@@ -18,8 +18,9 @@ from contract import packed
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.files import sha256_of
+from contract.plan import TargetDocument
 from controller.session import seal, session, suite_folder
-from controller.tests.examples import journal, plan, run_json, target
+from controller.tests.examples import journal, plan, resolved, run_json, target
 from instrumentation.trace import StreamWriter
 
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
@@ -180,7 +181,7 @@ def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
     assert not (suite_dir / "journal.jsonl").exists()
 
 
-def _run(suite_dir: Path, where: dict[str, object]) -> None:
+def _run(suite_dir: Path, where: TargetDocument) -> None:
     session.run(suite_dir, where, Path("inventory"), lambda _: None)
 
 
@@ -188,7 +189,7 @@ def test_a_plan_changed_after_freezing_is_refused(tmp_path: Path) -> None:
     changed = plan() | {"settle_s": 0}
     (tmp_path / "plan.json").write_text(json.dumps(changed), encoding="utf-8")
     with pytest.raises(plans.PlanError, match="changed after it was frozen"):
-        _run(tmp_path, target())
+        _run(tmp_path, resolved())
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:
         (tmp_path / "runs" / run["run_id"]).mkdir(parents=True)
         (tmp_path / "runs" / run["run_id"] / "run.json").write_text(json.dumps(found))
     with pytest.raises(ControllerError, match="sealed"):
-        _run(tmp_path, target())
+        _run(tmp_path, resolved())
 
 
 def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:

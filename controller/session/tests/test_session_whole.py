@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from contract.places import ROOT
 from controller.session import journal_link, running_answer, seal, session
 from controller.session.tests.test_recorders import meter, speaking, wait_until
 from controller.target import connection, playbook
-from controller.tests.examples import plan, target
+from controller.tests.examples import plan, resolved
 from controller.tests.standin import Standin
 
 pytestmark = pytest.mark.usefixtures("interruptible")
@@ -61,7 +62,7 @@ class Scene:
         self.here.mkdir()
         self.take(6)
         self.there = standin.suites / self.plan.suite_id
-        self.target = target() | {"meters": [meter(link)], "secrets_file": "none"}
+        self.target = resolved(meters=[meter(link)], secrets_file="none")
         self.said: list[str] = []
         self.agent: subprocess.Popen[bytes] | None = None
         self.starts = 0
@@ -204,7 +205,7 @@ def test_a_target_that_is_the_controller_computes_no_answer(
 
 
 def test_a_suite_without_a_meter_comes_to_its_seal(scene: Scene) -> None:
-    scene.target["meters"] = []
+    scene.target = replace(scene.target, meters=())
     scene.run()
     scene.require_complete()
     assert not (scene.here / "meters").exists()
@@ -261,16 +262,17 @@ def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
 def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
     """The session itself is a process that is killed; recorder and agent continue, and are met."""
     code = (
-        "import json, sys\nfrom pathlib import Path\n"
+        "import sys\nfrom pathlib import Path\n"
         "from controller.session import session\n"
         "from controller.target import connection, playbook\n"
         "connection.SUITES = sys.argv[3]\n"
         "def play(tag, **_):\n"
         "    print('started', flush=True)\n"
         "playbook.suite = play\n"
-        "session.run(Path(sys.argv[1]), json.loads(sys.argv[2]), Path('i'), lambda _: None)\n"
+        "target = connection.parse_target(sys.argv[2])\n"
+        "session.run(Path(sys.argv[1]), target, Path('i'), lambda _: None)\n"
     )
-    argv = [sys.executable, "-c", code, str(scene.here), json.dumps(scene.target)]
+    argv = [sys.executable, "-c", code, str(scene.here), json.dumps(scene.target.document())]
     with subprocess.Popen(
         [*argv, str(scene.standin.suites)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as first:

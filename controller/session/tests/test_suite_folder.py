@@ -15,7 +15,7 @@ from contract.errors import ControllerError
 from contract.identity import Identity
 from controller.session import suite_folder, target_identity
 from controller.session.agent_client import AgentClient
-from controller.tests.examples import journal, plan, target
+from controller.tests.examples import journal, plan, resolved
 from controller.tests.standin import Standin
 
 PLAN = plans.parse(plan())
@@ -67,7 +67,7 @@ def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
 def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent's own command over a shell that stands in for ssh."""
     standin = Standin(tmp_path / "there", monkeypatch)
-    agent = AgentClient(target(), PLAN.suite_id)
+    agent = AgentClient(resolved(), PLAN.suite_id)
     assert len(agent.identity().machine_id) == 64
     assert agent.journal() == []
     assert agent.plan_sha256() is None
@@ -81,7 +81,7 @@ def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (folder / "plan.json").write_text("{", encoding="utf-8")
     assert agent.plan_sha256() == ""  # none of ours
     standin.unplug()
-    with pytest.raises(ControllerError, match="no way to it"):
+    with pytest.raises(ControllerError, match="no route to it"):
         agent.identity()
 
 

@@ -24,7 +24,7 @@ from contract.journal import Entry
 from controller.session import group, status_page, suite_folder, watch
 from controller.session.seal import MANIFEST
 from controller.session.status import Board
-from controller.tests.examples import journal, plan, target
+from controller.tests.examples import journal, plan, resolved
 
 ROOT = Path(watch.__file__).parents[2]
 DOCUMENT = plan(blocks=1)
@@ -271,7 +271,7 @@ def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: 
     (folder / "journal.jsonl").write_text("", encoding="utf-8")
     append(folder / "journal.jsonl", ENTRIES[:2])
     with suite_folder.locked(folder):
-        source = watch.RemoteSuite(target(), PLAN.suite_id, there)
+        source = watch.RemoteSuite(resolved(), PLAN.suite_id, there)
         timer = threading.Timer(4, append, [folder / "journal.jsonl", ENTRIES[2:]])
         timer.start()
         watch._show([source])
@@ -285,4 +285,4 @@ def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: 
 
 def test_a_target_that_has_no_such_suite_is_told(there: Path) -> None:
     with pytest.raises(ControllerError, match=r"failed \(status 1\).*No such file"):
-        watch.RemoteSuite(target(), "none-such", there)
+        watch.RemoteSuite(resolved(), "none-such", there)

@@ -70,14 +70,14 @@ def stream() -> dict[str, tuple[str, dict[str, Any], list[tuple[int, bytes, bool
     }
 
     def frames(sent: bytes, label: str, answers: list[Any]) -> list[tuple[int, bytes, bool]]:
-        found = [(10**9, b"", False)]
+        outcome = [(10**9, b"", False)]
         for n, answer in enumerate(answers):
             body = json.dumps(answer).encode()
-            found += [
+            outcome += [
                 (10**9 * (n + 2), sent, True),
                 (10**9 * (n + 2) + 1, envelope(label, body), False),
             ]
-        return found
+        return outcome
 
     reported = [{**home, "last_reported": f"2026-01-01T14:15:16+03:30 {n}"} for n in range(5)]
     counted = [{**zigbee, "energy": 1.5 + n} for n in range(5)]
@@ -222,8 +222,8 @@ def _looked_into(bundle: Path) -> Iterator[tuple[str, bytes]]:
                 table = pl.read_parquet(io.BytesIO(content))
                 yield member.name, table.write_csv().encode()
                 yield member.name, repr(pl.read_parquet_metadata(io.BytesIO(content))).encode()
-            for found in re.finditer(rb"base64,([A-Za-z0-9+/=]+)", content):
-                yield member.name, base64.b64decode(found[1])
+            for outcome in re.finditer(rb"base64,([A-Za-z0-9+/=]+)", content):
+                yield member.name, base64.b64decode(outcome[1])
 
 
 def test_no_mark_is_found_in_an_anonymous_bundle(planted: tuple[Path, Path]) -> None:
@@ -233,14 +233,14 @@ def test_no_mark_is_found_in_an_anonymous_bundle(planted: tuple[Path, Path]) -> 
     names = " ".join(str(path) for path in folder.rglob("*")).encode()
     lost = [m.needle for m in MARKS if m.needle.encode() not in whole + names]
     assert not lost, "these were not planted"
-    found = {
+    outcome = {
         (mark.needle, name)
         for name, content in _looked_into(bundle)
         for low in [content.lower()]
         for mark in MARKS
         if mark.needle.lower().encode() in low
     }
-    assert not found
+    assert not outcome
 
 
 def test_it_is_verified_reported_and_compared(

@@ -62,10 +62,10 @@ def test_a_site_shows_every_bundle_and_says_what_it_left_out(
     shutil.copytree(EXAMPLES / "h100-trace", folder / "h100-trace")
     capsys.readouterr()
     assert main(["gallery", str(folder), "--out", str(site), "--json"]) == 1
-    said, told = capsys.readouterr()
-    document = json.loads(said)
+    printed, captured = capsys.readouterr()
+    document = json.loads(printed)
     assert document["entries"] == 2 and len(document["left_out"]) == 2
-    assert "broken.tar.gz was left out" in told and "has another bundle" in told
+    assert "broken.tar.gz was left out" in captured and "has another bundle" in captured
     text = (site / "index.html").read_text(encoding="utf-8")
     shown = _Site(text)
     assert not shown.loaded and "<script>alert" not in text
@@ -128,32 +128,32 @@ def test_the_examples_are_the_same_with_and_without_avx_512() -> None:
     bundle = str(EXAMPLES / "paper-synthetic.tar.gz")
     argv = [sys.executable, "-m", "controller", "verify", bundle]
     without = {"NPY_DISABLE_CPU_FEATURES": "X86_V4,AVX512_ICL,AVX512_SPR"}
-    told = [
+    captured = [
         subprocess.run(argv, env={**os.environ, **more}, capture_output=True, text=True, check=True)
         for more in ({}, without)
     ]
-    assert "figures in" in told[0].stdout
-    assert told[0].stdout == told[1].stdout
+    assert "figures in" in captured[0].stdout
+    assert captured[0].stdout == captured[1].stdout
 
 
 def test_numpy_is_imported_without_avx_512_and_children_do_not_inherit_that() -> None:
-    told = (
+    captured = (
         "import os, analysis.suite\n"
         "from numpy._core._multiarray_umath import __cpu_features__ as has\n"
         "assert not has.get('X86_V4') and 'NPY_DISABLE_CPU_FEATURES' not in os.environ"
     )
     environ = {k: v for k, v in os.environ.items() if k != "NPY_DISABLE_CPU_FEATURES"}
-    subprocess.run([sys.executable, "-c", told], check=True, env=environ)
+    subprocess.run([sys.executable, "-c", captured], check=True, env=environ)
 
 
 def test_a_folder_without_bundles_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["gallery", str(tmp_path), "--out", str(tmp_path / "site")]) == 1
-    told = capsys.readouterr().err
-    assert "There is no bundle" in told and told.count("\n") == 1
+    captured = capsys.readouterr().err
+    assert "There is no bundle" in captured and captured.count("\n") == 1
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "entry.json").write_text('{"name": "../../x"}', encoding="utf-8")
     assert main(["gallery", str(tmp_path), "--out", str(tmp_path / "site")]) == 1
-    told = capsys.readouterr().err
-    assert "cannot be read" in told and told.count("\n") == 1
+    captured = capsys.readouterr().err
+    assert "cannot be read" in captured and captured.count("\n") == 1

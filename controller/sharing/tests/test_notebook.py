@@ -59,21 +59,21 @@ def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "printed"),
     [
         ((), "There is no suite folder"),
         (("journal.jsonl",), "is not a suite: it has no plan.json"),
     ],
 )
 def test_what_is_no_suite_is_refused(
-    made: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: tuple[str, ...], printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in made:
         (tmp_path / "x").mkdir()
         (tmp_path / "x" / name).touch()
     assert main(["notebook", str(tmp_path / "x")]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("fde: ") and told.count("\n") == 1 and said in told
+    captured = capsys.readouterr().err
+    assert captured.startswith("fde: ") and captured.count("\n") == 1 and printed in captured
     assert not (tmp_path / "x" / notebook.NAME).exists()
 
 
@@ -81,8 +81,10 @@ def test_a_group_names_its_suites(tmp_path: Path, capsys: pytest.CaptureFixture[
     options = Options(blocks=2, workloads=("idle",))
     folder = write_group(tmp_path, {"alder": 1.0, "birch": 1.0}, options)
     assert main(["notebook", str(folder)]) == 1
-    told = capsys.readouterr().err
-    assert "name one of its suites" in told and "alder" in told and told.count("\n") == 1
+    captured = capsys.readouterr().err
+    assert (
+        "name one of its suites" in captured and "alder" in captured and captured.count("\n") == 1
+    )
 
 
 def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
@@ -103,9 +105,9 @@ def test_without_jupyterlab_one_sentence_says_how_to_get_it(
 ) -> None:
     monkeypatch.setattr(notebook, "find_spec", lambda _name: None)
     assert main(["notebook", str(suite)]) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "make venv-dev" in told
-    assert notebook.NAME in told
+    captured = capsys.readouterr().err
+    assert captured.count("\n") == 1 and "make venv-dev" in captured
+    assert notebook.NAME in captured
 
 
 def test_jupyterlab_serves_it_until_it_is_ended(suite: Path, tmp_path: Path) -> None:
@@ -128,8 +130,8 @@ def test_jupyterlab_serves_it_until_it_is_ended(suite: Path, tmp_path: Path) -> 
         try:
             server = None
             while server is None and command.poll() is None:
-                told = list(tmp_path.glob("RUNTIME/jpserver-*.json"))
-                server = json.loads(told[0].read_text(encoding="utf-8")) if told else None
+                captured = list(tmp_path.glob("RUNTIME/jpserver-*.json"))
+                server = json.loads(captured[0].read_text(encoding="utf-8")) if captured else None
                 time.sleep(0.1)
             assert server is not None
             where = f"{server['url']}api/contents/{notebook.NAME}?token={server['token']}"

@@ -99,10 +99,10 @@ def test_what_identifies_is_listed_before_anything_is_written(
 ) -> None:
     (tmp_path / "there.tar.gz").touch()
     assert main(["publish", str(suite), "--out", str(tmp_path / "there.tar.gz")]) == 1
-    said, told = capsys.readouterr()
+    printed, captured = capsys.readouterr()
     for one in PERSONAL:
-        assert one in said
-    assert "1.2.3.4" not in said and "exists already" in told
+        assert one in printed
+    assert "1.2.3.4" not in printed and "exists already" in captured
     assert (tmp_path / "there.tar.gz").read_bytes() == b""
 
 
@@ -113,12 +113,14 @@ def test_an_anonymous_bundle_holds_nothing_of_it_and_the_same_figures(
         for one in PERSONAL:
             assert one not in name and one.encode() not in content, (name, one)
     assert any(SERIAL.encode() in content for content in _contents(bundles[0]).values())
-    for bundle, said in zip(bundles, (False, True), strict=True):
+    for bundle, printed in zip(bundles, (False, True), strict=True):
         assert main(["verify", str(bundle)]) == 0
-        told = capsys.readouterr().out
-        assert "were made again, bit for bit" in told and "finished runs have the sums" in told
-        assert ("manifest was made anew" in told) is said
-        assert hashlib.sha256(bundle.read_bytes()).hexdigest() in told
+        captured = capsys.readouterr().out
+        assert (
+            "were made again, bit for bit" in captured and "finished runs have the sums" in captured
+        )
+        assert ("manifest was made anew" in captured) is printed
+        assert hashlib.sha256(bundle.read_bytes()).hexdigest() in captured
     with opened(bundles) as (first, other):
         plans = [json.loads((f / "plan.json").read_text(encoding="utf-8")) for f in (first, other)]
         runs = [json.loads(next(f.glob("runs/*/run.json")).read_bytes()) for f in (first, other)]
@@ -177,19 +179,19 @@ def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
     bundle = tmp_path / "strange.tar.gz"
     del strange[f"{suite.name}/sums.json"]
     bundle.write_bytes(_tar(_with_sums(strange)))
-    said = {}
+    printed = {}
     for command in ("report", "summary"):
         for path in (folder, bundle):
             assert main([command, str(path), "--json"]) == 0
-            said[command, path] = json.loads(capsys.readouterr().out)
+            printed[command, path] = json.loads(capsys.readouterr().out)
     sha256 = hashlib.sha256(bundle.read_bytes()).hexdigest()
     page = tmp_path / "build" / "bundles" / sha256 / suite.name / "report.html"
-    assert said["report", bundle]["page"] == str(page)
+    assert printed["report", bundle]["page"] == str(page)
     assert publish.kept(bundles[0], page.parents[2]) != page.parent  # of the same suite
     assert publish.kept(bundle, page.parents[2]) == page.parent and page.is_file()
     assert page.read_bytes() == (folder / "report.html").read_bytes()
     lines, unpacked = (
-        "\n".join(said["summary", path]["suites"][0]["lines"]) for path in (folder, bundle)
+        "\n".join(printed["summary", path]["suites"][0]["lines"]) for path in (folder, bundle)
     )
     assert unpacked == lines.replace(str(folder), str(page.parent))
     assert main(["report", str(bundle), str(folder)]) == 1
@@ -263,8 +265,10 @@ def test_hostile_archives_are_refused_in_one_sentence(
     path.parent.mkdir()
     path.write_bytes(HOSTILE[name])
     assert main(["verify", str(path)]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("fde: ") and told.count("\n") == 1 and "Traceback" not in told
+    captured = capsys.readouterr().err
+    assert (
+        captured.startswith("fde: ") and captured.count("\n") == 1 and "Traceback" not in captured
+    )
 
 
 def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused(
@@ -284,8 +288,8 @@ def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused
     ):
         path.write_bytes(content)
         assert main(["verify", str(path)]) == 1
-        told = capsys.readouterr().err
-        assert words in told and told.count("\n") == 1
+        captured = capsys.readouterr().err
+        assert words in captured and captured.count("\n") == 1
 
 
 def test_figures_that_do_not_follow_from_the_raw_data_are_found(
@@ -331,14 +335,14 @@ def test_what_differs_from_where_a_bundle_was_made_is_named(
         path.write_bytes(_tar(_with_sums(changed)))
         monkeypatch.setattr(manifest, "maker", lambda: here | {key: "another"})
         assert main(["verify", str(path)]) == status
-        told = capsys.readouterr()
-        said = told.err if status else told.out
-        assert f"with {manifest.MAKERS[key]} ({here[key]}, here another)" in said
-        assert not any(f"{words} (" in said for k, words in manifest.MAKERS.items() if k != key)
+        captured = capsys.readouterr()
+        printed = captured.err if status else captured.out
+        assert f"with {manifest.MAKERS[key]} ({here[key]}, here another)" in printed
+        assert not any(f"{words} (" in printed for k, words in manifest.MAKERS.items() if k != key)
         monkeypatch.setattr(manifest, "maker", lambda: here)
         assert main(["verify", str(path)]) == status
-        told = capsys.readouterr()
-        assert not any(words in told.out + told.err for words in manifest.MAKERS.values())
+        captured = capsys.readouterr()
+        assert not any(words in captured.out + captured.err for words in manifest.MAKERS.values())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
@@ -354,8 +358,8 @@ def test_no_room_to_unpack_is_no_fault_of_the_bundle(
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
     monkeypatch.setattr(packed, "LEAST_FREE_BYTES", 1 << 62)
     assert main(["verify", str(bundles[0])]) == 1
-    told = capsys.readouterr().err
-    assert "no room to unpack" in told and "changed" not in told
+    captured = capsys.readouterr().err
+    assert "no room to unpack" in captured and "changed" not in captured
 
 
 def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
@@ -377,31 +381,31 @@ def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
     copy, out = tmp_path / suite.name, tmp_path / "b.tar.gz"
     shutil.copytree(suite, copy)
 
-    def told() -> str:
+    def captured() -> str:
         assert main(["publish", str(copy), "--out", str(out)]) == 1
         assert not out.exists()
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1
-        return said
+        printed = capsys.readouterr().err
+        assert printed.count("\n") == 1
+        return printed
 
     with (copy / ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert "in use" in told()
+        assert "in use" in captured()
     meter = copy / "meters" / "meter0" / "meter.json"
     _change(meter, lambda m: m.update(port="http://bob:hunter2@plug.lan/"))
-    assert "changed after sealing" in told()
+    assert "changed after sealing" in captured()
     write_manifest(copy)
-    assert "password" in told()
+    assert "password" in captured()
     for address in ("http://plug.lan/?token=s3cret", "http://plug.lan/p?id=1&access_key=s3cret"):
         _change(meter, partial(dict.update, port=address))
         write_manifest(copy)
-        assert "password" in told()
+        assert "password" in captured()
     assert main(["publish", str(copy), "--anonymous", "--out", str(out)]) == 0
     assert all(b"s3cret" not in content for content in _contents(out).values())
     out.unlink()
     capsys.readouterr()
     (copy / "manifest.json").unlink()
-    assert "fde seal" in told()
+    assert "fde seal" in captured()
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/fde-evil", "s/../../evil"])

@@ -1,172 +1,173 @@
-"""`fde doctor`: what stands in the way of a trustworthy suite, a line each with the way out.
+"""The list of checks that `fde check` and `fde doctor` share, and the page that both print.
 
-`examine` looks at a target, `diagnose` judges what was seen by `table.TABLE`; nothing is installed,
-no disk is written, no PIN is tried. `require_ready` is what a suite starts with.
+`examine` asks a target, its meters and the controller, `judge` applies the checks of `table.TABLE`;
+nothing is installed, no disk is written, no PIN is tried. `require_ready` is what a suite starts
+with.
 """
 
 from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agent.system import sleep
-from contract.command_results import DiagnosisResult, DoctorResult, HostDiagnoses
+from contract import schema
+from contract.command_results import CheckOutcome, CheckResult, HostChecks
 from contract.errors import ControllerError
-from controller.target import connection
-from controller.target import playbook as inventories
+from contract.plan import TargetDocument
+from controller.target import connection, playbook
+from controller.target.answers import SleepState
 from controller.target.doctor import noise as noises
 from controller.target.doctor import probe
 from controller.target.doctor.diagnosis import (
     FIRST_SUITE,
-    Finding,
+    Check,
     Host,
     Purpose,
-    Row,
     Scene,
-    failed,
     not_made,
     passed,
+    problem_of,
+    refused,
 )
 from controller.target.doctor.table import TABLE
-from controller.target.survey import Look, look
+from controller.target.survey import look
 
 WIDTH = 110
+LABEL = 25
 MARKS = {"pass": "pass", "warn": "warn", "fail": "FAIL", "not_made": "  - "}
-# A suite is started whatever these say: the agent looks at disks and assets when it needs them, and
-# waits for a load to end.
+# A suite is started whatever these find: the agent looks at disks and assets when it needs them,
+# and waits for a load to end.
 _LATER = frozenset({"assets", "disks", "opal", "resolution", "load"})
-AT_START = tuple(row for row in TABLE if row.code not in _LATER)
-# What `fde check` says by itself.
-_SAID = frozenset(
-    {"secrets", "ssh", "rights", "system", "cryptsetup", "packages", "allow-tpm", *_LATER}
-    - {"opal"}
-)
-BESIDE_CHECK = tuple(row for row in TABLE if row.code not in _SAID)
+AT_START = tuple(check for check in TABLE if check.code not in _LATER)
 
-__all__ = ["TABLE", "Purpose", "Scene", "diagnose", "examine", "require_ready", "run"]
+Say = Callable[[str], None]
+
+__all__ = ["TABLE", "Purpose", "Scene", "check_hosts", "examine", "judge", "require_ready", "run"]
 
 
 def examine(
-    target: Mapping[str, Any],
+    target: TargetDocument,
     out: Path,
     *,
-    answer: Look | None = None,
     disks: bool = True,
     noise_s: float = 0.0,
     purpose: Purpose = FIRST_SUITE,
 ) -> Scene:
-    """Look at a resolved target, its meters and this machine.
+    """Ask a target, its meters and this machine; suites go to `out`.
 
-    `answer` is an earlier look at the target, None for a new one. With `noise_s` rest and load of
-    so many seconds each are measured.
+    With `noise_s` rest and load of so many seconds each are measured.
     """
-    unreached = ""
-    if answer is None:
-        try:
-            answer = look(target, disks=disks, examine=True)
-        except ControllerError as error:
-            unreached = str(error)
-    probes = probe.all_of(target["meters"])
+    answer = unreached = None
+    try:
+        answer = look(target, disks=disks, examine=True)
+    except ControllerError as error:
+        unreached = problem_of(error)
+    probes = probe.probe_all(target.meters)
     noise, why = None, ""
     if noise_s and answer is not None:
         try:
             noise = noises.measure(target, noise_s)
         except ControllerError as error:
             why = str(error)
-    return Scene(target, answer, unreached, host(out), probes, noise, why, purpose)
+    return Scene(target, answer, unreached, look_here(out), probes, noise, why, purpose)
 
 
-def host(out: Path, root: Path = Path("/")) -> Host:
-    """What is seen of the controller."""
-    standing = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
+def look_here(out: Path, root: Path = Path("/")) -> Host:
+    """Look at the controller; suites go to `out`."""
+    existing = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
     names = set()
     for comm in (root / "proc").glob("[0-9]*/comm"):
         try:
             names.add(comm.read_text(errors="replace").strip())
         except OSError:
             continue  # it has just ended
-    free = shutil.disk_usage(standing).free
-    return Host(out, sleep.facts(root), free, frozenset(names), root)
+    free = shutil.disk_usage(existing).free
+    state = schema.read(SleepState, sleep.facts(root))
+    return Host(out, state, free, frozenset(names), root)
 
 
-def diagnose(scene: Scene, rows: Iterable[Row] = TABLE) -> list[DiagnosisResult]:
-    """One or more lines of every row: what has nothing to look at is not made."""
-    return [_coded(row.code, finding) for row in rows for finding in _of(row, scene)]
+def judge(scene: Scene, checks: Iterable[Check] = TABLE) -> list[CheckOutcome]:
+    """Return one or more outcomes of every check; without anything to look at it is not made."""
+    outcomes = []
+    for check in checks:
+        if check.needs_target and scene.answer is None:
+            results = [not_made("The target was not reached.")]
+        else:
+            results = list(check.judge(scene)) or [not_made(f"Not applicable: {check.about}.")]
+        outcomes += [replace(outcome, code=check.code) for outcome in results]
+    return outcomes
 
 
-def _of(row: Row, scene: Scene) -> list[Finding]:
-    if row.needs_target and scene.look is None:
-        return [not_made("The target was not reached.")]
-    return list(row.judge(scene)) or [not_made(f"Nothing to look at: {row.what}.")]
+def blockers(outcomes: Iterable[CheckOutcome]) -> list[CheckOutcome]:
+    """Return the outcomes with which no suite starts."""
+    return [outcome for outcome in outcomes if outcome.state == "fail"]
 
 
-def _coded(code: str, finding: Finding) -> DiagnosisResult:
-    return DiagnosisResult(code, finding.state, finding.sentence, finding.way_out, finding.facts)
+def require_ready(targets: Sequence[TargetDocument], out: Path) -> None:
+    """Require that a suite may be started on these targets; called before anything is created.
 
-
-def blockers(results: Iterable[DiagnosisResult]) -> list[DiagnosisResult]:
-    return [one for one in results if one.state == "fail"]
-
-
-def require_ready(targets: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """ControllerError with every reason why a suite should not be started on these targets; called
-    before anything is created."""
+    Raises ControllerError with every reason why not.
+    """
     reasons = [
-        f"{target['host']}: {one.sentence} {one.way_out}".strip()
+        f"{target.host}: {outcome.sentence} {outcome.remedy}".strip()
         for target in targets
-        for one in blockers(diagnose(examine(target, out, disks=False), AT_START))
+        for outcome in blockers(judge(examine(target, out, disks=False), AT_START))
     ]
     if reasons:
         raise ControllerError("Nothing was started. " + " ".join(reasons))
 
 
-def run(
-    path: Path, out: Path, say: Callable[[str], None], *, noise_s: float, purpose: Purpose
-) -> DoctorResult:
-    """The page of every host of an inventory. Raises ControllerError where the inventory cannot be
-    read at all."""
-    inventory = inventories.resolve(path)
-    hosts = []
+def check_hosts(
+    path: Path, out: Path, say: Say, *, noise_s: float = 0.0, purpose: Purpose = FIRST_SUITE
+) -> Iterator[tuple[HostChecks, Scene | None]]:
+    """Check and print every host of an inventory; the scene is None of one that was refused.
+
+    Raises ControllerError where the inventory cannot be read at all.
+    """
+    inventory = playbook.resolve(path)
     for name, problems in inventory.refused.items():
-        findings = [
-            _coded("inventory", failed(one.sentence, one.remedy, {"cause": one.code, **one.facts}))
-            for one in problems
-        ]
-        lines(name, findings, say)
-        hosts.append(_result(name, findings))
+        outcomes = [replace(refused(each), code="inventory") for each in problems]
+        print_outcomes(f"{name}, which was not asked", outcomes, say)
+        yield HostChecks(name, False, tuple(outcomes)), None
     for target in inventory.targets:
-        address = f"{target['host']} = {connection.link(target)}"
-        findings = [_coded("inventory", passed("Its types and rules hold."))]
-        findings += diagnose(examine(target, out, noise_s=noise_s, purpose=purpose))
-        lines(address, findings, say)
-        hosts.append(_result(target["host"], findings))
-    return DoctorResult(all(one.ok for one in hosts), str(path), tuple(hosts))
+        scene = examine(target, out, noise_s=noise_s, purpose=purpose)
+        outcomes = [replace(passed("Its types and rules hold."), code="inventory"), *judge(scene)]
+        print_outcomes(f"{target.host} = {connection.link(target)}", outcomes, say)
+        disks = scene.answer.disks if scene.answer else ()
+        yield HostChecks(target.host, not blockers(outcomes), tuple(outcomes), disks), scene
 
 
-def _result(name: str, results: Sequence[DiagnosisResult]) -> HostDiagnoses:
-    return HostDiagnoses(name, not blockers(results), tuple(results))
+def run(
+    path: Path, out: Path, say: Say, *, noise_s: float = 0.0, purpose: Purpose = FIRST_SUITE
+) -> CheckResult:
+    """Check every host of an inventory; raises ControllerError where it cannot be read at all."""
+    pages = check_hosts(path, out, say, noise_s=noise_s, purpose=purpose)
+    hosts = tuple(host for host, _ in pages)
+    return CheckResult(all(host.ok for host in hosts), str(path), hosts)
 
 
-def lines(who: str, results: Sequence[DiagnosisResult], say: Callable[[str], None]) -> None:
-    """A line for each diagnosis, and the way out below it."""
-    say(f"DOCTOR  {who}\n")
-    for one in results:
-        _wrapped(f"  {MARKS[one.state]}  {one.code:<17}", one.sentence, say)
-        if one.way_out:
-            _wrapped(" " * 25, f"→ {one.way_out}", say)
-    count = {state: sum(one.state == state for one in results) for state in MARKS}
+def print_outcomes(title: str, outcomes: Sequence[CheckOutcome], say: Say) -> None:
+    """Print a line for each outcome, its remedy below, and the counts."""
+    say(f"\nCHECKS  {title}\n")
+    for outcome in outcomes:
+        print_wrapped(f"  {MARKS[outcome.state]}  {outcome.code}", outcome.sentence, say)
+        if outcome.remedy:
+            print_wrapped("", f"→ {outcome.remedy}", say)
+    count = Counter(outcome.state for outcome in outcomes)
     say(
         f"\n{count['fail']} failed, {count['warn']} warnings, {count['pass']} passed, "
         f"{count['not_made']} not checked."
     )
 
 
-def _wrapped(label: str, text: str, say: Callable[[str], None]) -> None:
-    for line in textwrap.wrap(
-        text, WIDTH - len(label), break_long_words=False, break_on_hyphens=False
-    ) or [""]:
-        say(label + line)
-        label = " " * len(label)
+def print_wrapped(label: str, text: str, say: Say) -> None:
+    """Print a label and a text beside it, wrapped."""
+    lines = textwrap.wrap(text, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False)
+    for line in lines or [""]:
+        say(f"{label:<{LABEL}}{line}".rstrip())
+        label = ""

@@ -1,124 +1,128 @@
-"""Diagnoses of the controller: its secrets, its room, its sleep, and who else opens the ports."""
+"""Checks of the controller: its secrets, its room, its sleep, and who else opens the ports."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from agent.preflight import self_encrypting
+from contract.command_results import CheckOutcome
 from contract.errors import ControllerError
 from controller.session.suite_folder import LEAST_FREE_BYTES
 from controller.target import secrets
+from controller.target.answers import SleepState
 from controller.target.doctor.diagnosis import (
-    Finding,
     Scene,
     failed,
     not_made,
     passed,
-    split,
+    problem_of,
+    refused,
     warned,
 )
 
 MIB = 2**20
 # A night of a fast meter's raw bytes and the results: below this the suite may have to wait.
 COMFORTABLE_BYTES = 2048 * MIB
-PSID = re.compile(r"[A-Z0-9]{32}")
 
 
-def secrets_file(scene: Scene) -> Iterator[Finding]:
-    """Rights, completeness and strength."""
-    path = Path(scene.target["secrets_file"])
+def secrets_file(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check rights, completeness and strength."""
+    path = Path(scene.target.secrets_file)
     try:
-        yield passed(f"{path.name}: {secrets.described(path)}.")
+        yield passed(f"{path.name}: {secrets.describe(path)}.")
     except ControllerError as error:
-        yield failed(*split(str(error)))
+        yield refused(problem_of(error), "Correct fde_secrets_file.")
 
 
-def psid(scene: Scene) -> Iterator[Finding]:
-    """By its form alone: a try with a wrong one counts against the drive's limit."""
-    if not self_encrypting(scene.target):
+def psid(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check its form alone: a try with a wrong one counts against the drive's limit."""
+    if not self_encrypting(scene.target.document()):
         return
     try:
-        value = secrets.load(Path(scene.target["secrets_file"])).get(secrets.PSID)
+        value = secrets.load(Path(scene.target.secrets_file)).sed_psid
     except ControllerError:
         yield not_made("The secrets cannot be read.")
         return
-    way = "Copy the 32 capitals and digits from the drive's label, without dashes."
-    if value is None:
-        yield warned("No sed_psid: a lost PIN would lock the drive forever.", way)
-    elif not PSID.fullmatch(value):
+    remedy = "Copy the 32 capitals and digits from the drive's label, without dashes."
+    if not value:
+        yield warned("No sed_psid: a lost PIN would lock the drive forever.", remedy)
+    elif not secrets.PSID_FORM.fullmatch(value):
         sentence = f"The sed_psid is no PSID ({len(value)} characters): the drive will refuse it."
-        yield failed(sentence, way, {"characters": len(value)})
+        yield failed(sentence, remedy, characters=len(value))
     else:
         yield passed("The sed_psid has a PSID's form; it was not tried.")
 
 
-def room(scene: Scene) -> Iterator[Finding]:
+def room(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check the room where suites go."""
     free = scene.host.free_bytes
-    facts = {"free_bytes": free}
     sentence = f"{free / MIB:,.0f} MiB are free here where suites go"
-    way = f"Free some where {scene.host.out} lies, or name another folder with --out."
+    remedy = f"Free some at {scene.host.out}, or name another folder with --out."
     if free < COMFORTABLE_BYTES:
-        judge = failed if free < LEAST_FREE_BYTES else warned
-        yield judge(f"Only {sentence}.", way, facts)
+        outcome = failed if free < LEAST_FREE_BYTES else warned
+        yield outcome(f"Only {sentence}.", remedy, free_bytes=free)
     else:
-        yield passed(f"{sentence}.", **facts)
+        yield passed(f"{sentence}.", free_bytes=free)
 
 
-def sleep(scene: Scene) -> Iterator[Finding]:
-    yield sleeps("This controller", scene.host.sleep)
+def sleep(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check whether the controller may fall asleep."""
+    yield judge_sleep("This controller", scene.host.sleep)
 
 
-def sleeps(who: str, facts: Mapping[str, Any]) -> Finding:
-    """Of what `agent.system.sleep` found on a machine."""
-    way = (
+def judge_sleep(who: str, state: SleepState) -> CheckOutcome:
+    """Judge what `agent.system.sleep` found on a machine."""
+    remedy = (
         "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target, on it "
         "as root."
     )
-    if facts["masked"]:
-        return passed(f"{who} does not sleep: its sleep targets are masked.", **facts)
-    if facts["idle_action"]:
-        sentence = f"{who} falls asleep when idle (logind: IdleAction={facts['idle_action']})."
-        return failed(sentence, way, facts)
-    if facts["able"] is False:
-        return passed(f"{who} cannot sleep: its kernel has no sleep state.", **facts)
-    if facts["lid_action"]:
-        return warned(f"{who} sleeps when its lid is closed ({facts['lid_action']}).", way, facts)
-    if facts["desktop"]:
-        sentence = f"{who} has a desktop ({facts['desktop']}), which may let it sleep."
-        return warned(sentence, way, facts)
-    return passed(f"Nothing lets {who[:1].lower()}{who[1:]} sleep.", **facts)
+    if state.masked:
+        return passed(f"{who} does not sleep: its sleep targets are masked.")
+    if state.idle_action:
+        sentence = f"{who} falls asleep when idle (logind: IdleAction={state.idle_action})."
+        return failed(sentence, remedy, idle_action=state.idle_action)
+    if state.able is False:
+        return passed(f"{who} cannot sleep: its kernel has no sleep state.")
+    if state.lid_action:
+        sentence = f"{who} sleeps when its lid is closed ({state.lid_action})."
+        return warned(sentence, remedy, lid_action=state.lid_action)
+    if state.desktop:
+        sentence = f"{who} has a desktop ({state.desktop}), which may let it sleep."
+        return warned(sentence, remedy, desktop=state.desktop)
+    return passed(f"{who} has no setting that lets it sleep.")
 
 
-# USB ids that a program takes for something of its own; docs/hardware.md#serial-ports.
-_PROBES = {
+# Programs by what they do to USB ids that they claim; docs/hardware.md#serial-ports.
+_CLAIMS = {
     "ModemManager": "asks new serial ports whether they are modems, which a meter may answer oddly",
     "brltty": "takes adapters with a CH340 or CP210x for Braille displays",
 }
 
 
-def port_takers(scene: Scene) -> Iterator[Finding]:
-    """Programs known to open serial ports that are not theirs."""
-    if all("://" in str(meter["port"]) for meter in scene.target["meters"]):
+def port_takers(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check for programs known to open serial ports that are not theirs."""
+    if all("://" in meter.port for meter in scene.target.meters):
         return
     # /proc/PID/comm holds 15 characters at most.
-    programs = [name for name in _PROBES if name[:15] in scene.host.names]
+    programs = [name for name in _CLAIMS if name[:15] in scene.host.names]
     for name in programs:
         yield warned(
-            f"{name} runs here and {_PROBES[name]}.",
-            f"Stop it (systemctl stop {name}), or let a udev rule keep it away: fde doctor "
-            "--udev-rule prints one.",
-            {"program": name},
+            f"{name} runs here and {_CLAIMS[name]}.",
+            f"Stop it (systemctl stop {name}), or install the udev rule that fde doctor "
+            "--udev-rule prints.",
+            program=name,
         )
     if not programs:
-        yield passed("No program runs here that opens other people's serial ports.")
+        yield passed("No program that opens foreign serial ports runs here.")
 
 
 def udev_rule(usb_ids: list[str]) -> str:
-    """The text of a rule for these `vendor:product`: the user at the machine may open the port, and
-    ModemManager leaves it alone (udev(7), ModemManager's documentation of ID_MM_DEVICE_IGNORE)."""
+    """Write a udev rule for these `vendor:product`.
+
+    The user at the machine may open the port, and ModemManager leaves it alone (udev(7),
+    ModemManager's documentation of ID_MM_DEVICE_IGNORE).
+    """
     lines = ["# Power meters of the FDE energy testbed; udevadm control --reload, then replug.\n"]
     for usb_id in usb_ids:
         vendor, product = usb_id.split(":")

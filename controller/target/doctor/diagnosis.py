@@ -1,58 +1,65 @@
-"""What a diagnosis finds, and what it looks at."""
+"""A check of the doctor's list: what it looks at, and the outcomes that it can have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from agent.preflight import Facts
+from contract.command_results import CheckOutcome
+from contract.errors import AgentError
+from contract.plan import TargetDocument
+from contract.problem import Problem, ProblemError
+from controller.target.answers import Examination, SleepState
 from controller.target.doctor.noise import Noise
 from controller.target.doctor.probe import Probe
-from controller.target.survey import Look
-
-State = Literal["pass", "warn", "fail", "not_made"]
+from controller.target.survey import TargetAnswer
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A `DiagnosisResult` without its code, which is its row's."""
-
-    state: State
-    sentence: str
-    way_out: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+def failed(sentence: str, remedy: str = "", **facts: Any) -> CheckOutcome:
+    """Return the outcome of a check with which no suite starts; `judge` fills its code in."""
+    return CheckOutcome("", "fail", sentence, remedy, facts)
 
 
-def failed(sentence: str, way_out: str = "", facts: Mapping[str, Any] | None = None) -> Finding:
-    """It stands in the way of a suite."""
-    return Finding("fail", sentence, way_out, facts or {})
+def refused(problem: Problem, remedy: str = "", **facts: Any) -> CheckOutcome:
+    """Return the outcome of a problem; `remedy` is for one that has none."""
+    facts = {**problem.facts, **facts, "cause": problem.code}
+    return failed(problem.sentence, problem.remedy or remedy, **facts)
 
 
-def warned(sentence: str, way_out: str = "", facts: Mapping[str, Any] | None = None) -> Finding:
-    """It makes a suite's figures worse."""
-    return Finding("warn", sentence, way_out, facts or {})
+def warned(sentence: str, remedy: str = "", **facts: Any) -> CheckOutcome:
+    """Return the outcome of a check that makes a suite's figures worse."""
+    return CheckOutcome("", "warn", sentence, remedy, facts)
 
 
-def not_made(why: str, way_out: str = "") -> Finding:
-    """It could not be told."""
-    return Finding("not_made", why, way_out)
+def not_made(why: str, remedy: str = "") -> CheckOutcome:
+    """Return the outcome of a check that could not be made."""
+    return CheckOutcome("", "not_made", why, remedy)
 
 
-def passed(sentence: str, **facts: Any) -> Finding:
-    """It is in order."""
-    return Finding("pass", sentence, "", facts)
+def passed(sentence: str, **facts: Any) -> CheckOutcome:
+    """Return the outcome of a check that passed."""
+    return CheckOutcome("", "pass", sentence, "", facts)
+
+
+def problem_of(error: AgentError) -> Problem:
+    """Return an error's first problem; one that has only a text becomes a problem of that text."""
+    if isinstance(error, ProblemError):
+        return error.problems[0]
+    return Problem("error", {}, f"{str(error).rstrip('.')}.")
 
 
 @dataclass(frozen=True)
 class Host:
-    """The controller itself: `root` is where its files are, for tests.
+    """The controller: `out` is where suites go, `names` are of its processes.
 
-    `out` is where suites go; `names` of the processes that run.
+    `root` is the root of its files, for tests.
     """
 
     out: Path
-    sleep: Mapping[str, Any]
+    sleep: SleepState
     free_bytes: int
     names: frozenset[str]
     root: Path = Path("/")
@@ -60,7 +67,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Purpose:
-    """The suite that a target is looked at for: its size says what it could resolve."""
+    """The suite that a target is examined for: its size decides what it could resolve."""
 
     suite: str = "smoke"
     scale: str | None = None
@@ -73,64 +80,49 @@ FIRST_SUITE = Purpose()
 
 @dataclass(frozen=True)
 class Scene:
-    """All that was found out of one target.
+    """All answers of one target, its meters and the controller, before they are judged.
 
-    `look` is None where it could not be asked, which `unreached` explains; `probes` are by meter,
-    `noise` is None where it was not measured.
+    `answer` is None where the target could not be asked, as `unreached` explains; `probes` are by
+    meter, `noise` is None where it was not measured.
     """
 
-    target: Mapping[str, Any]
-    look: Look | None
-    unreached: str
+    target: TargetDocument
+    answer: TargetAnswer | None
+    unreached: Problem | None
     host: Host
     probes: Mapping[str, Probe]
     noise: Noise | None = None
     noise_error: str = ""
     purpose: Purpose = FIRST_SUITE
 
-    def part(self, name: str) -> Any:
-        """Of `agent.examine`; None where the target was not asked, or could not tell."""
-        part = self.look.examined.get(name) if self.look else None
-        return None if isinstance(part, dict) and "error" in part else part
+    @property
+    def examined(self) -> Examination:
+        """The target's examination; without any part where it was not reached."""
+        return self.answer.examined if self.answer else Examination()
 
-    def part_error(self, name: str) -> str:
-        """Why a part could not be told; empty where it was."""
-        part = self.look.examined.get(name) if self.look else None
-        return f"{str(part['error']).rstrip('.')}." if part and self.part(name) is None else ""
+    @property
+    def facts(self) -> Facts:
+        """The facts of a target that was reached."""
+        assert self.answer is not None
+        return self.answer.facts
 
-    def untold(self, name: str, otherwise: str = "It was not looked at.") -> Finding:
-        """Of a part that is None."""
-        return not_made(self.part_error(name) or otherwise)
+    def unavailable(self, part: str, otherwise: str = "It was not looked at.") -> CheckOutcome:
+        """Return the outcome of a check whose part of the examination is None."""
+        error = self.examined.errors.get(part, otherwise)
+        return not_made(f"{error.rstrip('.')}.")
 
 
-Judge = Callable[[Scene], Iterable[Finding]]
+Judge = Callable[[Scene], Iterable[CheckOutcome]]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of the table: `code` heads those of its diagnoses, `what` says what is looked at, and
-    `needs_target` that nothing can be said where the target was not reached."""
+class Check:
+    """A row of the list: `code` is of all its outcomes, `about` names what it looks at.
+
+    With `needs_target` it cannot be made where the target was not reached.
+    """
 
     code: str
-    what: str
+    about: str
     judge: Judge
     needs_target: bool = True
-
-
-def split(sentence: str) -> tuple[str, str]:
-    """What is wrong and the way out, of a sentence that has a colon between them, which stands
-    neither in brackets nor in backquotes, nor behind a mere name."""
-    text = sentence.strip().rstrip(".")
-    depth, quoted = 0, False
-    for at, letter in enumerate(text):
-        quoted ^= letter == "`"
-        depth += (letter in "([") - (letter in ")]")
-        if text[at : at + 2] == ": " and not depth and not quoted and " " in text[:at]:
-            return _begun(text[:at]), f"{text[at + 2 :]}."
-    return _begun(text), ""
-
-
-def _begun(text: str) -> str:
-    """As a sentence; a name or a command at its head stays as it is written."""
-    plain = text.split(" ", 1)[0] in ("a", "an", "it", "its", "no", "the", "there", "two")
-    return f"{text[:1].upper() + text[1:] if plain else text}."

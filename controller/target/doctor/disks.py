@@ -1,129 +1,134 @@
-"""Diagnoses of the disks under test: identity, contents, Opal, health, link, power management."""
+"""Checks of the disks under test: identity, contents, Opal, health, link, power management."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 
+from agent.examine import DiskReport
+from contract.command_results import CheckOutcome
 from controller.target.doctor.diagnosis import (
-    Finding,
     Judge,
     Scene,
     failed,
     not_made,
     passed,
-    split,
+    refused,
     warned,
 )
 
 HOT_C = 65.0
 
 
-def disks(scene: Scene) -> Iterator[Finding]:
-    """What `fde check` would refuse: not as named, in use, with somebody's data, owned."""
-    assert scene.look is not None
-    if scene.look.error:
-        yield failed(*split(scene.look.error))
-    for disk in scene.look.disks:
-        facts = {"role": disk["role"], "serial": disk["serial"]}
-        for refusal in disk["refusals"]:
-            facts |= {"cause": refusal["code"]}
-            yield failed(refusal["sentence"], refusal["remedy"], facts)
-        if not disk["refusals"]:
-            yield passed(f"{disk['role']} is as named: {disk['found']}.", **facts)
+def disks(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check that disks are as named, not in use, and empty, ours or given up."""
+    answer = scene.answer
+    assert answer is not None
+    if answer.error:
+        remedy = "Run fde provision, which installs what the agent needs, then check again."
+        sentence = f"{answer.error[:1].upper()}{answer.error[1:].rstrip('.')}."
+        yield failed(sentence, remedy, missing=answer.facts.missing)
+    for disk in answer.disks:
+        named = {"role": disk.role, "serial": disk.serial}
+        yield from (refused(problem, "", **named) for problem in disk.refusals)
+        if not disk.refusals:
+            yield passed(f"{disk.role} is as named: {disk.found}.", **named)
 
 
-def opal(scene: Scene) -> Iterator[Finding]:
-    """Whether the role that needs Opal has it, and may be taken."""
-    assert scene.look is not None
-    needing = {c["disk"] for c in scene.target["configurations"] if c["kind"] == "opal"}
-    for disk in scene.look.disks:
-        if disk["role"] not in needing or not disk.get("path"):
+def opal(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check that a disk that needs Opal has it, and may be taken."""
+    assert scene.answer is not None
+    needing = {entry.disk for entry in scene.target.configurations if entry.kind == "opal"}
+    for disk in scene.answer.disks:
+        if disk.role not in needing or not disk.path:
             continue
-        state = disk.get("opal")
-        if state is None:
+        if disk.opal is None:
             yield failed(
-                f"The disk {disk['role']} has no Opal, which its configurations need.",
-                "Name the self-encrypting disk as sed; docs/hardware.md says how to tell it.",
+                f"Disk {disk.role} has no Opal, which its configurations need.",
+                "Name the self-encrypting disk as sed; docs/hardware.md explains how to find it.",
+                role=disk.role,
             )
-        elif state["sid_blocked"]:
+        elif disk.opal.sid_blocked:
             yield failed(
                 "The firmware has blocked the owner's login (Block SID) until power is lost.",
                 "Switch Block SID off in the firmware, then switch the machine off and on.",
-                state,
+                **asdict(disk.opal),
             )
         else:
-            sid = "its SID is free" if state["sid_blocked"] is False else "tells nothing of its SID"
-            yield passed(f"The disk {disk['role']} has Opal and {sid}.", **state)
+            free = disk.opal.sid_blocked is False
+            sid = "its SID is free" if free else "it does not report whether its SID is set"
+            yield passed(f"Disk {disk.role} supports Opal; {sid}.", **asdict(disk.opal))
 
 
-def _each(judge: Callable[[str, Mapping[str, Any]], Finding]) -> Judge:
-    """What is found of one disk, for every disk by its role."""
+def _each(judge: Callable[[str, DiskReport], CheckOutcome]) -> Judge:
+    """Return a judge of every disk by its role."""
 
-    def judge_all(scene: Scene) -> Iterator[Finding]:
-        if disks := scene.part("disks"):
-            yield from (judge(role, disk) for role, disk in disks.items())
+    def judge_all(scene: Scene) -> Iterator[CheckOutcome]:
+        if states := scene.examined.disks:
+            yield from (judge(role, state) for role, state in states.items())
         else:
             yield _unexamined(scene)
 
     return judge_all
 
 
-def _unexamined(scene: Scene) -> Finding:
-    if scene.part("disks") is None:
-        return scene.untold("disks", "The disks were not looked at.")
-    return not_made("None of the disks that the inventory names is there.")
+def _unexamined(scene: Scene) -> CheckOutcome:
+    if scene.examined.disks is None:
+        return scene.unavailable("disks", "The disks were not looked at.")
+    return not_made("None of the disks that the inventory names is attached.")
 
 
 @_each
-def smart(role: str, disk: Mapping[str, Any]) -> Finding:
-    health = disk["health"]
+def smart(role: str, disk: DiskReport) -> CheckOutcome:
+    """Check the disk's own verdict, its errors and its temperature."""
+    health = disk.health
     if health is None:
-        return not_made(f"The disk {role} tells no SMART, or smartctl is not there.")
-    facts = {"role": role, **health}
-    if health["passed"] is False:
-        return failed(f"The disk {role} reports by SMART that it is failing.", "Replace it.", facts)
-    if health["errors"]:
-        sentence = f"The disk {role} has counted {health['errors']} errors of its medium."
-        return warned(sentence, "Look at smartctl -a, and consider replacing it.", facts)
-    if (heat := disk["temperature_c"] or health["temperature_c"]) and heat >= HOT_C:
-        sentence = f"The disk {role} is at {heat:.0f} °C, near where disks slow down."
-        return warned(sentence, "Give it air.", facts)
-    return passed(f"The disk {role} is healthy by SMART.", **facts)
+        return not_made(f"Disk {role}: SMART or smartctl is not available.")
+    facts = {"role": role, **asdict(health)}
+    if health.passed is False:
+        return failed(f"Disk {role} reports by SMART that it is failing.", "Replace it.", **facts)
+    if health.errors:
+        sentence = f"Disk {role} has counted {health.errors} errors of its medium."
+        return warned(sentence, "Look at smartctl -a, and consider replacing it.", **facts)
+    if (heat := disk.temperature_c or health.temperature_c) and heat >= HOT_C:
+        sentence = f"Disk {role} is at {heat:.0f} °C, near where disks slow down."
+        return warned(sentence, "Give it air.", **facts)
+    return passed(f"Disk {role} is healthy by SMART.", **facts)
 
 
 @_each
-def link(role: str, disk: Mapping[str, Any]) -> Finding:
-    now = f"{disk['link_speed']}, x{disk['link_width']}"
-    most = f"{disk['link_speed_max']}, x{disk['link_width_max']}"
-    if disk["link_speed"] is None:
-        if speeds := "; ".join(disk["sata_link"].values()):
-            return passed(f"The disk {role} is linked at {speeds}.", role=role)
-        return not_made(f"The link of the disk {role} tells no speed.")
-    if now != most and disk["link_speed_max"]:
+def link(role: str, disk: DiskReport) -> CheckOutcome:
+    """Check that the disk's link has its best speed and width."""
+    speed = f"{disk.link_speed}, x{disk.link_width}"
+    best = f"{disk.link_speed_max}, x{disk.link_width_max}"
+    if disk.link_speed is None:
+        if speeds := "; ".join(disk.sata_link.values()):
+            return passed(f"Disk {role} is linked at {speeds}.", role=role)
+        return not_made(f"Disk {role}: the speed of its link is not available.")
+    if speed != best and disk.link_speed_max:
         return failed(
-            f"The disk {role} is linked at {now}, though it can do {most}.",
+            f"Disk {role} is linked at {speed}, though it supports {best}.",
             "Put it into a slot of that speed, see that it sits well, and look at the firmware's "
             "PCIe settings.",
-            {"role": role, "now": now, "most": most},
+            **{"role": role, "now": speed, "most": best},
         )
-    return passed(f"The disk {role} is linked at its best, {now}.", role=role)
+    return passed(f"Disk {role} is linked at its best, {speed}.", role=role)
 
 
-def saving(scene: Scene) -> Iterator[Finding]:
-    """APST and ALPM: kept as they are, but alike for disks that are compared."""
-    disks = scene.part("disks")
-    if not disks:
+def saving(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check that APST and ALPM are alike for disks that are compared."""
+    states = scene.examined.disks
+    if not states:
         yield _unexamined(scene)
         return
-    settings = {role: (d["apst_tolerance_us"], d["alpm_policy"]) for role, d in disks.items()}
+    settings = {role: (d.apst_tolerance_us, d.alpm_policy) for role, d in states.items()}
     known = {role: pair for role, pair in settings.items() if any(pair)}
     words = "; ".join(
         f"{role}: " + ", ".join(filter(None, [a and f"APST up to {a} µs", p and f"ALPM {p}"]))
         for role, (a, p) in known.items()
     )
     if not known:
-        yield not_made("The disks tell neither APST nor ALPM.")
+        yield not_made("APST and ALPM: not available on these disks.")
     elif len(set(known.values())) > 1:
         yield warned(
             f"The disks save power by different settings ({words}).",

@@ -1,4 +1,4 @@
-"""Diagnoses of the meters: named rightly, opened, heard, at the rate and on the channels meant."""
+"""Checks of the meters: named rightly, opened, heard, at the rate and on the channels meant."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ import errno
 import re
 from collections.abc import Callable, Iterator
 
-from controller.target.doctor.diagnosis import (
-    Finding,
-    Judge,
-    Scene,
-    failed,
-    not_made,
-    passed,
-    split,
-    warned,
-)
+from contract.command_results import CheckOutcome
+from controller.target.doctor.diagnosis import Judge, Scene, failed, not_made, passed, warned
 from controller.target.doctor.probe import Probe
 from instrumentation.sources.zones import not_counted
 
@@ -24,12 +16,13 @@ RATE_LIMIT = 0.1
 # Below this no machine that is switched on runs.
 LEAST_SYSTEM_W = 0.2
 _NUMBERED = re.compile(r"/dev/tty(USB|ACM)\d+")
+_RANGES = {"voltage_range_v", "current_range_a"}
 
 
-def _each(judge: Callable[[str, Probe], Finding]) -> Judge:
-    """What is found of one meter, for every meter by its name."""
+def _each(judge: Callable[[str, Probe], CheckOutcome]) -> Judge:
+    """Return a judge of every meter by its name."""
 
-    def judge_all(scene: Scene) -> Iterator[Finding]:
+    def judge_all(scene: Scene) -> Iterator[CheckOutcome]:
         if not scene.probes:
             yield not_made("No meter is named.")
         yield from (judge(name, probe) for name, probe in scene.probes.items())
@@ -38,79 +31,85 @@ def _each(judge: Callable[[str, Probe], Finding]) -> Judge:
 
 
 @_each
-def settings(name: str, probe: Probe) -> Finding:
+def settings(name: str, probe: Probe) -> CheckOutcome:
+    """Check the meter's entry."""
     if probe.stage == "settings":
-        return failed(*split(probe.error), {"meter": name})
-    return passed(f"The entry of {name} is whole.", meter=name)
+        remedy = "Correct its entry in fde_meters; fde meters lists kinds and settings."
+        return failed(probe.error, remedy, meter=name)
+    return passed(f"The entry of {name} is complete.", meter=name)
 
 
 @_each
-def port(name: str, probe: Probe) -> Finding:
+def port(name: str, probe: Probe) -> CheckOutcome:
+    """Check that the meter's port opens."""
     if probe.stage == "settings":
         return not_made(f"{name} was not opened: its entry is wrong.")
     if probe.stage != "port":
         return passed(f"{name} opens.", meter=name, device=probe.device)
-    what, way = split(probe.error)
+    remedy = "Plug it in, or correct its port in fde_meters; fde meters lists the ports."
     if probe.errno in (errno.EACCES, errno.EPERM):
-        way += " Or fde doctor --udev-rule prints a rule that lets you in."
-    return failed(what, way, {"meter": name, "errno": probe.errno})
+        remedy = "Join the group dialout, or install the udev rule of fde doctor --udev-rule."
+    return failed(probe.error, remedy, meter=name, errno=probe.errno)
 
 
 @_each
-def heard(name: str, probe: Probe) -> Finding:
+def heard(name: str, probe: Probe) -> CheckOutcome:
+    """Check that the meter sends records of its kind."""
     if probe.stage == "heard":
-        return failed(*split(probe.error), {"meter": name})
+        remedy = "Switch it on, and compare its kind and settings with fde meters."
+        return failed(probe.error, remedy, meter=name)
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")
     watts = ", ".join(f"{channel} {w:.3g} W" for channel, w in probe.watts.items())
-    return passed(f"{name} says {watts}.", meter=name, watts=probe.watts)
+    return passed(f"{name} reads {watts}.", meter=name, watts=probe.watts)
 
 
 @_each
-def moves(name: str, probe: Probe) -> Finding:
-    """Whether a channel stands still: of one that is listened to at rest, 0 W alone tells."""
+def moves(name: str, probe: Probe) -> CheckOutcome:
+    """Check that no channel stands still; at rest only 0 W proves that one does."""
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")
     facts = {"meter": name, "only_w": probe.only_w, "records": probe.records}
     shown = ", ".join(f"{channel} {w:.6g} W" for channel, w in probe.only_w.items())
-    if probe.only_w.get("system") == 0:
+    if "system" in probe.only_w and probe.only_w["system"] == 0:
         return failed(
             f"{name} showed {shown} in each of {probe.records} records: it measures nothing.",
             "Look at its wires and channels, and restart it.",
-            facts,
+            **facts,
         )
     if probe.only_w:
         return not_made(
             f"{name} showed {shown} in each of {probe.records} records.",
-            "fde doctor --noise loads the machine, and tells whether it follows.",
+            "fde doctor --noise loads the machine and shows whether it follows.",
         )
     return passed(f"The readings of {name} change.", **facts)
 
 
 @_each
-def rate(name: str, probe: Probe) -> Finding:
+def rate(name: str, probe: Probe) -> CheckOutcome:
+    """Check that records come as often as the settings state."""
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")
     facts = {"meter": name, "period_s": probe.period_s, "due_s": probe.due_s, "gaps": probe.gaps}
-    now = f"a record each {probe.period_s * 1000:.4g} ms"
+    period = f"a record each {probe.period_s * 1000:.4g} ms"
     if abs(probe.period_s / probe.due_s - 1) > RATE_LIMIT:
         return failed(
-            f"{name} gives {now}; its settings say each {probe.due_s * 1000:.4g} ms.",
-            "Set the interval at the meter, or in the inventory's settings what is set there.",
-            facts,
+            f"{name} gives {period}; its settings state each {probe.due_s * 1000:.4g} ms.",
+            "Set the interval at the meter, or correct the inventory's settings.",
+            **facts,
         )
     if probe.gaps:
-        sentence = f"{name} gives {now}, but {probe.gaps} gaps came in a few seconds."
-        return warned(sentence, "Look at its cable and hub.", facts)
-    return passed(f"{name} gives {now}, as set.", **facts)
+        sentence = f"{name} gives {period}, but {probe.gaps} gaps came in a few seconds."
+        return warned(sentence, "Look at its cable and hub.", **facts)
+    return passed(f"{name} gives {period}, as set.", **facts)
 
 
-def channels(scene: Scene) -> Iterator[Finding]:
-    """What no machine can do: a disk's rail that draws more than the machine around it."""
-    probes = {n: p for n, p in scene.probes.items() if p.stage == "done"}
+def channels(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check for what no machine can do: a disk that draws more than the machine around it."""
+    probes = {name: probe for name, probe in scene.probes.items() if probe.stage == "done"}
     watts = {channel: w for probe in probes.values() for channel, w in probe.watts.items()}
-    if not scene.target["meters"]:
-        zones = (scene.part("rapl") or {}).get("moved", ())
+    if not scene.target.meters:
+        zones = scene.examined.rapl.moved if scene.examined.rapl else ()
         yield warned(
             f"There is no meter. {not_counted(zones)}",
             "Name a meter in fde_meters, or have answers for the processor alone.",
@@ -119,51 +118,49 @@ def channels(scene: Scene) -> Iterator[Finding]:
     if not watts:
         yield not_made("No meter was heard.")
         return
-    system, drive = watts.get("system"), watts.get("drive")
-    facts = {"watts": watts}
-    if system is None:
+    if "system" not in watts:
         yield warned(
             "No channel is called system: the whole machine's energy is not measured.",
             "Call the channel that feeds the machine system.",
-            facts,
+            watts=watts,
         )
-    elif drive is not None and drive > system:
+    elif "drive" in watts and watts["drive"] > watts["system"]:
         yield failed(
-            f"The drive would draw {drive:.3g} W and the whole machine {system:.3g} W.",
+            f"The drive would draw {watts['drive']:.3g} W and the whole machine "
+            f"{watts['system']:.3g} W.",
             "Swap system and drive in the meter's channels, or its wires.",
-            facts,
+            watts=watts,
         )
-    elif system < LEAST_SYSTEM_W:
-        sentence = f"The channel system shows {system:.3g} W: no machine hangs on it."
-        yield failed(sentence, "Look at the wiring.", facts)
+    elif watts["system"] < LEAST_SYSTEM_W:
+        sentence = f"The channel system shows {watts['system']:.3g} W: no machine hangs on it."
+        yield failed(sentence, "Look at the wiring.", watts=watts)
     else:
-        yield passed("The channels can be what they are called.", **facts)
+        yield passed("The channels are plausible.", watts=watts)
     if over := [name for name, probe in probes.items() if probe.over_range]:
-        sentence = f"{', '.join(over)} was beyond its range while we listened."
+        sentence = f"{', '.join(over)} was beyond its range meanwhile."
         yield failed(sentence, "Set a larger range, by a ranging run.")
 
 
-def naming(scene: Scene) -> Iterator[Finding]:
-    bad = [m for m in scene.target["meters"] if _NUMBERED.fullmatch(m["port"])]
-    for meter in bad:
+def naming(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check that meters have names that survive replugging."""
+    numbered = [meter for meter in scene.target.meters if _NUMBERED.fullmatch(meter.port)]
+    for meter in numbered:
         yield warned(
-            f"{meter['name']} is named by a number that changes when it is replugged.",
+            f"{meter.name} is named by a number that changes when it is replugged.",
             "Name it by usb, usb:VVVV:PPPP:SERIAL or a path below /dev/serial/by-path.",
         )
-    if not bad and scene.target["meters"]:
-        yield passed("Meters are named so that they are found again.")
+    if not numbered and scene.target.meters:
+        yield passed("Meters have names that survive replugging.")
 
 
-def accuracy(scene: Scene) -> Iterator[Finding]:
-    """Terms of error that nobody states, and ranges that the meter may choose."""
-    for meter in scene.target["meters"]:
-        chosen = meter.get("settings") or {}
-        if meter["kind"] in ("wt310", "wt210") and not (
-            chosen.get("voltage_range_v") and chosen.get("current_range_a")
-        ):
+def accuracy(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check for ranges that the meter may choose."""
+    for meter in scene.target.meters:
+        chosen = {name for name, value in (meter.settings or {}).items() if value}
+        if meter.kind in ("wt310", "wt210") and not chosen >= _RANGES:
             yield warned(
-                f"{meter['name']} chooses its ranges, and its accuracy changes with them.",
+                f"{meter.name} chooses its ranges, and its accuracy changes with them.",
                 "Make a ranging run (docs/hardware.md) and set what it prints.",
             )
         else:
-            yield passed(f"{meter['name']} has no range that changes by itself.")
+            yield passed(f"{meter.name} has fixed ranges.")

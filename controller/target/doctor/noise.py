@@ -1,9 +1,9 @@
-"""How much the power of a machine scatters at rest and under load, and what that lets a suite find.
+"""The scatter of a machine's power at rest and under load, and the changes that a suite can find.
 
 The mean power over T seconds scatters with the variance S/T where T is long against whatever ties
 one moment to the next; S, the long-run variance, is estimated from overlapping batch means (M. S.
 Meketon and B. Schmeiser, Overlapping batch means: something for nothing?, WSC 1984). What a
-workload's own course adds from run to run is not in it: only a pilot tells that.
+workload's own course adds from run to run is not in it: only a pilot shows that.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from contract import schema
 from contract.errors import ControllerError
-from controller.target.survey import ask
+from contract.plan import MeterEntry, TargetDocument
+from controller.target import survey
 from instrumentation.clock import monotonic_ns
 
 if TYPE_CHECKING:
@@ -37,14 +39,16 @@ FEWEST_BATCHES = 10
 
 @dataclass(frozen=True)
 class Stretch:
-    """Mean power, and the long-run variance of its relative deviation, in s: the mean over T
-    seconds has the relative variance `variance_s` / T."""
+    """Mean power, and the long-run variance of its relative deviation, in s.
+
+    The mean over T seconds has the relative variance `variance_s` / T.
+    """
 
     power_w: float
     variance_s: float
 
     def scatter(self, seconds: float) -> float:
-        """Relative standard deviation of the mean power over so long."""
+        """Return the relative standard deviation of the mean power over so long."""
         return math.sqrt(self.variance_s / seconds)
 
 
@@ -59,14 +63,14 @@ class Noise:
 
 
 def stretch(times_s: Floats, power_w: Floats, batch_s: float = BATCH_S) -> Stretch:
-    """Of evenly spaced means of power. Raises ValueError where there are too few."""
+    """Estimate a stretch from evenly spaced means of power; raises ValueError for too few."""
     import numpy as np
 
     step_s = float(np.mean(np.diff(times_s))) if len(times_s) > 1 else 0.0
     size = max(1, round(batch_s / step_s)) if step_s else 0
     n = len(power_w)
     if not size or n < FEWEST_BATCHES * size:
-        raise ValueError(f"{n} readings are too few to tell how much the power scatters")
+        raise ValueError(f"{n} readings are too few to estimate the scatter of the power")
     mean_w = float(np.mean(power_w))
     if mean_w <= 0:
         raise ValueError("the power is not above 0")
@@ -81,11 +85,11 @@ def stretch(times_s: Floats, power_w: Floats, batch_s: float = BATCH_S) -> Stret
 def detectable_change(
     noise: Stretch, seconds: float, blocks: int, terms: Sequence[ErrorTerm] = ()
 ) -> float | None:
-    """The smallest relative change of a workload of so many seconds that so many blocks find with
-    a power of 80 %; None where so few bound nothing.
+    """Return the smallest relative change that so many blocks find with a power of 80 %.
 
-    Scatter as of two runs in each block; of the meter, the terms whose errors two readings do not
-    share, at these joules (a gain cancels).
+    `seconds` are those of the workload; None where so few blocks bound nothing. Scatter as of two
+    runs in each block; of the meter, the terms whose errors two readings do not share, at these
+    joules (a gain cancels).
     """
     from analysis.stats.budget import Budget, of_terms, ratio_readings
     from analysis.stats.comparison import Comparison
@@ -101,32 +105,32 @@ def detectable_change(
     return None if change is None else math.hypot(change - 1, 1.96 * type_b)
 
 
-def measure(target: Mapping[str, Any], seconds: float = STRETCH_S) -> Noise:
-    """Rest and load of so long each, by the first meter with a channel `system`, else by RAPL.
+def measure(target: TargetDocument, seconds: float = STRETCH_S) -> Noise:
+    """Measure rest and load of so long each, by the first meter with a channel `system`, or RAPL.
 
     Raises ControllerError.
     """
-    meter = next((m for m in target["meters"] if "system" in m["channels"].values()), None)
+    meter = next((m for m in target.meters if "system" in m.channels.values()), None)
     if meter is None:
         return _by_rapl(target, seconds)
     with tempfile.TemporaryDirectory(prefix="fde-noise-") as folder:
         with _recorded(meter, Path(folder)):
             time.sleep(seconds)
             rested_ns = monotonic_ns()
-            ask(target, "load", f"{seconds:g}")
+            survey.load(target, seconds)
             worked_ns = monotonic_ns()
         return _by_meter(meter, Path(folder), (rested_ns, worked_ns), seconds)
 
 
 @contextmanager
-def _recorded(meter: Mapping[str, Any], folder: Path) -> Iterator[None]:
+def _recorded(meter: MeterEntry, folder: Path) -> Iterator[None]:
     from instrumentation.recorder import Recorder
     from instrumentation.recorder_port import MeterConfig, RecorderError
 
     ended = threading.Event()
 
     def record() -> None:
-        config = MeterConfig.from_json(json.dumps(meter))
+        config = MeterConfig.from_json(json.dumps(schema.write(meter)))
         Recorder(config, folder, folder / "status.json").run(ended.is_set)
 
     with ThreadPoolExecutor(1) as pool:
@@ -141,17 +145,15 @@ def _recorded(meter: Mapping[str, Any], folder: Path) -> Iterator[None]:
         raise ControllerError(str(error)) from None
 
 
-def _by_meter(
-    meter: Mapping[str, Any], folder: Path, ends_ns: tuple[int, int], seconds: float
-) -> Noise:
-    """`ends_ns` are those of rest and load."""
+def _by_meter(meter: MeterEntry, folder: Path, ends_ns: tuple[int, int], seconds: float) -> Noise:
+    """Return the noise of a recording; `ends_ns` are those of rest and load."""
     from instrumentation.decode import decode
     from instrumentation.recorder_port import MeterConfig
 
     rows = decode(folder).samples
     times, power_w = rows["t_mono_ns"].to_numpy() / 1e9, rows["power_w_system"].to_numpy()
 
-    def of(end_ns: int) -> Stretch:
+    def stretch_until(end_ns: int) -> Stretch:
         end_s = end_ns / 1e9 - min(EDGE_S, seconds / 8)
         begin_s = end_s - seconds + 2 * min(EDGE_S, seconds / 8)
         within = (times >= begin_s) & (times <= end_s)
@@ -159,31 +161,34 @@ def _by_meter(
 
     if len(power_w) and power_w.min() == power_w.max():
         raise ControllerError(
-            f"{meter['name']} stands still: its channel system showed {power_w[0]:.6g} W at rest "
+            f"{meter.name} stands still: its channel system showed {power_w[0]:.6g} W at rest "
             "and under load. Look at its wires and channels, and restart it."
         )
-    driver = MeterConfig.from_json(json.dumps(meter)).driver()
+    driver = MeterConfig.from_json(json.dumps(schema.write(meter))).driver()
     terms = replace(driver.accuracy, calibrated=driver.calibrated).terms
-    return _told(lambda: Noise(meter["name"], of(ends_ns[0]), of(ends_ns[1]), terms))
+    with _worded():
+        return Noise(meter.name, stretch_until(ends_ns[0]), stretch_until(ends_ns[1]), terms)
 
 
-def _by_rapl(target: Mapping[str, Any], seconds: float) -> Noise:
+def _by_rapl(target: TargetDocument, seconds: float) -> Noise:
     import numpy as np
 
-    def of(rows: Sequence[Sequence[float]]) -> Stretch:
+    def stretch_of(rows: Sequence[tuple[int, float]]) -> Stretch:
         table = np.asarray(rows, float)
         times = table[:, 0] / 1e9
         return stretch(times[1:], np.diff(table[:, 1]) / np.diff(times))
 
-    at_rest = ask(target, "joules", f"{seconds:g}")
+    at_rest = survey.read_joules(target, seconds)
     with ThreadPoolExecutor(1) as pool:
-        at_work = pool.submit(ask, target, "joules", f"{seconds:g}")
-        ask(target, "load", f"{seconds + 5:g}")
-    return _told(lambda: Noise("RAPL", of(at_rest), of(at_work.result())))
+        at_work = pool.submit(survey.read_joules, target, seconds)
+        survey.load(target, seconds + 5)
+    with _worded():
+        return Noise("RAPL", stretch_of(at_rest), stretch_of(at_work.result()))
 
 
-def _told(make: Callable[[], Noise]) -> Noise:
+@contextmanager
+def _worded() -> Iterator[None]:
     try:
-        return make()
+        yield
     except (ValueError, IndexError) as error:
         raise ControllerError(f"The noise could not be measured: {error}.") from None

@@ -1,4 +1,4 @@
-"""A meter opened, heard for a few seconds, and closed again: what it says and how often."""
+"""A meter opened, heard for a few seconds, and closed again: its watts and its rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from contract import schema
+from contract.documents import RecorderStatus
+from contract.plan import MeterEntry
 
 # So many records at least, and so long at least, from the first record on.
 RECORDS, LEAST_S = 5, 3.0
@@ -19,10 +22,13 @@ LIMIT_S = 90.0
 
 @dataclass(frozen=True)
 class Probe:
-    """`stage` is how far it came: `settings` (the entry cannot be meant), `port` (not opened),
-    `heard` (not a record of this kind), `done`. Watts are means by channel; `period_s` is the mean
-    time between records, `due_s` what the driver expects; `over_range` counts records. `only_w` are
-    the watts of channels that showed them in every record."""
+    """How far a meter came, and what it sent.
+
+    `stage` is `settings` (an invalid entry), `port` (not opened), `heard` (not a record of this
+    kind) or `done`. Watts are means by channel; `period_s` is the mean time between records,
+    `due_s` what the driver expects; `over_range` counts records. `only_w` are the watts of channels
+    that showed them in every record.
+    """
 
     stage: str
     error: str = ""
@@ -37,14 +43,14 @@ class Probe:
     gaps: int = 0
 
 
-def probe(meter: Mapping[str, Any]) -> Probe:
-    """Hear one entry of `meters`; never raises for what is wrong with a meter."""
+def probe(meter: MeterEntry) -> Probe:
+    """Hear one meter; faults of a meter are not raised but returned."""
     from instrumentation.ports import Lookup, is_network
     from instrumentation.recorder import Recorder
     from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open
 
     try:
-        config = MeterConfig.from_json(json.dumps(meter))
+        config = MeterConfig.from_json(json.dumps(schema.write(meter)))
         driver = config.driver()
     except RecorderError as error:
         return Probe("settings", str(error))
@@ -57,47 +63,47 @@ def probe(meter: Mapping[str, Any]) -> Probe:
     heard_s = max(LEAST_S, RECORDS * driver.period_s)
     with tempfile.TemporaryDirectory(prefix="fde-probe-") as folder:
         out = Path(folder)
-        enough = _enough(out / "status.json", heard_s, driver.period_s)
+        enough = _end_condition(out / "status.json", heard_s, driver.period_s)
         try:
             Recorder(config, out, out / "status.json").run(enough)
         except RecorderError as error:
             return Probe("heard", str(error), device=device)
-        return _judged(out, device, driver.period_s)
+        return _evaluate(out, device, driver.period_s)
 
 
-def all_of(meters: Sequence[Mapping[str, Any]]) -> dict[str, Probe]:
-    """Every meter of a target, at the same time."""
+def probe_all(meters: Sequence[MeterEntry]) -> dict[str, Probe]:
+    """Hear every meter of a target at the same time; return them by name."""
     if not meters:
         return {}
     with ThreadPoolExecutor(len(meters)) as pool:
-        return dict(zip([m["name"] for m in meters], pool.map(probe, meters), strict=True))
+        return dict(zip([meter.name for meter in meters], pool.map(probe, meters), strict=True))
 
 
-def _enough(status: Path, heard_s: float, period_s: float) -> Callable[[], bool]:
-    """Whether it was heard for long enough, by its own status."""
+def _end_condition(status: Path, heard_s: float, period_s: float) -> Callable[[], bool]:
+    """Return whether a meter was heard for long enough, by its recorder's status."""
     limit_at_s = time.monotonic() + LIMIT_S + 10 * period_s
     first_ns = 0
 
     def stopped() -> bool:
         nonlocal first_ns
         try:
-            state = json.loads(status.read_bytes())
+            state = schema.read(RecorderStatus, json.loads(status.read_bytes()))
         except (OSError, ValueError):
             return time.monotonic() > limit_at_s
-        first_ns = first_ns or (state["t_mono_ns"] if state["records"] else 0)
-        heard = bool(first_ns) and state["t_mono_ns"] - first_ns > heard_s * 1e9
+        first_ns = first_ns or (state.t_mono_ns if state.records else 0)
+        heard = bool(first_ns) and state.t_mono_ns - first_ns > heard_s * 1e9
         return heard or time.monotonic() > limit_at_s
 
     return stopped
 
 
-def _judged(folder: Path, device: str, due_s: float) -> Probe:
+def _evaluate(folder: Path, device: str, due_s: float) -> Probe:
     from instrumentation.decode import decode
 
     decoded = decode(folder)
     rows = decoded.samples
     if len(rows) < 2:
-        return Probe("heard", "it gave no two records", device=device, due_s=due_s)
+        return Probe("heard", "Fewer than two records came.", device=device, due_s=due_s)
     times = rows["t_mono_ns"]
     powers = [c for c in rows.columns if c.startswith("power_w_")]
     shown = {c.removeprefix("power_w_"): rows[c] for c in powers}

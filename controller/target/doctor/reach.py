@@ -1,23 +1,16 @@
-"""Diagnoses of the way to the target, and of what is installed on it."""
+"""Checks of the way to the target, and of what is installed on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 
 from agent.preflight import self_encrypting
+from contract.command_results import CheckOutcome
 from controller.target import connection
-from controller.target.doctor.diagnosis import (
-    Finding,
-    Scene,
-    failed,
-    not_made,
-    passed,
-    split,
-    warned,
-)
+from controller.target.doctor.diagnosis import Scene, failed, not_made, passed, refused, warned
 
-# Refusals of agent.preflight by the diagnosis that tells of them.
+# Refusals of agent.preflight by the check that reports them.
 _CODES = {
     "rights": ("not-root",),
     "system": ("distribution", "machine", "no-systemd", "old-python"),
@@ -27,112 +20,113 @@ _CODES = {
 }
 
 
-def ssh(scene: Scene) -> Iterator[Finding]:
-    if scene.look is None:
-        yield failed(*split(scene.unreached))
-    elif connection.is_local(scene.target):
+def ssh(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check that the target answers."""
+    link = scene.target.ssh
+    if scene.unreached is not None:
+        remedy = "Run the ssh command by hand, and correct the inventory's ansible_ variables."
+        yield refused(scene.unreached, remedy)
+    elif link is None:
         yield passed("The target is this machine; SSH is not used.")
     else:
-        link = scene.target["ssh"]
-        yield passed(f"{link['user']}@{link['host']} answers.")
+        yield passed(f"{link.user}@{connection.address(scene.target)} answers.")
 
 
-def rights(scene: Scene) -> Iterable[Finding]:
-    return _refused(scene, "rights") or [passed("The agent is root there.")]
+def rights(scene: Scene) -> Iterable[CheckOutcome]:
+    """Check that the agent is root."""
+    return _refusals(scene, "rights") or [passed("The agent is root there.")]
 
 
-def system(scene: Scene) -> Iterable[Finding]:
-    facts = _facts(scene)
-    sentence = f"{facts['name']}, {facts['machine']}, Python {facts['python']}, systemd"
-    return _refused(scene, "system") or [passed(f"{sentence}.", **facts)]
+def system(scene: Scene) -> Iterable[CheckOutcome]:
+    """Check distribution, architecture, systemd and Python."""
+    facts = scene.facts
+    sentence = f"{facts.name}, {facts.machine}, Python {facts.python}, systemd."
+    named = {"name": facts.name, "kernel": facts.kernel, "python": facts.python}
+    return _refusals(scene, "system") or [passed(sentence, **named)]
 
 
-def cryptsetup(scene: Scene) -> Iterable[Finding]:
-    facts = _facts(scene)
-    opal = "with" if facts["hw_opal"] else "without"
-    sentence = f"cryptsetup {facts['cryptsetup']} {opal} Opal."
-    if not facts["cryptsetup"]:
-        sentence = "cryptsetup is not there yet; fde provision installs it."
-    return _refused(scene, "cryptsetup") or [passed(sentence)]
+def cryptsetup(scene: Scene) -> Iterable[CheckOutcome]:
+    """Check cryptsetup's version and its support of Opal."""
+    facts = scene.facts
+    opal = "with" if facts.hw_opal else "without"
+    sentence = f"cryptsetup {facts.cryptsetup} {opal} Opal."
+    if not facts.cryptsetup:
+        sentence = "cryptsetup is not installed yet; fde provision installs it."
+    return _refusals(scene, "cryptsetup") or [passed(sentence)]
 
 
-def allow_tpm(scene: Scene) -> Iterable[Finding]:
-    facts = _facts(scene)
-    if not self_encrypting(scene.target):
+def allow_tpm(scene: Scene) -> Iterable[CheckOutcome]:
+    """Check that Opal commands pass to a SATA disk."""
+    if not self_encrypting(scene.target.document()):
         return []
-    if facts["sed_transport"] != "ata":
-        how = facts["sed_transport"] or "unknown way"
+    if scene.facts.sed_transport != "ata":
+        how = scene.facts.sed_transport or "unknown means"
         sentence = f"Not needed: the self-encrypting disk is attached by {how}, not by SATA."
         return [passed(sentence)]
-    return _refused(scene, "allow-tpm") or [passed("libata.allow_tpm=1 is set.")]
+    return _refusals(scene, "allow-tpm") or [passed("libata.allow_tpm=1 is set.")]
 
 
-def packages(scene: Scene) -> Iterable[Finding]:
-    missing = _facts(scene)["missing"]
-    if refused := _refused(scene, "packages"):
-        return refused
+def packages(scene: Scene) -> Iterable[CheckOutcome]:
+    """Check that packages are installed, or can be."""
+    missing = scene.facts.missing
+    if refusals := _refusals(scene, "packages"):
+        return refusals
     if not missing:
-        return [passed("All packages are there.", missing=missing)]
-    count = f"{len(missing)} packages are missing"
-    if _facts(scene)["lists"]:
-        return [passed(f"{count}; fde provision installs them.", missing=missing)]
-    sentence = f"{count}, and apt has no lists there to tell whether it can get them."
-    return [warned(sentence, "Run apt-get update there.", {"missing": missing})]
+        return [passed("All packages are installed.", missing=missing)]
+    if scene.facts.lists:
+        sentence = f"fde provision installs {', '.join(missing)}."
+        return [passed(sentence, missing=missing)]
+    sentence = f"{len(missing)} packages are missing, and apt has no lists there to find them in."
+    return [warned(sentence, "Run apt-get update there.", missing=missing)]
 
 
-def kernel(scene: Scene) -> Iterator[Finding]:
-    options = scene.part("kernel")
-    if not options:
-        yield scene.untold("kernel", "The kernel was not looked at.")
+def kernel(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check that the kernel was built with what the configurations need."""
+    options, release = scene.examined.kernel, scene.facts.kernel
+    if options is None:
+        yield scene.unavailable("kernel", "The kernel was not looked at.")
         return
-    kinds = {entry["kind"] for entry in scene.target["configurations"]}
     needs = {
-        "opal": ("sed_opal", "CONFIG_BLK_SED_OPAL"),
-        "dmcrypt": ("dm_crypt", "CONFIG_DM_CRYPT"),
+        "opal": ("CONFIG_BLK_SED_OPAL", options.sed_opal),
+        "dmcrypt": ("CONFIG_DM_CRYPT", options.dm_crypt),
     }
-    release = _facts(scene)["kernel"]
-    asked = [need for kind, need in needs.items() if kind in kinds]
-    lacking = [option for key, option in asked if options[key] is False]
-    if lacking:
+    kinds = {entry.kind for entry in scene.target.configurations}
+    needed = [need for kind, need in needs.items() if kind in kinds]
+    missing = [name for name, present in needed if present is False]
+    if missing:
         yield failed(
-            f"Kernel {release} was built without {' and '.join(lacking)}.",
-            "Boot the distribution's own kernel, or take the configurations that need it out.",
-            options,
+            f"Kernel {release} was built without {' and '.join(missing)}.",
+            "Boot the distribution's own kernel, or remove the configurations that need it.",
+            **asdict(options),
         )
-    elif any(options[key] is None for key, _ in asked):
-        yield not_made(f"Kernel {release} does not tell how it was built.")
+    elif any(present is None for _, present in needed):
+        yield not_made(f"Kernel {release} does not report how it was built.")
     else:
-        yield passed(f"Kernel {release} has what the configurations need.", **options)
+        yield passed(f"Kernel {release} has what the configurations need.", **asdict(options))
 
 
-def assets(scene: Scene) -> Iterator[Finding]:
-    state = scene.part("assets")
-    if state is None:
-        yield scene.untold("assets", "They were not looked at.")
+def assets(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check the workloads' files and their sums."""
+    states = scene.examined.assets
+    if states is None:
+        yield scene.unavailable("assets")
         return
-    if not state:
-        said = "No assets are named: workloads that need them are left out or refused."
-        yield warned(said, "Run fde assets, and name them in fde_assets.")
+    if not states:
+        sentence = "No assets are named: workloads that need them are left out or refused."
+        yield warned(sentence, "Run fde assets, and name them in fde_assets.")
         return
-    bad = {name: one for name, one in state.items() if one.get("state") != "ok"}
-    for name, one in bad.items():
-        sentence = one.get("sentence") or f"The asset {name} cannot be read ({one.get('error')})"
-        what, way = split(sentence)
-        way = way or "Run fde assets, which makes it, or correct its path in fde_assets."
-        yield failed(what, way, {"asset": name, **one})
+    bad = {name: state for name, state in states.items() if state.state != "ok"}
+    for name, state in bad.items():
+        yield failed(
+            f"{state.sentence.rstrip('.')}.",
+            "Run fde assets, which makes it, or correct its path or sum in fde_assets.",
+            asset=name,
+            state=state.state,
+        )
     if not bad:
-        yield passed(f"{', '.join(state)}: there, with the sums that are declared.")
+        yield passed(f"{', '.join(states)}: present, with the declared sums.")
 
 
-def _facts(scene: Scene) -> Mapping[str, Any]:
-    assert scene.look is not None
-    return scene.look.facts
-
-
-def _refused(scene: Scene, code: str) -> list[Finding]:
-    assert scene.look is not None
-    return [
-        failed(refusal["sentence"], refusal["remedy"], refusal["facts"])
-        for refusal in scene.look.refusals
-        if refusal["code"] in _CODES[code]
-    ]
+def _refusals(scene: Scene, code: str) -> list[CheckOutcome]:
+    assert scene.answer is not None
+    return [refused(each) for each in scene.answer.refusals if each.code in _CODES[code]]

@@ -83,5 +83,5 @@ def test_a_package_whose_source_is_gone_is_told(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         agent_bundle, "installed", lambda group: (gone,) if group == gone.group else ()
     )
-    with pytest.raises(ControllerError, match=r"not_there.mine:Mine .* there is no not_there"):
+    with pytest.raises(ControllerError, match=r"not_there.mine:Mine .* not_there is not"):
         agent_bundle.collect()

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from contract import private
-from contract.errors import ControllerError
 from contract.places import ROOT
 from controller.target import connection, playbook
+from controller.target.connection import LinkError
+from controller.tests.examples import resolved
 
-TARGET = {"ssh": {"host": "testbench", "port": 22, "user": "root", "known_hosts": None}}
+TARGET = resolved(ssh={"host": "testbench", "port": 22, "user": "root", "known_hosts": None})
 
 
 def settings(argv: list[str], careless: Path) -> str:
@@ -42,8 +43,9 @@ def test_a_machine_without_ssh_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ControllerError, match="the program ssh was not found"):
+    with pytest.raises(LinkError) as raised:
         connection.run(TARGET, ["true"])
+    assert raised.value.code == "ssh-missing"
 
 
 def test_no_connection_goes_through_a_socket_at_a_path_that_others_know(tmp_path: Path) -> None:
@@ -54,7 +56,7 @@ def test_no_connection_goes_through_a_socket_at_a_path_that_others_know(tmp_path
 
 
 def test_ansibles_connections_lie_in_a_folder_that_is_ours_alone(tmp_path: Path) -> None:
-    seen = set()
+    folders = set()
     for _ in range(2):
         with playbook.environment() as variables:
             folder = Path(variables["ANSIBLE_SSH_CONTROL_PATH_DIR"])
@@ -65,9 +67,9 @@ def test_ansibles_connections_lie_in_a_folder_that_is_ours_alone(tmp_path: Path)
                 dump, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
             )
             assert f"= {folder}" in done.stdout
-            seen.add(folder)
+            folders.add(folder)
         assert not folder.exists()
-    assert len(seen) == 2
+    assert len(folders) == 2
 
 
 def test_any_login_shell_can_read_what_is_to_be_run() -> None:

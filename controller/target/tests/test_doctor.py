@@ -1,4 +1,4 @@
-"""Every diagnosis: what a sound machine gets, and that each mistake is found with its way out."""
+"""Every check: the outcomes of a sound machine, and that each mistake is found with its remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,20 @@ import pytest
 
 from agent import preflight
 from agent.system import sleep
-from contract.command_results import DiagnosisResult
+from contract import schema
+from contract.command_results import CheckOutcome
+from contract.disks import DiskAnswer
 from contract.errors import ControllerError
+from contract.plan import MeterEntry
+from contract.problem import Problem
 from controller.target import doctor
+from controller.target.answers import Examination, SleepState
 from controller.target.doctor import probe, reach
 from controller.target.doctor.controller_host import udev_rule
 from controller.target.doctor.diagnosis import Host, Scene
 from controller.target.doctor.noise import Noise, detectable_change, stretch
 from controller.target.doctor.probe import Probe
-from controller.target.survey import Look
+from controller.target.survey import TargetAnswer
 from controller.tests import examples
 from instrumentation.simulators import registry
 from instrumentation.simulators.play import Player
@@ -42,24 +46,16 @@ DISK: dict[str, Any] = {
     "apst_tolerance_us": "25000",
     "alpm_policy": None,
     "temperature_c": 40.0,
-    "health": {"passed": True, "errors": 0, "temperature_c": 40},
+    "health": {"serial": "", "passed": True, "errors": 0, "temperature_c": 40},
 }
-FOUND: dict[str, Any] = {"blank": True, "refusals": [], "found": "blank", "path": "/dev/x"}
+FOUND: dict[str, Any] = {"by_id": "", "refusals": [], "found": "blank", "path": "/dev/x"}
 FREE = {"owned": False, "locked": False, "shadowed": False, "sid_blocked": False}
-FACTS: dict[str, Any] = {
-    "name": "Debian 13",
-    "machine": "x86_64",
-    "python": "3.13.5",
-    "kernel": "6.12",
-    "cryptsetup": "2.7",
-    "hw_opal": True,
-    "sed_transport": "nvme",
-    "missing": [],
-    "lists": True,
-}
 EXAMINED: dict[str, Any] = {
     "checks": [
-        {"name": name, "ok": True, "value": 1, "message": "", "severity": "warning"}
+        {
+            **{"name": name, "when": "before", "severity": "warning", "ok": True, "cause": ""},
+            **{"facts": {}, "value": 1, "message": ""},
+        }
         for name in ("governor", "turbo", "load", "memory", "swap")
     ],
     "rapl": {"zones": ["package-0", "dram", "uncore"], "moved": ["package-0", "dram"], "below": []},
@@ -98,112 +94,108 @@ def sound(tmp_path: Path) -> Scene:
         encoding="utf-8",
     )
     path.chmod(0o600)
-    target = {
-        **examples.target(),
-        "origin": "measured",
-        "secrets_file": str(path),
-        "meters": [METER],
-        "assets": {"clip": {"path": "/clip", "sums": "/sums", "sha256": None}},
-    }
-    disks = [
-        {**FOUND, "role": "plain", "serial": "plain", "opal": None},
-        {**FOUND, "role": "sed", "serial": "sed", "opal": FREE},
-    ]
+    target = examples.resolved(
+        origin="measured",
+        secrets_file=str(path),
+        meters=[METER],
+        assets={"clip": {"path": "/clip", "sums": "/sums", "sha256": None}},
+    )
+    disks = (disk_answer(role="plain", serial="plain"), disk_answer(role="sed", serial="sed"))
     return Scene(
         target,
-        Look(FACTS, [], disks, None, deepcopy(EXAMINED)),
-        "",
-        Host(tmp_path, AWAKE, 2**36, frozenset({"systemd"})),
+        TargetAnswer(examples.facts(), (), disks, None, schema.read(Examination, EXAMINED)),
+        None,
+        Host(tmp_path, schema.read(SleepState, AWAKE), 2**36, frozenset({"systemd"})),
         {"meter0": HEARD},
     )
 
 
-def of(found: list[DiagnosisResult], *states: str) -> list[tuple[str, str]]:
-    return [(one.code, one.state) for one in found if one.state in states]
+def disk_answer(**changes: Any) -> DiskAnswer:
+    """A disk as the agent reports it; it has Opal."""
+    return schema.read(DiskAnswer, {**FOUND, "opal": FREE, **changes})
 
 
-def require_form(found: list[DiagnosisResult]) -> None:
-    """What every diagnosis is, whatever it found."""
+def states_of(outcomes: list[CheckOutcome], *states: str) -> list[tuple[str, str]]:
+    return [(outcome.code, outcome.state) for outcome in outcomes if outcome.state in states]
+
+
+def require_form(outcomes: list[CheckOutcome]) -> None:
+    """Require what holds of every outcome."""
     codes = [row.code for row in doctor.TABLE]
     assert len(set(codes)) == len(codes)
-    for one in found:
-        assert one.code in {*codes, "meter-range"}
-        assert one.sentence.endswith(".") and one.sentence[0].isprintable()
-        assert "\n" not in one.sentence + one.way_out
-        assert one.state in doctor.MARKS
-        assert one.way_out.endswith(".") or one.state not in ("fail", "warn"), one
-        json.dumps(dict(one.facts))
+    for outcome in outcomes:
+        assert outcome.code in codes
+        assert outcome.sentence.endswith(".") and outcome.sentence[0].isprintable()
+        assert "\n" not in outcome.sentence + outcome.remedy
+        assert outcome.state in doctor.MARKS
+        assert outcome.remedy.endswith(".") or outcome.state not in ("fail", "warn"), outcome
+        json.dumps(dict(outcome.facts))
 
 
-def test_a_sound_machine_is_told_of_nothing(sound: Scene) -> None:
-    found = doctor.diagnose(sound)
-    require_form(found)
-    assert of(found, "fail", "warn") == []
-    assert {one.code for one in found} == {row.code for row in doctor.TABLE}
-    assert of(found, "not_made") == [("resolution", "not_made")]
+def test_a_sound_machine_passes(sound: Scene) -> None:
+    outcomes = doctor.judge(sound)
+    require_form(outcomes)
+    assert states_of(outcomes, "fail", "warn") == []
+    assert {outcome.code for outcome in outcomes} == {row.code for row in doctor.TABLE}
+    assert states_of(outcomes, "not_made") == [("resolution", "not_made")]
 
 
 def test_a_target_that_is_this_machine_is_examined_as_another(sound: Scene) -> None:
-    found = doctor.diagnose(replace(sound, target={**sound.target, "ssh": None}))
-    require_form(found)
-    assert of(found, "fail", "warn") == []
-    assert any("this machine" in one.sentence for one in found if one.code == "ssh")
+    outcomes = doctor.judge(replace(sound, target=replace(sound.target, ssh=None)))
+    require_form(outcomes)
+    assert states_of(outcomes, "fail", "warn") == []
 
 
-def test_what_a_machine_that_is_not_reached_cannot_tell_is_not_made(sound: Scene) -> None:
-    found = doctor.diagnose(replace(sound, look=None, unreached="h cannot be reached: see sshd."))
-    require_form(found)
-    assert of(found, "fail") == [("ssh", "fail")]
+def test_the_checks_of_a_machine_that_is_not_reached_are_not_made(sound: Scene) -> None:
+    unreached = Problem("no-answer", {}, "h cannot be reached.", "Switch it on.")
+    outcomes = doctor.judge(replace(sound, answer=None, unreached=unreached))
+    require_form(outcomes)
+    (ssh,) = doctor.blockers(outcomes)
+    assert (ssh.code, ssh.facts["cause"]) == ("ssh", "no-answer")
     needing = {row.code for row in doctor.TABLE if row.needs_target}
-    assert {code for code, _ in of(found, "not_made")} == needing | {"resolution"}
+    assert {code for code, _ in states_of(outcomes, "not_made")} == needing | {"resolution"}
 
 
 @pytest.mark.parametrize("part", sorted(EXAMINED))
-def test_a_part_that_cannot_be_told_is_no_good_news(sound: Scene, part: str) -> None:
-    before = of(doctor.diagnose(sound), "pass")
-    found = doctor.diagnose(with_part(sound, part, {"error": "No such file"}))
-    require_form(found)
-    assert len(of(found, "pass")) < len(before)
+def test_a_part_that_is_not_available_does_not_pass(sound: Scene, part: str) -> None:
+    before = states_of(doctor.judge(sound), "pass")
+    outcomes = doctor.judge(examined("errors", {part: "No such file"}, without=part)(sound))
+    require_form(outcomes)
+    assert len(states_of(outcomes, "pass")) < len(before)
 
 
-def with_part(scene: Scene, part: str, value: Any) -> Scene:
-    assert scene.look is not None
-    look = replace(scene.look, examined={**scene.look.examined, part: value})
-    return replace(scene, look=look)
+def answered(**changes: Any) -> Callable[[Scene], Scene]:
+    def change(scene: Scene) -> Scene:
+        assert scene.answer is not None
+        return replace(scene, answer=replace(scene.answer, **changes))
+
+    return change
 
 
-def examined(part: str, value: Any) -> Callable[[Scene], Scene]:
-    return lambda scene: with_part(scene, part, value)
+def examined(part: str, value: Any, without: str = "") -> Callable[[Scene], Scene]:
+    document = {key: entry for key, entry in EXAMINED.items() if key != without}
+    return answered(examined=schema.read(Examination, {**document, part: value}))
 
 
 def disk(**changes: Any) -> Callable[[Scene], Scene]:
     return examined("disks", {"plain": {**DISK, **changes}})
 
 
-def check(name: str, message: str) -> Callable[[Scene], Scene]:
-    row = {"name": name, "ok": False, "value": 1, "message": message, "severity": "warning"}
-    return examined("checks", [row])
+def check(name: str) -> Callable[[Scene], Scene]:
+    rows = [
+        {**row, "ok": False, "cause": name} for row in EXAMINED["checks"] if row["name"] == name
+    ]
+    return examined("checks", rows)
 
 
 def refused(cause: str) -> Callable[[Scene], Scene]:
-    sentence, remedy = "It is not right there.", "Set it right."
-
-    def change(scene: Scene) -> Scene:
-        assert scene.look is not None
-        refusal = {"code": cause, "facts": {}, "sentence": sentence, "remedy": remedy}
-        facts = {**FACTS, "sed_transport": "ata"}
-        return replace(scene, look=replace(scene.look, facts=facts, refusals=[refusal]))
-
-    return change
+    problem = Problem(cause, {}, "It is not right there.", "Set it right.")
+    return answered(facts=examples.facts(sed_transport="ata"), refusals=(problem,))
 
 
 def on_disk(**changes: Any) -> Callable[[Scene], Scene]:
-    def change(scene: Scene) -> Scene:
-        assert scene.look is not None
-        plain, sed = scene.look.disks
-        return replace(scene, look=replace(scene.look, disks=[plain, {**sed, **changes}]))
-
-    return change
+    plain = disk_answer(role="plain", serial="plain")
+    return answered(disks=(plain, disk_answer(**{"role": "sed", "serial": "sed", **changes})))
 
 
 def heard(**changes: Any) -> Callable[[Scene], Scene]:
@@ -214,16 +206,21 @@ def on_host(**changes: Any) -> Callable[[Scene], Scene]:
     return lambda scene: replace(scene, host=replace(scene.host, **changes))
 
 
-def meter(**changes: Any) -> Callable[[Scene], Scene]:
-    def change(scene: Scene) -> Scene:
-        return replace(scene, target={**scene.target, "meters": [{**METER, **changes}]})
+def entry(**changes: Any) -> MeterEntry:
+    return schema.read(MeterEntry, {**METER, **changes})
 
-    return change
+
+def meter(**changes: Any) -> Callable[[Scene], Scene]:
+    return lambda scene: replace(scene, target=replace(scene.target, meters=(entry(**changes),)))
+
+
+def asleep(**changes: Any) -> Callable[[Scene], Scene]:
+    return on_host(sleep=schema.read(SleepState, {**AWAKE, "masked": False, **changes}))
 
 
 def secret(**changes: Any) -> Callable[[Scene], Scene]:
     def change(scene: Scene) -> Scene:
-        path = Path(scene.target["secrets_file"])
+        path = Path(scene.target.secrets_file)
         path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
         return scene
 
@@ -231,7 +228,7 @@ def secret(**changes: Any) -> Callable[[Scene], Scene]:
 
 
 def rights(scene: Scene) -> Scene:
-    Path(scene.target["secrets_file"]).chmod(0o644)
+    Path(scene.target.secrets_file).chmod(0o644)
     return scene
 
 
@@ -249,9 +246,9 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "mistyped PSID": (secret(sed_psid="ABCD-EFGH"), "psid", "fail"),
     "full": (on_host(free_bytes=2**20), "controller-room", "fail"),
     "nearly full": (on_host(free_bytes=2**30), "controller-room", "warn"),
-    "idle": (on_host(sleep={**ASLEEP, "idle_action": "suspend"}), "controller-sleep", "fail"),
-    "lid": (on_host(sleep={**ASLEEP, "lid_action": "suspend"}), "controller-sleep", "warn"),
-    "desktop": (on_host(sleep={**ASLEEP, "desktop": "gdm.service"}), "controller-sleep", "warn"),
+    "idle": (asleep(idle_action="suspend"), "controller-sleep", "fail"),
+    "lid": (asleep(lid_action="suspend"), "controller-sleep", "warn"),
+    "desktop": (asleep(desktop="gdm.service"), "controller-sleep", "warn"),
     "modems": (on_host(names=frozenset({"ModemManager"})), "port-takers", "warn"),
     "braille": (on_host(names=frozenset({"brltty"})), "port-takers", "warn"),
     "not root": (refused("not-root"), "rights", "fail"),
@@ -284,13 +281,13 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
         "rapl",
         "warn",
     ),
-    "no RAPL": (examined("rapl", {"error": "There is no RAPL zone."}), "rapl", "fail"),
+    "no RAPL": (examined("errors", {"rapl": "No RAPL zone."}, without="rapl"), "rapl", "fail"),
     "simulated": (examined("simulated_rapl", True), "origin", "fail"),
-    "governor": (check("governor", "The governor is powersave: set it."), "governor", "warn"),
-    "turbo": (check("turbo", "Turbo is on: switch it off."), "turbo", "warn"),
-    "busy": (check("load", "Something else runs on the target: stop it."), "load", "warn"),
-    "memory": (check("memory", "Memory is low: stop what fills it."), "memory", "warn"),
-    "swap": (check("swap", "Memory is swapped out: swapoff -a."), "swap", "warn"),
+    "governor": (check("governor"), "governor", "warn"),
+    "turbo": (check("turbo"), "turbo", "warn"),
+    "busy": (check("load"), "load", "warn"),
+    "memory": (check("memory"), "memory", "warn"),
+    "swap": (check("swap"), "swap", "warn"),
     "c-states": (examined("idle_states", {"allowed": "POLL", "off": ["C6"]}), "c-states", "warn"),
     "database": (examined("disturbers", {"databases": ["mariadb.service"]}), "services", "warn"),
     "battery": (
@@ -322,16 +319,16 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
         "warn",
     ),
     "entry": (
-        heard(stage="settings", error="It has no pattern: give one."),
+        heard(stage="settings", error="It has no pattern."),
         "meter-settings",
         "fail",
     ),
     "port": (
-        heard(stage="port", errno=13, error="It may not be opened: usermod."),
+        heard(stage="port", errno=13, error="It may not be opened."),
         "meter-port",
         "fail",
     ),
-    "silent": (heard(stage="heard", error="It is silent: switch it on."), "meter-heard", "fail"),
+    "silent": (heard(stage="heard", error="It is silent."), "meter-heard", "fail"),
     "standing": (heard(only_w={"system": 0.0}), "meter-moves", "fail"),
     "rate": (heard(period_s=0.1), "meter-rate", "fail"),
     "gaps": (heard(gaps=3), "meter-rate", "warn"),
@@ -345,14 +342,14 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_each_mistake_is_found_alone_and_with_its_way_out(sound: Scene, name: str) -> None:
+def test_each_mistake_is_found_with_its_remedy_and_no_other(sound: Scene, name: str) -> None:
     change, code, state = MISTAKES[name]
-    found = doctor.diagnose(change(sound))
-    require_form(found)
-    assert set(of(found, "fail", "warn")) == {(code, state)}
+    outcomes = doctor.judge(change(sound))
+    require_form(outcomes)
+    assert set(states_of(outcomes, "fail", "warn")) == {(code, state)}
 
 
-def test_every_diagnosis_can_find_something() -> None:
+def test_every_check_can_fail() -> None:
     tried = {code for _, code, _ in MISTAKES.values()} | {"ssh", "resolution"}
     assert tried == {row.code for row in doctor.TABLE}
 
@@ -373,14 +370,10 @@ def played(folder: Path, watts: list[float], **settings: Any) -> Iterator[Path]:
         player.close()
 
 
-def entry(port: Path | str, **changes: Any) -> dict[str, Any]:
-    return {**METER, "port": str(port), "origin": "modelled", **changes}
-
-
-def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_is_told_apart(tmp_path: Path) -> None:
+def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_fails(tmp_path: Path) -> None:
     with played(tmp_path, [20.0, 2.0], interval_ms=100) as link:
-        right = probe.probe(entry(link, settings={"interval_ms": 100}))
-        wrong = probe.probe(entry(link))
+        right = probe.probe(entry(port=str(link), origin="modelled", settings={"interval_ms": 100}))
+        wrong = probe.probe(entry(port=str(link), origin="modelled"))
     assert right.stage == wrong.stage == "done", (right, wrong)
     assert right.watts == pytest.approx({"system": 20.0, "drive": 2.0}, rel=0.01)
     assert (right.due_s, wrong.due_s) == (0.1, 0.01)
@@ -389,13 +382,13 @@ def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_is_told_apart(tmp_
 
 
 def test_a_meter_that_is_not_there_or_wrongly_described_is_not_opened(tmp_path: Path) -> None:
-    assert probe.probe(entry(tmp_path / "none")).stage == "port"
-    found = probe.probe(entry(tmp_path / "none", kind="line"))
-    assert found.stage == "settings" and "pattern" in found.error
-    assert probe.probe(entry(tmp_path / "none", settings={"colour": 1})).stage == "settings"
+    port = str(tmp_path / "none")
+    assert probe.probe(entry(port=port)).stage == "port"
+    assert probe.probe(entry(port=port, kind="line")).stage == "settings"
+    assert probe.probe(entry(port=port, settings={"colour": 1})).stage == "settings"
 
 
-def test_a_machine_that_may_sleep_is_told_by_its_files(tmp_path: Path) -> None:
+def test_a_machine_that_may_sleep_is_known_by_its_files(tmp_path: Path) -> None:
     for path, text in {
         "sys/power/state": "freeze mem disk\n",
         "etc/systemd/logind.conf": "[Login]\nIdleAction=ignore\n",
@@ -404,29 +397,30 @@ def test_a_machine_that_may_sleep_is_told_by_its_files(tmp_path: Path) -> None:
     }.items():
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(text)
-    found = sleep.facts(tmp_path)
-    assert (found["able"], found["masked"]) == (True, False)
-    assert (found["idle_action"], found["lid_action"]) == ("suspend", "suspend")
+    state = sleep.facts(tmp_path)
+    assert (state["able"], state["masked"]) == (True, False)
+    assert (state["idle_action"], state["lid_action"]) == ("suspend", "suspend")
     (tmp_path / "etc/systemd/system").mkdir(parents=True)
     (tmp_path / "etc/systemd/system/suspend.target").symlink_to("/dev/null")
     assert sleep.facts(tmp_path)["masked"]
 
 
-def test_without_a_meter_it_is_said_what_the_counters_leave_out(sound: Scene) -> None:
-    found = doctor.diagnose(replace(sound, target={**sound.target, "meters": []}, probes={}))
-    require_form(found)
-    assert of(found, "fail", "warn") == [("meter-channels", "warn")]
-    (told,) = [one for one in found if one.code == "meter-channels"]
-    assert "disks" in told.sentence and "losses of the power supply" in told.sentence
-    assert "holds memory" not in told.sentence  # the target has a zone dram
+def test_without_a_meter_the_check_names_what_the_counters_leave_out(sound: Scene) -> None:
+    target = replace(sound.target, meters=())
+    outcomes = doctor.judge(replace(sound, target=target, probes={}))
+    require_form(outcomes)
+    assert states_of(outcomes, "fail", "warn") == [("meter-channels", "warn")]
+    (outcome,) = [outcome for outcome in outcomes if outcome.code == "meter-channels"]
+    assert "disks" in outcome.sentence and "losses of the power supply" in outcome.sentence
+    assert "holds memory" not in outcome.sentence  # the target has a zone dram
 
 
 def test_the_noise_of_known_power_is_found_again() -> None:
     generator = np.random.default_rng(1)
     times = np.arange(0, 1200, 0.1)
-    found = stretch(times, 20 * (1 + 0.05 * generator.standard_normal(len(times))))
-    assert found.power_w == pytest.approx(20, rel=0.01)
-    assert found.scatter(60) == pytest.approx(0.05 * np.sqrt(0.1 / 60), rel=0.1)
+    noise = stretch(times, 20 * (1 + 0.05 * generator.standard_normal(len(times))))
+    assert noise.power_w == pytest.approx(20, rel=0.01)
+    assert noise.scatter(60) == pytest.approx(0.05 * np.sqrt(0.1 / 60), rel=0.1)
     with pytest.raises(ValueError, match="too few"):
         stretch(times[:50], times[:50] + 1)
 
@@ -434,19 +428,20 @@ def test_the_noise_of_known_power_is_found_again() -> None:
 def test_more_blocks_and_longer_runs_find_smaller_changes() -> None:
     times = np.arange(0, 120, 0.1)
     noise = stretch(times, 20 + np.random.default_rng(2).standard_normal(len(times)))
-    changes = [detectable_change(noise, *of) or 0.0 for of in ((60, 5), (60, 20), (240, 20))]
+    sizes = ((60, 5), (60, 20), (240, 20))
+    changes = [detectable_change(noise, *size) or 0.0 for size in sizes]
     assert changes == sorted(changes, reverse=True) and changes[-1] > 0
     assert detectable_change(noise, 60, 1) is None
 
 
-def test_the_resolution_is_told_by_workload(sound: Scene) -> None:
+def test_the_resolution_is_given_by_workload(sound: Scene) -> None:
     times = np.arange(0, 120, 0.1)
     noise = stretch(times, 20 + np.random.default_rng(2).standard_normal(len(times)))
-    found = doctor.diagnose(replace(sound, noise=Noise("meter0", noise, noise)))
-    require_form(found)
-    (told,) = [one for one in found if one.code == "resolution"]
-    assert told.state == "pass", told.sentence
-    assert told.facts["changes"]["idle"]["change"] > 0
+    outcomes = doctor.judge(replace(sound, noise=Noise("meter0", noise, noise)))
+    require_form(outcomes)
+    (outcome,) = [outcome for outcome in outcomes if outcome.code == "resolution"]
+    assert outcome.state == "pass", outcome.sentence
+    assert outcome.facts["changes"]["idle"]["change"] > 0
 
 
 def test_a_suite_is_not_begun_against_a_blocker(
@@ -466,5 +461,5 @@ def test_a_rule_names_each_kind_of_port() -> None:
 
 
 def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:
-    told = {cause for causes in reach._CODES.values() for cause in causes}
-    assert told == set(preflight.WORDINGS)
+    causes = {cause for row in reach._CODES.values() for cause in row}
+    assert causes == set(preflight.WORDINGS)

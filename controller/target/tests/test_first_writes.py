@@ -1,35 +1,30 @@
-"""A disk that the testbed has not had is written only by its serial number, said once more."""
+"""A disk that the testbed has not had is written only by its serial number, given again."""
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 
+from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.places import command_line
+from contract.plan import TargetDocument
+from contract.problem import Problem
 from controller.cli.options import words
 from controller.target import first_writes, playbook
 from controller.target.playbook import Inventory
-from controller.target.survey import Look
+from controller.target.survey import TargetAnswer
+from controller.tests.examples import facts, resolved
 
-DISK: dict[str, Any] = {
-    "role": "plain",
-    "path": "/dev/sdx",
-    "model": "Maker 1",
-    "serial": "S1",
-    "size_bytes": 10**12,
-    "found": "blank",
-    "refusals": [],
-    "ours": False,
-}
-TARGET: dict[str, Any] = {"host": "target", "lab": False, "disks": {"plain": {"serial": "S1"}}}
+DISK = DiskAnswer("plain", "", (), "/dev/sdx", "S1", 10**12, "Maker 1", found="blank")
+TARGET = resolved(disks={"plain": {"by_id": "", "serial": "S1", "size_bytes": 10**12}})
 
 
-def test_a_new_disk_is_described_and_the_way_out_told() -> None:
+def test_a_new_disk_is_described_with_the_remedy() -> None:
     (reason,) = first_writes.unconfirmed(TARGET, [DISK], [])
     for part in ("/dev/sdx Maker 1", "serial S1", "1,000,000,000,000 bytes", "holds: blank"):
         assert part in reason
@@ -41,28 +36,24 @@ def test_a_new_disk_is_described_and_the_way_out_told() -> None:
     ("target", "disk", "confirmed"),
     [
         (TARGET, DISK, ["S2", "S1"]),
-        (TARGET, {**DISK, "ours": True}, []),
-        (TARGET, {**DISK, "refusals": [{"code": "in-use"}]}, []),
-        ({**TARGET, "lab": True}, DISK, []),
+        (TARGET, replace(DISK, ours=True), []),
+        (TARGET, replace(DISK, refusals=(Problem("in-use", {}, ""),)), []),
+        (replace(TARGET, lab=True), DISK, []),
     ],
     ids=["confirmed", "ours", "refused anyway", "a lab"],
 )
-def test_nothing_is_asked(target: dict[str, Any], disk: dict[str, Any], confirmed: Any) -> None:
+def test_nothing_is_asked(target: TargetDocument, disk: DiskAnswer, confirmed: list[str]) -> None:
     assert first_writes.unconfirmed(target, [disk], confirmed) == []
 
 
-def test_a_target_that_says_nothing_of_a_lab_is_none() -> None:
-    assert first_writes.new_disks({"disks": TARGET["disks"]}, [DISK])
-
-
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> None:
+def new_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """An inventory with one host, whose disk is a new one."""
-    monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([TARGET], {}))
-    monkeypatch.setattr(first_writes, "look", lambda _target: Look({}, [], [DISK]))
+    monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([TARGET]))
+    monkeypatch.setattr(first_writes, "look", lambda _target: TargetAnswer(facts(), disks=(DISK,)))
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("new_disk")
 def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
     asked: list[str] = []
 
@@ -76,7 +67,7 @@ def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
             first_writes.run(Path("x"), [], answer(text))
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("new_disk")
 def test_without_a_terminal_what_was_given_is_handed_on_and_no_more() -> None:
     assert first_writes.run(Path("x"), [], None) == []
     assert first_writes.run(Path("x"), ["S2", "S1"], None) == ["S1", "S2"]

@@ -1,4 +1,4 @@
-"""What `fde init` chooses, refuses and writes, from a target's account of its disks."""
+"""The disks and meters that `fde init` chooses or refuses, and the inventory that it writes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from typing import Any
 import pytest
 import yaml
 
+from contract import schema
+from contract.disks import SurveyedDisk
 from contract.errors import ControllerError
+from contract.plan import SshLink, TargetDocument
 from controller.target import init, playbook
-from controller.target.init import Address, Options
+from controller.target.answers import Survey
+from controller.target.init import Options, parse_link
+from controller.target.meter_entries import MeterOptions
 from instrumentation.meters.http import PROFILES
 from instrumentation.simulators.http import HttpSimulator
 from instrumentation.tests.test_network import on_the_network
 
 
-def survey(serial: str, **changes: Any) -> dict[str, Any]:
-    """A blank disk without Opal, as `agent.examine --survey` tells of it."""
-    return {
+def surveyed(serial: str, **changes: Any) -> SurveyedDisk:
+    """Return a blank disk without Opal, as `agent.examine --survey` reports it."""
+    document = {
         "name": "sda",
         "by_id": f"/dev/disk/by-id/ata-{serial}",
         "serial": serial,
@@ -37,11 +42,12 @@ def survey(serial: str, **changes: Any) -> dict[str, Any]:
         "opal_words": "no Opal",
         **changes,
     }
+    return schema.read(SurveyedDisk, document)
 
 
 OPAL = {"owned": False, "locked": False, "shadowed": False, "sid_blocked": False}
-PLAIN, SED = survey("P1"), survey("S1", opal=OPAL, blank=False, contents="unrecognised data")
-HOST = Address.of("root@bench:2222", None, None)
+PLAIN, SED = surveyed("P1"), surveyed("S1", opal=OPAL, blank=False, contents="unrecognised data")
+HOST = parse_link("root@bench:2222", None, None)
 METER = "smartpower3@/dev/serial/by-path/x=0:system,1:drive"
 
 
@@ -51,45 +57,46 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "mine"
 
 
-def seen(monkeypatch: pytest.MonkeyPatch, *disks: dict[str, Any]) -> None:
-    monkeypatch.setattr(
-        init, "ask_target", lambda *_: {"name": "bench.example.org", "disks": list(disks)}
-    )
+def answer(monkeypatch: pytest.MonkeyPatch, *disks: SurveyedDisk) -> None:
+    """Have the target report these disks."""
+    monkeypatch.setattr(init, "list_disks", lambda _: Survey("bench.example.org", disks))
 
 
 def test_what_it_writes_is_an_inventory_that_ansible_and_our_rules_accept(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    odd = survey("P1", model='7" {{ lookup("pipe", "touch /tmp/x") }}\n#', contents="a: b # c\r\nd")
-    seen(monkeypatch, odd, SED)
-    options = Options(HOST, meters=(METER,), settings=("meter0.interval_ms=100",))
-    options = Options(**{**vars(options), "give_up": ("S1",)})
-    found = init.run(build, options, None, lambda _: None)
-    assert found.roles == {"plain": "P1", "sed": "S1"}
+    odd = surveyed(
+        "P1", model='7" {{ lookup("pipe", "touch /tmp/x") }}\n#', contents="a: b # c\r\nd"
+    )
+    answer(monkeypatch, odd, SED)
+    meters = MeterOptions((METER,), ("meter0.interval_ms=100",))
+    options = Options(HOST, meters=meters, give_up=("S1",))
+    result = init.run(build, options, None, lambda _: None)
+    assert result.roles == {"plain": "P1", "sed": "S1"}
     resolved = playbook.resolve(build)
     assert not resolved.refused
     (target,) = resolved.targets
-    assert target["ssh"]["host"] == "bench" and target["ssh"]["port"] == 2222
-    assert target["disks"]["plain"]["erase"] is None
-    assert target["disks"]["sed"]["erase"] == "S1 0123456789ab"
-    assert target["meters"][0]["settings"] == {"interval_ms": 100}
+    assert target.ssh == SshLink("bench", "root", 2222)
+    assert target.disks["plain"].erase is None
+    assert target.disks["sed"].erase == "S1 0123456789ab"
+    assert target.meters[0].settings == {"interval_ms": 100}
     secrets = build / "secrets.json"
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
-    assert "sed_psid" in " ".join(found.open)
+    assert "sed_psid" in " ".join(result.open)
     assert "secrets.json" in (build / ".gitignore").read_text()
 
 
 def test_an_inventory_is_not_written_over_and_its_secrets_never(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen(monkeypatch, PLAIN)
-    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([], {}))
+    answer(monkeypatch, PLAIN)
+    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([]))
     init.run(build, Options(HOST), None, lambda _: None)
     before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
     with pytest.raises(ControllerError, match="--replace"):
         init.run(build, Options(HOST), None, lambda _: None)
     assert before == {path: path.read_bytes() for path in before}
-    again = Options(Address.of("other", None, None), replace=True)
+    again = Options(parse_link("other", None, None), replace=True)
     init.run(build, again, None, lambda _: None)
     assert "other" in (build / "hosts.yml").read_text()
     assert (build / "secrets.json").read_bytes() == before[build / "secrets.json"]
@@ -99,44 +106,44 @@ def test_an_inventory_is_not_written_over_and_its_secrets_never(
     "disks",
     [
         (),
-        (PLAIN, survey("P2")),
-        (survey("P1", blank=False, contents="ext4"),),
-        (survey("P1", uses=["sda1 is mounted"]),),
-        (survey("P1", by_id=""),),
-        (survey("S1", opal={**OPAL, "owned": True}, blank=False),),
+        (PLAIN, surveyed("P2")),
+        (surveyed("P1", blank=False, contents="ext4"),),
+        (surveyed("P1", uses=["sda1 is mounted"]),),
+        (surveyed("P1", by_id=""),),
+        (surveyed("S1", opal={**OPAL, "owned": True}, blank=False),),
     ],
 )
 def test_without_anybody_to_ask_no_disk_is_chosen_that_might_be_another(
-    disks: tuple[dict[str, Any], ...], build: Path, monkeypatch: pytest.MonkeyPatch
+    disks: tuple[SurveyedDisk, ...], build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen(monkeypatch, *disks)
+    answer(monkeypatch, *disks)
     with pytest.raises(ControllerError, match="No disk was chosen"):
         init.run(build, Options(HOST), None, lambda _: None)
     assert not build.exists()
 
 
-def test_disks_with_one_serial_or_none_are_told_apart_or_refused(
+def test_disks_with_one_serial_or_none_are_distinguished_or_refused(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As bridges report it: the same for every disk, with blanks, or nothing."""
-    odd, twin = survey("USB 0001"), survey("USB 0001", by_id="/dev/disk/by-id/usb-x")
-    none = survey("", by_id="/dev/disk/by-id/ata-none")
-    seen(monkeypatch, odd, twin, none)
+    odd, twin = surveyed("USB 0001"), surveyed("USB 0001", by_id="/dev/disk/by-id/usb-x")
+    none = surveyed("", by_id="/dev/disk/by-id/ata-none")
+    answer(monkeypatch, odd, twin, none)
     for serial, words in (
         ("USB 0001", r"2 disks .* USB 0001 \(/dev/disk/by-id/usb-x\), one without"),
         ("", "No disk was chosen"),
-        (none["by_id"], "no serial number"),
+        (none.by_id, "no serial number"),
     ):
         named = {"plain": serial} if serial else {}
         with pytest.raises(ControllerError, match=words):
             init.run(build, Options(HOST, named), None, print)
-    assert init._chosen([odd, twin, none], {"plain": twin["by_id"]}, None) == {"plain": twin}
+    assert init.choose_disks([odd, twin, none], {"plain": twin.by_id}, None) == {"plain": twin}
 
 
 def test_what_is_in_use_is_not_taken_even_by_its_serial(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen(monkeypatch, survey("P1", uses=["sda1 is mounted"]))
+    answer(monkeypatch, surveyed("P1", uses=["sda1 is mounted"]))
     with pytest.raises(ControllerError, match="in use"):
         init.run(build, Options(HOST, roles={"plain": "P1"}), None, lambda _: None)
     with pytest.raises(ControllerError, match="0 disks"):
@@ -146,8 +153,8 @@ def test_what_is_in_use_is_not_taken_even_by_its_serial(
 def test_who_is_asked_chooses_and_gives_the_psid_unseen(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen(monkeypatch, PLAIN, SED)
-    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([], {}))
+    answer(monkeypatch, PLAIN, SED)
+    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([]))
     answers = {"plain": "", "sed": "S1", "PSID": "abcdefgh-" * 3 + "abcdefgh"}
     hidden = []
 
@@ -156,43 +163,42 @@ def test_who_is_asked_chooses_and_gives_the_psid_unseen(
         key = "PSID" if "PSID" in question else "sed" if "(Opal)" in question else "plain"
         return answers[key]
 
-    said: list[str] = []
-    found = init.run(build, Options(HOST), ask, said.append)
-    assert found.roles == {"sed": "S1"} and len(hidden) == 1
+    lines: list[str] = []
+    result = init.run(build, Options(HOST), ask, lines.append)
+    assert result.roles == {"sed": "S1"} and len(hidden) == 1
     secrets = json.loads((build / "secrets.json").read_text())
     assert secrets["sed_psid"] == "ABCDEFGH" * 4
-    assert not any(value in line for value in secrets.values() for line in said)
+    assert not any(value in line for value in secrets.values() for line in lines)
 
 
 @pytest.mark.parametrize("text", ["", "a b", "-oProxyCommand=x", "root@", "h:port", "@h"])
 def test_what_names_no_host_is_refused(text: str) -> None:
     with pytest.raises(ControllerError, match="names no host"):
-        Address.of(text, None, None)
+        parse_link(text, None, None)
 
 
 @pytest.mark.parametrize(
-    "options", [{"meters": ("wt310",)}, {"meters": (METER,), "settings": ("x",)}]
+    "meters", [MeterOptions(("wt310",)), MeterOptions((METER,), settings=("x",))]
 )
-def test_a_meter_that_cannot_be_meant_is_refused_first(
-    options: dict[str, Any], build: Path
-) -> None:
+def test_an_invalid_meter_is_refused_first(meters: MeterOptions, build: Path) -> None:
     with pytest.raises(ControllerError, match=r"names no meter|is no setting"):
-        init.run(build, Options(HOST, **options), None, lambda _: None)
+        init.run(build, Options(HOST, meters=meters), None, lambda _: None)
 
 
 def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    asked: list[TargetDocument] = []
 
-    def survey_of(*of: Any) -> dict[str, Any]:
-        asked.append(of)
-        return {"name": "bench", "disks": [PLAIN, SED]}
+    def list_disks(target: TargetDocument) -> Survey:
+        asked.append(target)
+        return Survey("bench", (PLAIN, SED))
 
-    monkeypatch.setattr(init, "ask_target", survey_of)
-    init.run(build, Options(None, meters=(METER,), give_up=("S1",)), None, lambda _: None)
-    assert asked == [({"ssh": None}, "survey")]
+    monkeypatch.setattr(init, "list_disks", list_disks)
+    options = Options(None, meters=MeterOptions((METER,)), give_up=("S1",))
+    init.run(build, options, None, lambda _: None)
+    assert [target.ssh for target in asked] == [None]
     resolved = playbook.resolve(build)
     (target,) = resolved.targets
-    assert target["ssh"] is None and not resolved.refused
+    assert target.ssh is None and not resolved.refused
 
 
 @pytest.mark.parametrize(
@@ -208,43 +214,48 @@ def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.Mo
         ("", None, "host"),
     ],
 )
-def test_a_host_is_named_after_its_machine(machine: str, address: str | None, wanted: str) -> None:
-    name = init.host_name(machine, Address(address) if address else None)
+def test_a_host_is_named_after_its_machine(
+    machine: str, address: str | None, wanted: str, tmp_path: Path
+) -> None:
+    name = init.host_name(machine, SshLink(address) if address else None)
     assert name == wanted
-    hosts = yaml.safe_load("".join(init._hosts(name, None)))["targets"]["hosts"]
-    assert list(hosts) == [wanted]
+    init.write_inventory(tmp_path, Options(None), {"plain": PLAIN}, [], name)
+    document = yaml.safe_load((tmp_path / "hosts.yml").read_text(encoding="utf-8"))
+    assert list(document["targets"]["hosts"]) == [wanted]
 
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name != "home-assistant"])
 def test_a_plug_is_recognised_by_what_it_answers(
     profile: str, build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen(monkeypatch, PLAIN)
-    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([], {}))
+    answer(monkeypatch, PLAIN)
+    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([]))
     with on_the_network(HttpSimulator(profile)) as plug:
         channels = "=b:system" if profile == "shelly-em" else ""
-        plugs = (plug.address + channels,)
-        options = Options(HOST, meters=plugs, settings=("meter0.id=0",))
-        said: list[str] = []
-        init.run(build, options, None, said.append)
+        meters = MeterOptions((plug.address + channels,), ("meter0.id=0",))
+        lines: list[str] = []
+        init.run(build, Options(HOST, meters=meters), None, lines.append)
     variables = (build / "group_vars" / "targets.yml").read_text(encoding="utf-8")
     (meter,) = yaml.safe_load(variables)["fde_meters"]
     assert (meter["kind"], meter["port"]) == ("http", plug.address)
     assert meter["settings"] == {"profile": profile, "id": 0}
     assert list(meter["channels"].values()) == ["system"]
-    assert any(line.startswith("meter meter0: system ") for line in said), said
+    assert any(line.startswith("meter meter0: system ") for line in lines), lines
 
 
-def test_what_is_no_known_plug_is_told_with_the_way_out(build: Path) -> None:
+def test_an_unknown_plug_is_refused_with_the_remedy() -> None:
+    def parse(address: str) -> None:
+        MeterOptions((address,)).parse()
+
     with (
         on_the_network(HttpSimulator("generic")) as other,
         pytest.raises(ControllerError, match=r"none of the known.*http@http://"),
     ):
-        init.run(build, Options(HOST, meters=(other.address,)), None, lambda _: None)
-    with pytest.raises(ControllerError, match="was not recognised"):  # nobody is there any more
-        init.run(build, Options(HOST, meters=(other.address,)), None, lambda _: None)
+        parse(other.address)
+    with pytest.raises(ControllerError, match="was not recognised"):  # it has left the network
+        parse(other.address)
     with (
         on_the_network(HttpSimulator("shelly-switch"), secret="admin:x") as locked,
         pytest.raises(ControllerError, match="wants a login"),
     ):
-        init.run(build, Options(HOST, meters=(locked.address,)), None, lambda _: None)
+        parse(locked.address)

@@ -1,4 +1,4 @@
-"""What Ansible says to programs: each host's counts and failures as JSON, and never a secret."""
+"""Events of Ansible for programs: each host's counts and failures as JSON, and never a secret."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path)
     (tmp_path / "play.yml").write_text(PLAY, encoding="utf-8")
     (tmp_path / "hosts.yml").write_text(INVENTORY, encoding="utf-8")
     with (tmp_path / "log").open("w", encoding="utf-8") as output:
-        found = playbook._play(
+        play = playbook._play(
             ["-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")], output
         )
-    assert found.code != 0
-    told = {each["host"]: (each["task"], each["reasons"]) for each in found.failures}
-    assert set(told) == {"hides", "loops", "away"}
-    assert told["hides"][0] == "Hidden" and "no_log" in told["hides"][1][0]
-    assert [reason.rpartition("=> ")[2] for reason in told["loops"][1]] == [
+    assert play.code != 0
+    failures = {failure.host: failure for failure in play.failures}
+    assert set(failures) == {"hides", "loops", "away"}
+    assert failures["hides"].task == "Hidden" and "no_log" in failures["hides"].reasons[0]
+    assert [reason.rpartition("=> ")[2] for reason in failures["loops"].reasons] == [
         "1 is wrong",
         "2 is wrong",
     ]
-    said = told["away"][1][0]
-    assert "Connection refused" in said or "could not be sent" in said  # whichever came first
-    assert "hunter2" not in str(found)
-    counts = {host: (each["failures"], each["unreachable"]) for host, each in found.counts.items()}
+    reason = failures["away"].reasons[0]
+    assert "Connection refused" in reason or "could not be sent" in reason  # whichever came first
+    assert "hunter2" not in str(play)
+    counts = {host: (count.failures, count.unreachable) for host, count in play.counts.items()}
     assert counts == {"well": (0, 0), "hides": (1, 0), "loops": (1, 0), "away": (0, 1)}
 
 
@@ -84,18 +84,18 @@ def test_a_play_is_the_same_in_anybodys_environment(
         monkeypatch.setenv(name, value)
     hosts = "targets: {hosts: {well: {ansible_connection: local}}}"
     task = "{ansible.builtin.command: {cmd: 'true'}}"
-    play = f"[{{hosts: targets, gather_facts: false, tasks: [{task}]}}]"
-    (tmp_path / "play.yml").write_text(play, encoding="utf-8")
+    text = f"[{{hosts: targets, gather_facts: false, tasks: [{task}]}}]"
+    (tmp_path / "play.yml").write_text(text, encoding="utf-8")
     (tmp_path / "hosts.yml").write_text(hosts, encoding="utf-8")
     with (tmp_path / "log").open("w", encoding="utf-8") as output:
-        found = playbook._play(
+        play = playbook._play(
             ["-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")], output
         )
-    assert (found.code, found.failures) == (0, [])
-    assert found.counts["well"]["changed"] == 1
+    assert (play.code, play.failures) == (0, [])
+    assert play.counts["well"].changed == 1
 
 
-def test_a_play_that_fails_is_told_by_its_task_and_its_reason(
+def test_a_play_that_fails_names_its_task_and_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the real play: the secrets of this target are not there."""
@@ -103,11 +103,11 @@ def test_a_play_that_fails_is_told_by_its_task_and_its_reason(
     inventory, log = tmp_path / "hosts.yml", tmp_path / "log"
     inventory.write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}", encoding="utf-8")
     with pytest.raises(ControllerError) as caught:
-        target = {**examples.target(), "host": "alder", "secrets_file": str(tmp_path / "none")}
+        target = examples.resolved(host="alder", secrets_file=str(tmp_path / "none"))
         playbook.suite("start", inventory=inventory, target=target, output_file=log, variables={})
-    said = str(caught.value)
-    assert said.startswith("Ansible could not start the suite on alder (secrets : ")
-    assert f"The secrets {tmp_path / 'none'} cannot be read" in said and f"is in {log}." in said
+    message = str(caught.value)
+    assert message.startswith("Ansible could not start the suite on alder (secrets : ")
+    assert str(tmp_path / "none") in message and f"is in {log}." in message
     assert "PLAY RECAP" in log.read_text(encoding="utf-8")
 
 

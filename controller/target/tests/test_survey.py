@@ -1,4 +1,4 @@
-"""What ssh's failures mean for people, and which fingerprints a provisioning must find again."""
+"""Codes of ssh's failures, and the fingerprints that a provisioning must find again."""
 
 from __future__ import annotations
 
@@ -6,38 +6,56 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from contract import schema
+from contract.disks import DiskAnswer
 from contract.errors import ControllerError
+from contract.plan import TargetDocument
+from contract.problem import Problem
 from controller.session.target_identity import require_same_target
 from controller.target import connection
-from controller.target.survey import Look, ask, checked, checks_file
-from controller.tests.examples import target
+from controller.target.survey import (
+    SurveyError,
+    TargetAnswer,
+    checks_file,
+    expected_fingerprints,
+    load,
+)
+from controller.tests.examples import facts, resolved, target
+
+MACHINE = resolved(ssh={"host": "h", "port": 1, "user": "root"})
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "words"),
+    ("status", "stderr", "code", "output"),
     [
-        (255, "ssh: Could not resolve hostname h: Name or service not known", "see ansible_host"),
-        (255, "ssh: connect to host h port 22: Connection refused", "nothing listens there"),
-        (255, "ssh: connect to host h port 22: Connection timed out", "it does not answer"),
-        (255, "ssh: connect to host h port 22: No route to host", "there is no way to it"),
-        (255, "Host key verification failed.", "its host key is not known here, and it shows none"),
-        (255, "root@h: Permission denied (publickey).", "see ansible_user"),
-        (255, "something new", "cannot be reached by SSH: something new"),
-        (255, "", "it gave no reason"),
-        (3, "first\nmktemp: no room", "status 3.: mktemp: no room"),
-        (3, "", "it said nothing"),
+        (255, "ssh: Could not resolve hostname h: Name unknown", "name-unknown", None),
+        (255, "ssh: connect to host h port 22: Connection refused", "connection-refused", None),
+        (255, "ssh: connect to host h port 22: Connection timed out", "no-answer", None),
+        (255, "ssh: connect to host h port 22: No route to host", "no-route", None),
+        (255, "root@h: Permission denied (publickey).", "not-admitted", None),
+        (255, "something new", "ssh-failed", "something new"),
+        (255, "", "ssh-failed", "no output"),
+        (3, "first\nmktemp: no room", "command-failed", "mktemp: no room"),
+        (3, "", "command-failed", "no output"),
     ],
 )
-def test_a_failure_of_ssh_is_one_sentence(code: int, said: str, words: str) -> None:
-    done = subprocess.CompletedProcess(["ssh"], code, b"", said.encode())
-    sentence = connection.why({"ssh": {"host": "h", "port": 1, "user": "root"}}, done)
-    assert sentence.startswith("h ") and "\n" not in sentence
-    with pytest.raises(AssertionError, match=words):
-        raise AssertionError(sentence)
+def test_a_failure_of_ssh_has_a_code_and_one_line(
+    status: int, stderr: str, code: str, output: str | None
+) -> None:
+    done = subprocess.CompletedProcess(["ssh"], status, b"", stderr.encode())
+    problem = connection.describe_failure(MACHINE, done)
+    assert (problem.code, problem.facts["host"]) == (code, "h")
+    assert problem.facts["output"] == (stderr if output is None else output)
+    assert "\n" not in str(problem)
+
+
+def test_a_host_whose_key_is_not_known_shows_none_where_it_is_away() -> None:
+    done = subprocess.CompletedProcess(["ssh"], 255, b"", b"Host key verification failed.")
+    problem = connection.describe_failure(MACHINE, done)
+    assert (problem.code, dict(problem.facts)) == ("host-key-unknown", {"host": "h"})
 
 
 def test_a_login_shell_that_prints_is_named_with_what_it_prints(
@@ -48,22 +66,22 @@ def test_a_login_shell_that_prints_is_named_with_what_it_prints(
     ssh.write_text('#!/bin/bash\necho "Welcome to h"\nexec bash -c "${@: -1}"\n', encoding="utf-8")
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    machine = {"ssh": {"host": "h", "port": 1, "user": "root"}}
-    with pytest.raises(ControllerError, match=r"prints 'Welcome to h' .*~/\.bashrc"):
-        ask(machine, "load", "0")
+    with pytest.raises(SurveyError) as raised:
+        load(MACHINE, 0)
+    assert (raised.value.code, raised.value.facts["output"]) == ("shell-prints", "'Welcome to h'")
 
 
-def seen(fingerprint: str | None) -> Look:
-    """Two disks as the agent tells of them, one of them without a fingerprint."""
-    disks: list[dict[str, Any]] = [
-        {"role": "plain", "fingerprint": fingerprint, "refusals": [refusal("in-use")]},
-        {"role": "sed", "fingerprint": None, "refusals": []},
-    ]
-    return Look({}, [refusal("no-systemd")], disks, None)
+def answer(fingerprint: str | None) -> TargetAnswer:
+    """Return an answer with two disks, one of them without a fingerprint."""
+    disks = (
+        DiskAnswer("plain", "", (refusal("in-use"),), fingerprint=fingerprint),
+        DiskAnswer("sed", "", ()),
+    )
+    return TargetAnswer(facts(), (refusal("no-systemd"),), disks)
 
 
-def refusal(cause: str) -> dict[str, Any]:
-    return {"code": cause, "facts": {}, "sentence": "…", "remedy": ""}
+def refusal(code: str) -> Problem:
+    return Problem(code, {}, "…")
 
 
 @pytest.fixture
@@ -80,7 +98,7 @@ def keep(by_id: str) -> None:
         "fingerprints": {"plain": "then"},
         "disks": [{"role": "plain", "by_id": by_id}],
     }
-    checks_file(target()).write_text(json.dumps(document), encoding="utf-8")
+    checks_file(resolved()).write_text(json.dumps(document), encoding="utf-8")
 
 
 @pytest.mark.usefixtures("build")
@@ -89,30 +107,31 @@ def test_hosts_of_one_name_have_a_check_each_by_their_way_and_their_disks() -> N
     moved["ssh"]["host"] = "another.example.org"
     other["disks"]["plain"]["serial"] = "another"
     local["ssh"] = None
-    assert len({checks_file(each) for each in (one, moved, other, local)}) == 4
-    roles = {**one, "disks": dict(zip("ab", one["disks"].values(), strict=True))}
-    assert checks_file({**roles, "meters": []}) == checks_file(one)
+    targets = [schema.read(TargetDocument, each) for each in (one, moved, other, local)]
+    assert len({checks_file(each) for each in targets}) == 4
+    roles = dict(zip("ab", one["disks"].values(), strict=True))
+    assert checks_file(resolved(disks=roles, lab=True)) == checks_file(resolved())
 
 
 @pytest.mark.usefixtures("build")
 def test_the_last_check_counts_if_it_was_of_the_same_disk() -> None:
-    assert checked(target(), seen("now")) == {"plain": "now"}
-    keep(target()["disks"]["plain"]["by_id"])
-    assert checked(target(), seen("now")) == {"plain": "then"}
+    assert expected_fingerprints(resolved(), answer("now")) == {"plain": "now"}
+    keep(resolved().disks["plain"].by_id)
+    assert expected_fingerprints(resolved(), answer("now")) == {"plain": "then"}
     keep("/dev/disk/by-id/of-another-machine")
-    assert checked(target(), seen("now")) == {"plain": "now"}
+    assert expected_fingerprints(resolved(), answer("now")) == {"plain": "now"}
 
 
 @pytest.mark.usefixtures("build")
 def test_a_check_that_cannot_be_read_does_not_count() -> None:
-    checks_file(target()).write_text("[]", encoding="utf-8")
-    assert checked(target(), seen("now")) == {"plain": "now"}
+    checks_file(resolved()).write_text("[]", encoding="utf-8")
+    assert expected_fingerprints(resolved(), answer("now")) == {"plain": "now"}
 
 
 def test_everything_that_was_refused_is_counted() -> None:
-    assert [refused["code"] for refused in seen(None).refused] == ["no-systemd", "in-use"]
-    (refused,) = Look({}, [], [], "no sfdisk").refused
-    assert (refused["code"], refused["sentence"]) == ("disks-unseen", "no sfdisk")
+    assert [problem.code for problem in answer(None).refused] == ["no-systemd", "in-use"]
+    (problem,) = TargetAnswer(facts(), error="no sfdisk").refused
+    assert (problem.code, problem.sentence) == ("disks-unseen", "no sfdisk")
 
 
 def test_a_plan_goes_on_with_the_same_disks_given_up_or_not() -> None:

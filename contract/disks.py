@@ -1,0 +1,65 @@
+"""Disks of a target, as the agent reports them to `fde check` and `fde init`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contract.documents import Lifetime
+from contract.problem import Problem
+
+
+@dataclass(frozen=True)
+class OpalState:
+    """State of a drive's Opal; None where it cannot be read without a PIN."""
+
+    owned: bool | None
+    locked: bool | None
+    shadowed: bool | None
+    sid_blocked: bool | None
+
+
+@dataclass(frozen=True)
+class DiskAnswer:
+    """A disk that the inventory names: its contents (`found`), and what provisioning would do.
+
+    `path` is None where no such disk is attached; `fingerprint` is of its contents. `ours`: the
+    testbed has had this disk before.
+    """
+
+    role: str
+    by_id: str
+    refusals: tuple[Problem, ...]
+    path: str | None = None
+    serial: str | None = None
+    size_bytes: int | None = None
+    model: str | None = None
+    transport: str | None = None
+    lifetime: Lifetime | None = None
+    found: str = ""
+    opal: OpalState | None = None
+    would: tuple[str, ...] = ()
+    fingerprint: str | None = None
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class SurveyedDisk:
+    """A whole disk of a machine, as `agent.examine --survey` prints it.
+
+    `by_id` and `serial` are empty where it has none; `print` are the 12 digits of its contents.
+    """
+
+    name: str
+    by_id: str
+    serial: str
+    size_bytes: int
+    model: str
+    transport: str
+    uses: tuple[str, ...]
+    ours: bool
+    blank: bool
+    known: bool
+    contents: str
+    print: str
+    opal: OpalState | None
+    opal_words: str

@@ -1,0 +1,89 @@
+"""Shapes of a target's answers, as `agent.preflight`, `agent check`, `agent.examine` print them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.checks import Finding
+from agent.examine import AssetState, DiskReport, IdleStates, PowerSupply, RaplCounts
+from agent.preflight import Facts
+from contract.disks import DiskAnswer, SurveyedDisk
+from contract.problem import Problem
+
+
+@dataclass(frozen=True)
+class MachineAnswer:
+    """The answer of `agent.preflight`."""
+
+    facts: Facts
+    refusals: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class DisksAnswer:
+    """The answer of `agent check`; `disturbers` are units by group, None without systemctl."""
+
+    disks: tuple[DiskAnswer, ...]
+    disturbers: Mapping[str, tuple[str, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class SleepState:
+    """Whether a machine may fall asleep (`agent.system.sleep`)."""
+
+    able: bool | None
+    masked: bool
+    idle_action: str
+    lid_action: str
+    desktop: str
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """Whether the kernel was built with these; None where its configuration is not available."""
+
+    sed_opal: bool | None
+    dm_crypt: bool | None
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The answer of `agent.examine`; `errors` are why other parts are None."""
+
+    checks: tuple[Finding, ...] | None = None
+    rapl: RaplCounts | None = None
+    disks: Mapping[str, DiskReport] | None = None
+    assets: Mapping[str, AssetState] | None = None
+    sleep: SleepState | None = None
+    power: PowerSupply | None = None
+    disturbers: Mapping[str, tuple[str, ...]] | None = None
+    kernel: KernelOptions | None = None
+    idle_states: IdleStates | None = None
+    room_bytes: int | None = None
+    simulated_rapl: bool | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Name of a machine, and its disks."""
+
+    name: str
+    disks: tuple[SurveyedDisk, ...]
+
+
+@dataclass(frozen=True)
+class KeptCheck:
+    """The last check of a target, as far as provisioning compares with it."""
+
+    fingerprints: Mapping[str, str]
+    disks: tuple[KeptDisk, ...]
+
+
+@dataclass(frozen=True)
+class KeptDisk:
+    """Which disk had a role when it was checked."""
+
+    role: str
+    by_id: str
