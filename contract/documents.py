@@ -294,9 +294,20 @@ class IdentityDocument:
     boot_id: str | None = None
 
 
+RecorderState = Literal["starting", "recording", "lost", "full", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class MeterFault:
+    """What was no good record: a word for its kind, and a sentence."""
+
+    kind: str
+    detail: str
+
+
 @dataclass(frozen=True)
 class RecorderStatus:
-    """What a recorder tells of itself while it runs.
+    """The state of a recorder while it runs.
 
     Times are of the controller's clock, 0 for none yet, rates in records per second, watts by
     channel.
@@ -307,7 +318,7 @@ class RecorderStatus:
     kind: str
     origin: Literal["measured", "modelled"]
     port: str
-    state: Literal["starting", "recording", "lost", "full", "stopped", "failed"]
+    state: RecorderState
     message: str
     pid: COUNT
     t_mono_ns: COUNT
@@ -320,7 +331,7 @@ class RecorderStatus:
     watts: Mapping[str, float]
     gaps: COUNT
     faults: COUNT
-    last_fault: str
+    last_fault: MeterFault | None
 
 
 # Name of the schema: its title, and the shape. Lines of journal.jsonl have no keys but these.

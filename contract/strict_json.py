@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from contract.names import SURROGATES, as_utf8
 
+Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Document: TypeAlias = Mapping[str, Json]
 _MOST_DIGITS = 21  # of 64 bits, with a sign
 
 

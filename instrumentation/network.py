@@ -16,6 +16,7 @@ import queue
 import socket
 import ssl
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -162,7 +163,11 @@ class MqttTransport:
 
         def on_message(_: object, __: object, message: mqtt.MQTTMessage) -> None:
             kind = RETAINED if message.retain else FRESH
-            came = monotonic_ns(), envelope(kind + _topic(message), bytes(message.payload))
+            try:
+                topic = str(message.topic)
+            except UnicodeDecodeError:  # no text, and so not what was subscribed to
+                topic = ""
+            came = monotonic_ns(), envelope(kind + topic, bytes(message.payload))
             try:
                 if self._failure is None:
                     self._came.put_nowait(came)
@@ -217,16 +222,6 @@ class MqttTransport:
             wire.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
 
-def _topic(message: Any) -> str:
-    """Return the topic of a message.
-
-    Empty where it is no text, and so not what was subscribed to.
-    """
-    try:
-        return str(message.topic)
-    except UnicodeDecodeError:
-        return ""
-
 
 class SnmpTransport:
     """GET requests of SNMP version 2c; an answer is a JSON list of `[OID, type, value]`."""
@@ -261,7 +256,7 @@ class SnmpTransport:
         asked, self._asking = self._asking, None
         return monotonic_ns(), asked.result()
 
-    def _note(self, _: object, context: dict[str, Any]) -> None:
+    def _note(self, _: object, context: Mapping[str, object]) -> None:
         """Keep what no task of ours raised: a datagram that the library could not read."""
         self._broken = _one_line(context.get("exception") or context["message"])
 

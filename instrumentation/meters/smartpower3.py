@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +142,8 @@ def _group(columns: NDArray[np.uint8], at: int) -> tuple[Signed, Signed, Signed,
     )
 
 
-INTERVALS_MS = (5, 10, 50, 100, 500, 1000)
+_Interval = Literal[5, 10, 50, 100, 500, 1000]
+INTERVALS_MS: tuple[int, ...] = get_args(_Interval)
 _WRAP_MS = 1 << 32
 # A step back by less than half the range is a restart, not a wrap.
 _HALF_MS = _WRAP_MS // 2
@@ -232,11 +233,7 @@ _LAST_LOOK = 4096
 class Settings:
     """`interval_ms` is what is set at the meter: it is looked for in the stream and not sent."""
 
-    interval_ms: int = 10
-
-    def __post_init__(self) -> None:
-        if self.interval_ms not in INTERVALS_MS:
-            raise ValueError(f"interval_ms is one of {', '.join(map(str, INTERVALS_MS))}.")
+    interval_ms: _Interval = 10
 
 
 _OFF = {"0": 8, "1": 16}
@@ -394,7 +391,7 @@ class SmartPower3(Meter):
         if step.missing_ms:
             self._fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing")
         if step.window_ms is None:
-            return  # without a time before it, nobody knows what this is the mean of
+            return  # without a time before it, what this is the mean of is unknown
         groups = {group: [int(match[n]) for n in FIELDS[group]] for group in GROUPS}
         tripped = {key: match[FIELDS[key][3] + 1] != b"00" for key in _TRIPPED}
         flags = GAP * bool(step.missing_ms) | RESTART * step.restarted

@@ -6,7 +6,7 @@
         [--profile tasmota] [--watts 60]
 
 PATH becomes a link to its port, a pseudo-terminal; a meter on a network is served at HOST:PORT, or
-publishes to the broker there. Ends with Ctrl-C or SIGTERM and then says what it did. The faults are
+publishes to the broker there. Ends with Ctrl-C or SIGTERM and then prints what it did. The faults are
 those of `instrumentation.simulators.faults`: chances, and `skew` in ppm.
 """
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contract.strict_json import Document
 
 _INPUT_MV = 15_000
 _OUTPUT_MV = 12_000
@@ -92,7 +94,7 @@ class SmartPower3Simulator:
         self._outputs = (Output(), Output())
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         return {"interval_ms": self.interval_ms}
 
     @property

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contract.strict_json import Document
 
 VOLTAGES = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
 CURRENTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -112,7 +113,7 @@ class YokogawaSimulator(ABC):
         self.shown_ranges = (self.volts.now, self.amperes.now)  # those of the last update
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         """See `Simulator`: what the meter is to be set to, here what it stands at."""
         return {
             "rate_s": self.rate_s,
@@ -205,12 +206,12 @@ class YokogawaSimulator(ABC):
         if filter_bit := re.fullmatch(r":STAT(?:US)?:FILT(?:ER)?(\d+)", header, re.IGNORECASE):
             self._filter[int(filter_bit[1])] = "FALL" if value.upper() == "FALL" else "NEVER"
             return ""
-        for pattern, action in (self._shared() | self._own()).items():
+        for pattern, action in (self._shared_actions() | self._actions()).items():
             if is_header(pattern, header):
                 return action(value) or ""
         return None
 
-    def _shared(self) -> Actions:
+    def _shared_actions(self) -> Actions:
         return {
             ":STATus:QMESsage": nothing,
             ":STATus:ERRor?": lambda _: '{},"{}"'.format(*self._next_error()),
@@ -225,11 +226,11 @@ class YokogawaSimulator(ABC):
     def _identity(self) -> str: ...
 
     @abstractmethod
-    def _own(self) -> Actions:
+    def _actions(self) -> Actions:
         """Headers of this meter, and what answers them."""
 
     def _inputs(self, group: str) -> Actions:
-        """Return the headers below a group that say how voltage and current are measured."""
+        """Return the headers below a group that set how voltage and current are measured."""
         actions: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
         for name, ranged in (("VOLTage", self.volts), ("CURRent", self.amperes)):
             actions[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)

@@ -8,7 +8,7 @@ from contract.extensions import ExtensionError, Group, installed
 
 
 class SourceError(Exception):
-    """A source cannot be used here; the message is a sentence with the way out."""
+    """A source cannot be used here; the message is a sentence with the remedy."""
 
 
 _GROUP = Group("energy source", "fde.sources", "instrumentation.sources", "name")
@@ -31,9 +31,9 @@ def is_installed(name: str) -> bool:
     return any(point.name == name for point in installed(_GROUP.entry_points))
 
 
-def there(name: str) -> bool:
-    """Whether this machine may have such a source; True where only opening it can tell."""
+def is_present(name: str) -> bool:
+    """Whether this machine may have such a source; True where only opening it can show that."""
     try:
-        return bool(getattr(load(name), "there", lambda: True)())
+        return bool(getattr(load(name), "is_present", lambda: True)())
     except ExtensionError:
-        return True  # what is wrong with it, opening says
+        return True  # opening raises what is wrong with it

@@ -9,7 +9,7 @@ import numpy as np
 from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
-from instrumentation.simulators.conversation import Wire, conversation, whole
+from instrumentation.simulators.conversation import Wire, clean, conversation
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
 
@@ -21,7 +21,7 @@ def energies(watts: list[float], simulator: Simulator) -> np.ndarray:
 
 
 def talk(
-    make: Callable[[], Meter], simulator: Simulator, watts: list[float], wire: Wire = whole
+    make: Callable[[], Meter], simulator: Simulator, watts: list[float], wire: Wire = clean
 ) -> tuple[Decoded, list[Frame]]:
     """Return what a recording of these powers, one each period, is decoded to; and its frames."""
     frames = list(conversation(make(), simulator, energies(watts, simulator), wire=wire))

@@ -312,6 +312,6 @@ def test_graphics_without_driver_or_card(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_a_machine_does_not_have_is_known_without_opening(tmp_path: Path) -> None:
     for name in ("battery", "hwmon", "perf"):
-        assert not registry.load(name).there(tmp_path)
+        assert not registry.load(name).is_present(tmp_path)
     lay_out(tmp_path / "BAT0", BATTERY)
-    assert BatterySource.there(tmp_path)
+    assert BatterySource.is_present(tmp_path)
