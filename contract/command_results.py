@@ -11,7 +11,7 @@ from contract.measured_command import CommandDocument, Note
 
 @dataclass(frozen=True)
 class HostCheck:
-    """A host: the sentences that stand in the way, and its disks as the agent found them."""
+    """A host: the problems that block a suite, as sentences, and its disks as the agent saw them."""
 
     host: str
     refused: tuple[str, ...]
@@ -29,7 +29,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class DiagnosisResult:
-    """`state` is pass, warn, fail (it stands in the way of a suite) or not_made.
+    """`state` is pass, warn, fail (it blocks a suite) or not_made.
 
     `way_out` is empty where nothing is to be done.
     """
@@ -43,7 +43,7 @@ class DiagnosisResult:
 
 @dataclass(frozen=True)
 class HostDiagnoses:
-    """A host: `ok` where nothing stands in the way."""
+    """A host: `ok` where no check failed."""
 
     host: str
     ok: bool
@@ -131,7 +131,7 @@ class SuiteResult:
 @dataclass(frozen=True)
 class ContrastResult:
     """`ratio` of the joules of `other` to those of `base` over `workloads`, its 95 % interval, and
-    the verdict; null where the suite does not tell it.
+    the verdict; null where the suite does not have it.
     """
 
     base: str
@@ -238,7 +238,7 @@ class SummaryResult:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that is not the same in both suites; None where a suite does not tell it."""
+    """Something that is not the same in both suites; None where a suite does not have it."""
 
     what: str
     a: str | None
@@ -343,7 +343,7 @@ class MeterSetting:
 
 @dataclass(frozen=True)
 class MeterKind:
-    """A kind of meter: its own channels (none where its settings say), its USB ids."""
+    """A kind of meter: its channels (none where its settings name them), its USB ids."""
 
     kind: str
     about: str

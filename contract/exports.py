@@ -146,7 +146,7 @@ def _opened(path: Path, mode: int) -> int:
                 if error.errno != errno.ENXIO or not stat.S_ISFIFO(mode):
                     raise
                 if time.monotonic() > limit_s:
-                    raise OSError(errno.ENXIO, "nobody reads it") from None
+                    raise OSError(errno.ENXIO, "no program reads it") from None
             if came:
                 raise KeyboardInterrupt
             time.sleep(WAIT_S)

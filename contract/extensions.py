@@ -21,7 +21,7 @@ from contract.names import unknown
 
 
 class ExtensionError(AgentError):
-    """There is none of that name, or two, or its package is broken; a sentence with the way out."""
+    """There is none of that name, or two, or its package is broken; a sentence with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Group:
 
     def names(self) -> tuple[str, ...]:
         """All names in order: the tree's own, then those of installed packages, not yet loaded."""
-        tree = [name for name in _modules(self.package) if self._own(name)]
+        tree = [name for name in _modules(self.package) if self._in_tree(name)]
         return (*tree, *sorted({point.name for point in installed(self.entry_points)} - set(tree)))
 
     def load(self, name: str) -> type[Any]:
         """Return the class of that name; raises ExtensionError."""
-        of_tree = self._own(name)
+        of_tree = self._in_tree(name)
         points = [point for point in installed(self.entry_points) if point.name == name]
         if len(points) + bool(of_tree) > 1:
             packages = [*(["the testbed"] if of_tree else []), *map(distribution, points)]
@@ -57,12 +57,12 @@ class Group:
             raise ExtensionError(unknown(self.what, name, self.names()))
         return of_tree
 
-    def _own(self, name: str) -> type[Any] | None:
+    def _in_tree(self, name: str) -> type[Any] | None:
         if name not in _modules(self.package):
             return None
         module = import_module(f"{self.package}.{name}")
-        here = (one for one in vars(module).values() if self._fits(one, name))
-        return next((one for one in here if one.__module__ == module.__name__), None)
+        classes = (value for value in vars(module).values() if self._fits(value, name))
+        return next((cls for cls in classes if cls.__module__ == module.__name__), None)
 
     def _of_package(self, point: EntryPoint) -> type[Any]:
         try:
@@ -100,5 +100,5 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
 @functools.cache
 def _modules(package: str) -> tuple[str, ...]:
     folder = import_module(package).__path__
-    names = (one.name for one in pkgutil.iter_modules(folder) if not one.ispkg)
+    names = (module.name for module in pkgutil.iter_modules(folder) if not module.ispkg)
     return tuple(sorted(name for name in names if not name.startswith("_")))

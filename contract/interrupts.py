@@ -81,7 +81,7 @@ def _handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
 
 
 def lasting(say: Callable[[str], None]) -> Callable[[str], None]:
-    """`say` that never fails: what nobody can read any more is let pass."""
+    """Return `say` that never fails: what can no longer be shown is dropped."""
 
     def lasting_say(line: str) -> None:
         try:

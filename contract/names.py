@@ -26,7 +26,7 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def safe(name: object) -> bool:
-    """Whether it is text of letters, digits, dot, dash, underscore, and no way out of a folder."""
+    """Whether it is text of letters, digits, dot, dash, underscore, and leads out of no folder."""
     return isinstance(name, str) and re.fullmatch(PATTERN, name) is not None
 
 

@@ -26,13 +26,13 @@ def _finite(text: str) -> float:
     return value
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if len(text) > _MOST_DIGITS or abs(value := int(text)) >= 2**64:
         raise ValueError(f"{text[:20]} is too large for a number")
     return value
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_whole)
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_integer)
 
 
 def dumps(document: Any, indent: int | None = 1) -> str:

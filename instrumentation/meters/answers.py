@@ -32,7 +32,7 @@ class Answer:
 
 
 def envelope(label: str, body: bytes) -> bytes:
-    """Return an answer as it is kept; what is too long is cut, which no document survives."""
+    """Wrap an answer for stream.raw; what is too long is cut, which no document survives."""
     text = re.sub(rb"[^ -~]", b"?", label.encode("ascii", "replace"))[:_MOST_LABEL]
     body = body[:MOST_BODY_BYTES]
     crc = zlib.crc32(text + b"\n" + body)

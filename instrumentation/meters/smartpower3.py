@@ -191,7 +191,7 @@ class DeviceTime:
         """Take the times of the next lines as far as they continue evenly at the known interval.
 
         For each of those the time since the one before, which is its window, and its time: what
-        `step` would say of them.
+        `step` would return for them.
         """
         interval_ms = self._interval_ms
         if self._last_ms is None or interval_ms is None or self._candidate_ms != interval_ms:

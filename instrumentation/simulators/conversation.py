@@ -14,7 +14,7 @@ from instrumentation.trace import Frame
 Wire = Callable[[bytes], bytes]
 
 
-def clean(piece: bytes) -> bytes:
+def faultless(piece: bytes) -> bytes:
     """Pass a piece on unchanged, as a wire without faults does."""
     return piece
 
@@ -24,7 +24,7 @@ def conversation(
     simulator: Simulator,
     energy_j: NDArray[np.float64],
     *,
-    wire: Wire = clean,
+    wire: Wire = faultless,
     start_ns: int = 0,
     together: int = 1,
 ) -> Iterator[Frame]:

@@ -17,7 +17,7 @@ from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.conversation import Wire, clean, conversation
+from instrumentation.simulators.conversation import Wire, conversation, faultless
 from instrumentation.simulators.faults import FaultyWire, WireFaults
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
@@ -44,7 +44,7 @@ def a_driver(kind: str) -> Meter:
 
 
 def a_stream(
-    kind: str, seed: int, periods: int, wire: Wire = clean
+    kind: str, seed: int, periods: int, wire: Wire = faultless
 ) -> tuple[list[Frame], NDArray[np.float64]]:
     simulator = simulators.load(kind)()
     energy_j = a_load(simulator, seed, periods)

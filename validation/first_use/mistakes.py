@@ -221,7 +221,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
         Mistake(
             "wrong size",
             "disks",
-            "bytes, the inventory says",
+            "bytes, the inventory has",
             plant=of_disk("sed", size_bytes=10**12),
         ),
         Mistake(
@@ -262,7 +262,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
             plant=on_controller(FALL_ASLEEP),
         ),
         Mistake(
-            *("wrong rate of the meter", "meter-rate", "its settings say each 10 ms"),
+            *("wrong rate of the meter", "meter-rate", "its settings have 10 ms"),
             plant=played("smartpower3", [20.0, 2.0], interval_ms=100),
         ),
         Mistake(
@@ -362,7 +362,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
     (
         Mistake("port that is taken", "meter-heard", "in use", plant=busy_port),
         Mistake(
-            *("name that nobody knows", "ssh", "ansible_host"),
+            *("name that is not known", "ssh", "ansible_host"),
             plant=of_ssh(options=[], host="bench.invalid", port=22),
         ),
     ),

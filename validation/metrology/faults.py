@@ -26,7 +26,7 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.conversation import Wire, clean, conversation
+from instrumentation.simulators.conversation import Wire, conversation, faultless
 from instrumentation.simulators.faults import (
     METER_FAULTS,
     WIRE_FAULTS,
@@ -181,7 +181,7 @@ def clean_frames(kind: str, seed: int, together: int) -> list[Frame]:
 
 
 def _frames(
-    kind: str, simulator: Simulator, energy_j: Joules, together: int, wire: Wire = clean
+    kind: str, simulator: Simulator, energy_j: Joules, together: int, wire: Wire = faultless
 ) -> list[Frame]:
     driver = driver_of(kind)
     return list(conversation(driver, simulator, energy_j, wire=wire, together=together))
