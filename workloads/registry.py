@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from contract.extensions import ExtensionError, Group
 from contract.names import hint, unknown
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
+from contract.strict_json import Document
 from workloads import lists
 from workloads.base import Workload, WorkloadError
 
@@ -20,7 +21,7 @@ def names() -> tuple[str, ...]:
 def load(name: str) -> Workload:
     """Return a new instance of a workload.
 
-    WorkloadError if it cannot be had, with the nearest name.
+    WorkloadError if there is none, with the nearest name.
     """
     try:
         workload: Workload = _GROUP.load(name)()
@@ -29,7 +30,7 @@ def load(name: str) -> Workload:
     return workload
 
 
-def complete(name: str, settings: Mapping[str, object]) -> dict[str, ParameterValue]:
+def complete(name: str, settings: Document) -> dict[str, ParameterValue]:
     """All parameters of a workload: the given ones checked, the others by default.
 
     WorkloadError for an unknown workload or parameter (with the nearest name), a value of the wrong
