@@ -81,7 +81,7 @@ def _handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
 
 
 def lasting(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Return `say` that never fails: what can no longer be shown is dropped."""
+    """Return a printer of lines that never fails: what can no longer be shown is dropped."""
 
     def lasting_say(line: str) -> None:
         try:

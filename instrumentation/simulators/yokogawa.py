@@ -38,31 +38,31 @@ def step(full_scale: float) -> float:
 class Range:
     """Voltage or current range: fixed, or following the input as the meter does it."""
 
-    def __init__(self, ranges: tuple[float, ...], now: float, auto: bool) -> None:
+    def __init__(self, ranges: tuple[float, ...], full_scale: float, auto: bool) -> None:
         self.ranges = ranges
-        self.now = now
+        self.full_scale = full_scale
         self.auto = auto
 
     def follow(self, rms: float, peak: float) -> None:
         """One update with this input: up beyond 130 % or a peak of 300 %, down below 30 %."""
         if not self.auto:
             return
-        at = self.ranges.index(self.now)
-        if (rms > 1.3 * self.now or peak > 3 * self.now) and at + 1 < len(self.ranges):
-            self.now = self.ranges[at + 1]
-        while at and rms <= 0.3 * self.now and rms <= 1.25 * self.ranges[at - 1]:
+        at = self.ranges.index(self.full_scale)
+        if (rms > 1.3 * self.full_scale or peak > 3 * self.full_scale) and at + 1 < len(self.ranges):
+            self.full_scale = self.ranges[at + 1]
+        while at and rms <= 0.3 * self.full_scale and rms <= 1.25 * self.ranges[at - 1]:
             if peak > 3 * self.ranges[at - 1]:
                 break
             at -= 1
-            self.now = self.ranges[at]
+            self.full_scale = self.ranges[at]
 
     def is_over(self, rms: float) -> bool:
         """Beyond 140 % there is no reading."""
-        return rms > 1.4 * self.now
+        return rms > 1.4 * self.full_scale
 
     def is_peak_over(self, peak: float) -> bool:
         """Peaks beyond 300 % are cut off."""
-        return peak > 3 * self.now
+        return peak > 3 * self.full_scale
 
 
 # By header, what it does with a value; the answer to a query.
@@ -110,15 +110,15 @@ class YokogawaSimulator(ABC):
         self._headers = True
         self._seen_j = 0.0
         self.power_w = self.rms_v = self.rms_a = math.nan
-        self.shown_ranges = (self.volts.now, self.amperes.now)  # those of the last update
+        self.shown_ranges = (self.volts.full_scale, self.amperes.full_scale)  # those of the last update
 
     @property
     def settings(self) -> Document:
         """See `Simulator`: what the meter is to be set to, here what it stands at."""
         return {
             "rate_s": self.rate_s,
-            "voltage_range_v": None if self.volts.auto else self.volts.now,
-            "current_range_a": None if self.amperes.auto else self.amperes.now,
+            "voltage_range_v": None if self.volts.auto else self.volts.full_scale,
+            "current_range_a": None if self.amperes.auto else self.amperes.full_scale,
         }
 
     @property
@@ -128,12 +128,12 @@ class YokogawaSimulator(ABC):
     @property
     def full_scale_w(self) -> float:
         """The line voltage times the current range."""
-        return self.line_v * self.amperes.now
+        return self.line_v * self.amperes.full_scale
 
     @property
     def resolution_w(self) -> float:
         """The last digit of a power."""
-        return step(self.volts.now * self.amperes.now)
+        return step(self.volts.full_scale * self.amperes.full_scale)
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
         """See `Simulator.advance`: an update in each period, and what waited for it."""
@@ -156,7 +156,7 @@ class YokogawaSimulator(ABC):
         self.power_w = math.inf if over_v or over_a else mean_w
         self.rms_v = math.inf if over_v else self.rms_v
         self.rms_a = math.inf if over_a else self.rms_a
-        self.shown_ranges = (self.volts.now, self.amperes.now)
+        self.shown_ranges = (self.volts.full_scale, self.amperes.full_scale)
         self.volts.follow(self.line_v, peak_v)
         self.amperes.follow(abs(mean_w) / self.line_v, peak_a)
         if self._filter[1] == "FALL":
@@ -269,7 +269,7 @@ class YokogawaSimulator(ABC):
 
     def _set_range(self, ranged: Range, value: str) -> None:
         if self._is_among(value, ranged.ranges):
-            ranged.now, ranged.auto = float(value), False
+            ranged.full_scale, ranged.auto = float(value), False
 
     def _set_auto(self, ranged: Range, value: str) -> None:
         ranged.auto = is_on(value)

@@ -34,7 +34,7 @@ class MissingError(WorkloadError):
 
 @dataclass(frozen=True)
 class Job:
-    """What is repeated, and told to the child as JSON; each kind of child has its own fields."""
+    """What is repeated, and sent to the child as JSON; each kind of child has its own fields."""
 
 
 @dataclass(frozen=True)

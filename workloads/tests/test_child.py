@@ -66,18 +66,21 @@ def test_a_short_step_gets_large_batches_and_a_long_one_none() -> None:
 
 
 def test_what_is_missing_and_what_fails_are_told_and_the_child_goes_on(root: Path) -> None:
-    lacking = {"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096}
+    lacking = {
+        **{"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096},
+        **{"operation": "encrypt", "threads": 1},
+    }
     with (
         Child("kernel_ciphers", root) as child,
         pytest.raises(MissingError, match=r"^sm4 has no keys of 256 bits"),
     ):
-        child.ask("repeat", job={**lacking, "operation": "encrypt"}, seconds=0)
+        child.ask("repeat", job=lacking, seconds=0)
     with Child("key_derivation", root) as child:
         with pytest.raises(WorkloadError, match="There is no task to do"):
             child.outcome(child.go())
-        cost = {"passes": 1, "memory_kib": 1, "lanes": 1}
+        argon2 = {"passes": 1, "memory_kib": 1, "lanes": 1}
         try:
-            child.ask("repeat", job={**JOB, **cost, "function": "argon2id"}, seconds=0)
+            child.ask("repeat", job={**JOB, "function": "argon2id", "argon2": argon2}, seconds=0)
         except MissingError as reason:
             pytest.skip(str(reason))
         with pytest.raises(WorkloadError, match=r"libargon2.* failed with 1 KiB of memory"):

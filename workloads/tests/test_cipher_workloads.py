@@ -177,10 +177,17 @@ def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
     monkeypatch.setattr(os, "write", spy(os.write, "write", calls))
     (root / "plain").write_bytes(bytes(range(200)))
     (root / "out").write_bytes(bytes(1000))
-    request = {"recipe": "des-cbc", "source": str(root / "plain"), "target": str(root / "out")}
-    file_ciphers.recipe({"seed": 7, **request})
-    more = {"encrypt": True, "seconds": 0.01, "file_io": file_io, "fsync": fsync}
-    _, task = file_ciphers.file({**request, **more})
+    file_ciphers.recipe(file_ciphers.Make("des-cbc", seed=7))
+    turn = file_ciphers.Turn(
+        "des-cbc",
+        encrypt=True,
+        source=str(root / "plain"),
+        target=str(root / "out"),
+        seconds=0.01,
+        file_io=file_io,
+        fsync=fsync,
+    )
+    _, task = file_ciphers.file(turn)
     before = len(calls)
     steps = task()["steps"]
     within = calls[before:]

@@ -12,7 +12,7 @@ from workloads.base import WorkloadError
 from workloads.children import key_derivation as child
 from workloads.children.key_derivation import Libargon2, Libgcrypt
 from workloads.children.serving import MissingError
-from workloads.key_derivation import Argon2
+from workloads.key_derivation import Argon2, KeyJob
 from workloads.tests import contract
 
 KIB = 1024
@@ -23,9 +23,9 @@ def phases(**settings: object) -> list[str]:
     return [derivation.phase for derivation in key_derivation.planned(values)]
 
 
-def job(function: str) -> dict[str, object]:
-    cost = {"passes": 1, "memory_kib": 8, "lanes": 1}
-    return {"function": function, "iterations": 3, "key_bytes": 32, **cost}
+def job(function: str) -> KeyJob:
+    argon2 = Argon2(1, 8, 1) if function == key_derivation.ARGON2ID else None
+    return KeyJob(function, 32, 3, argon2)
 
 
 @pytest.mark.parametrize("function", key_derivation.FUNCTIONS)
