@@ -104,7 +104,10 @@ def wait_for_guest(
     question = ["udevadm", "wait", "--timeout=60", ROOT_DISK, *links]
     started = reported_s = time.monotonic()
     while True:
-        answer = _ask(state, question)
+        answer = None  # while the guest's SSH server does not answer
+        if sshd_greets(state):
+            argv = command(state["ssh"], question)
+            answer = subprocess.run(argv, capture_output=True, text=True, check=False)
         if answer is not None and answer.returncode == 0:
             return
         elapsed = time.monotonic() - started
@@ -121,13 +124,6 @@ def wait_for_guest(
             reported_s = time.monotonic()
         time.sleep(0.2)
 
-
-def _ask(state: Mapping[str, Any], question: list[str]) -> subprocess.CompletedProcess[str] | None:
-    """Run a command in the guest; None while its SSH server is not there yet."""
-    if not sshd_greets(state):
-        return None
-    argv = command(state["ssh"], question)
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
 def sshd_greets(state: Mapping[str, Any]) -> bool:

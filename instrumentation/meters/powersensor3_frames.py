@@ -291,14 +291,6 @@ class Samples:
         )
 
 
-def _starts(flags: Flags, size: int) -> Ints:
-    """Where windows begin: every `size` frames, and again behind each gap."""
-    breaks = np.flatnonzero(flags & (GAP | RESTART))
-    if not len(breaks):
-        return np.arange(0, len(flags), size)
-    runs = np.concatenate([[0], breaks[breaks > 0], [len(flags)]])
-    return np.concatenate([np.arange(a, b, size) for a, b in pairwise(runs)])
-
 
 def gathered(samples: Samples, size: int) -> tuple[Rows, Samples]:
     """Return records of `size` frames each, and the frames of an open window.
@@ -306,7 +298,9 @@ def gathered(samples: Samples, size: int) -> tuple[Rows, Samples]:
     A record has fewer frames where a gap follows.
     """
     count = len(samples.t_ns)
-    starts = _starts(samples.flags, size)
+    breaks = np.flatnonzero(samples.flags & (GAP | RESTART))
+    runs = [0, *breaks[breaks > 0].tolist(), count]
+    starts = np.concatenate([np.arange(a, b, size) for a, b in pairwise(runs)])
     complete = int(starts[-1]) if count and count - int(starts[-1]) < size else count
     if complete < count:
         starts = starts[:-1]

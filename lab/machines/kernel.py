@@ -14,7 +14,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,12 +101,6 @@ def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
     return kernel
 
 
-def _options(tree: Path) -> Iterator[str]:
-    """Names of all options that the source's Kconfig files declare."""
-    for path in tree.rglob("Kconfig*"):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        yield from (f"CONFIG_{name}" for name in DECLARED.findall(text))
-
 
 class Build:
     """The steps of one build, their output in `log`; they end where `stop` is set."""
@@ -178,8 +172,10 @@ class Build:
         self.run(["make", "-s", "-C", str(tree), *words])
         taken = (tree / ".config").read_text(encoding="utf-8").splitlines()
         lost = [line for line in lines if line.startswith("CONFIG_") and line not in taken]
-        known = set(_options(tree)) if lost else set()
-        lost = [line for line in lost if line.split("=")[0] in known]
+        if lost:  # of these, what the source's Kconfig files declare
+            sources = [p.read_text("utf-8", errors="replace") for p in tree.rglob("Kconfig*")]
+            known = {f"CONFIG_{name}" for text in sources for name in DECLARED.findall(text)}
+            lost = [line for line in lost if line.split("=")[0] in known]
         if lost:
             raise LabError(f"it does not take these lines of its configuration: {', '.join(lost)}")
 

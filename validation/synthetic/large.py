@@ -56,7 +56,11 @@ def write_large_suite(folder: Path, size: Size | None = None, seed: int = 36) ->
     for run in plan["runs"]:
         record.state("switching", run["run_id"])
         factor = DEARER[order[run["configuration"]]]
-        marks = _enact(phases[run["workload"]], factor, power, generator)
+        stretches = [
+            (phase, length_s * factor * float(np.exp(generator.normal(0, 0.01))), BUSY_W)
+            for phase, length_s in phases[run["workload"]]
+        ]
+        marks = power.add_run(stretches, REST_W, (SETTLE_S, PAUSE_S), (TAIL_S, REST_W))
         record.finished(Done(run, marks))
     power.add(1.0, REST_W)
     record.state("suite-finished")
@@ -109,15 +113,6 @@ def _phases(plan: Mapping[str, Any], size: Size) -> dict[str, list[tuple[str, fl
         phases[name] = [(f"phase-{number}", length_s) for number in range(count)]
     return phases
 
-
-def _enact(
-    phases: list[tuple[str, float]], factor: float, power: Power, generator: np.random.Generator
-) -> Marks:
-    stretches = [
-        (phase, length_s * factor * float(np.exp(generator.normal(0, 0.01))), BUSY_W)
-        for phase, length_s in phases
-    ]
-    return power.add_run(stretches, REST_W, (SETTLE_S, PAUSE_S), (TAIL_S, REST_W))
 
 
 def _energies(power: Power, generator: np.random.Generator) -> Iterator[Floats]:

@@ -25,15 +25,10 @@ KILLS_A_RUN = 2
 ORDERS, RECORD = Path(sys.argv[1]), Path(sys.argv[2])
 
 
-def _done() -> list[dict[str, Any]]:
-    if not RECORD.exists():
-        return []
-    return [json.loads(line) for line in RECORD.read_text().splitlines()]
-
 
 def _next(state: str, run_id: str) -> str:
     """Return the moment at which to die at this line; empty for none."""
-    done = _done()
+    done = [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
     begun = [kill["run_id"] for kill in done if kill["state"] != "waiting"]
     if state != "waiting" and run_id and begun.count(run_id) >= KILLS_A_RUN:
         return ""
@@ -52,12 +47,6 @@ def _die(entry: journals.Entry, moment: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _half(path: Path, entry: journals.Entry) -> None:
-    line = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
-    os.write(fd, line[: len(line) // 2])
-    os.fsync(fd)
-
 
 def main() -> int:
     arguments = sys.argv[3:]
@@ -71,7 +60,10 @@ def main() -> int:
         if moment == "before":
             _die(entry, moment)
         if moment == "half":
-            _half(path, entry)
+            line = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+            os.write(fd, line[: len(line) // 2])
+            os.fsync(fd)
             _die(entry, moment)
         written = real_append(self, state, run_id, *more, **named)
         if moment:
