@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TypeGuard
+from typing import TypedDict, TypeGuard
 
 from contract import schema
 from contract.strict_json import Document
@@ -67,6 +67,16 @@ LINEARITY = ErrorTerm("linearity", None, NOT_STATED, within="gain")
 POWER_FACTOR = ErrorTerm("power_factor", None, NOT_STATED)
 
 
+class DescribedAccuracy(TypedDict):
+    """`accuracy` of meter.json."""
+
+    relative_limit: float | None
+    absolute_limit_w: float | None
+    distribution: str
+    source: str
+    terms: list[Document]
+
+
 @dataclass(frozen=True)
 class Accuracy:
     """Limits of error that the maker states.
@@ -96,7 +106,7 @@ class Accuracy:
         by_name = {term.name: term for term in (*stated, *self.calibrated)}
         return tuple(by_name.values())
 
-    def described(self) -> Document:
+    def described(self) -> DescribedAccuracy:
         """Return the limits and terms for meter.json."""
         return {
             "relative_limit": self.relative_limit,
@@ -133,7 +143,7 @@ class _Terms:
     terms: tuple[ErrorTerm, ...]
 
 
-def read_terms(accuracy: Document) -> tuple[ErrorTerm, ...]:
+def read_terms(accuracy: Mapping[str, object]) -> tuple[ErrorTerm, ...]:
     """Return the terms as meter.json holds them.
 
     A file that names none has a limit of the reading and an absolute one. What the latter is it

@@ -118,7 +118,6 @@ def append_reading(path: Path, reading: ClockReading) -> None:
         os.close(fd)
 
 
-
 def best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
     """Return the reading with the shortest round trip of each burst, in order of time."""
     bursts: list[list[ClockReading]] = []

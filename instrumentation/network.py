@@ -222,7 +222,6 @@ class MqttTransport:
             wire.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
 
-
 class SnmpTransport:
     """GET requests of SNMP version 2c; an answer is a JSON list of `[OID, type, value]`."""
 

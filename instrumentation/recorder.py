@@ -199,7 +199,6 @@ class Turns:
         raise OverdueError
 
 
-
 class Recorder:
     """One meter, one stream.
 

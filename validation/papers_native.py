@@ -208,7 +208,6 @@ def provide(folder: Path) -> Assets:
     return Assets({**paths, "clip": clip} if clip else paths, source_name)
 
 
-
 def sized(
     workload: str, parameters: Mapping[str, ParameterValue], mib_per_s: float
 ) -> dict[str, ParameterValue]:

@@ -131,9 +131,7 @@ def _instructions(
     return {"allowed": aes_instructions, **answer}
 
 
-def _answers(
-    context: Context, child: Child, jobs: list[Job]
-) -> Mapping[tuple[str, str], Document]:
+def _answers(context: Context, child: Child, jobs: list[Job]) -> Mapping[tuple[str, str], Document]:
     """Return the library of each cipher and mode, checked; or a `reason`, and leave it out."""
     known: dict[tuple[str, str], Document] = {}
     for cipher, mode in dict.fromkeys((job.cipher, job.mode) for job in jobs):

@@ -113,7 +113,7 @@ class FileCiphers(Workload):
             for job in jobs:
                 rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
-        content = {"ciphers": made, "unsafe": catalogue.unsafe(names), "phases": rows}
+        content: Document = {"ciphers": made, "unsafe": catalogue.unsafe(names), "phases": rows}
         keep(context, "ciphers", content)
 
 

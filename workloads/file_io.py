@@ -165,7 +165,6 @@ def _slice(context: Context, sizes_mib: list[int], index: int) -> tuple[Path, li
     return _source(context), [count, f"skip={sum(sizes_mib[:index])}"]
 
 
-
 def _warmed(context: Context, reads: list[list[str]], seconds: float) -> int:
     """Have the files in the page cache; how often they are to be read from there."""
     once = programs.script(context.scratch / "once", reads)

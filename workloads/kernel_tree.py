@@ -63,7 +63,6 @@ class KernelTree(trees.OnTree):
             work.add(**amounts)
 
 
-
 def _warm_ups(archive: Path) -> list[list[str]]:
     suffix = trees.compression(archive)
     return [[trees.COMPRESSORS[suffix], "--version"]] if suffix else []

@@ -144,7 +144,6 @@ def _open(context: Context, way: str, tpm: str) -> None:
     _measure(context, f"open.{way}", [opening, *[CLOSE, opening] * (times - 1)], times)
 
 
-
 def _suspend_disk(context: Context) -> None:
     if context.volume is None:
         context.leave_out(

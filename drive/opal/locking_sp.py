@@ -69,7 +69,6 @@ def build(core: Core) -> Provider:
     return provider
 
 
-
 def _authority(who: bytes, core: Core) -> Object:
     name = uids.AUTHORITY_NAMES[who]
     owner = uids.ADMINS_CLASS if who in uids.ADMIN_AUTHORITIES else uids.USERS_CLASS
@@ -157,7 +156,6 @@ def _range(index: int, core: Core) -> Object:
         core.locking.settle(index, writer.kek)
 
     return Object(read, write)
-
 
 
 def _add_locking_info(provider: Provider, core: Core) -> None:

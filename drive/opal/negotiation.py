@@ -77,7 +77,6 @@ def _locking_flags(core: Core) -> int:
     return sum(bit << position for position, bit in enumerate(bits))
 
 
-
 # Properties (Opal 2.01, section 4.1.1.1).
 INITIAL_HOST_BYTES = 2048  # what a host takes until it says more
 TPER_PROPERTIES = {

@@ -6,12 +6,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypedDict
 
 from contract import schema
 from contract.schema import Range
 from contract.strict_json import Document
-from instrumentation.accuracy import Accuracy, calibration
+from instrumentation.accuracy import Accuracy, DescribedAccuracy, calibration
 from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, RowBuilder, joined
 from instrumentation.trace import Pieces
 
@@ -27,6 +27,15 @@ class MeterError(Exception):
 @dataclass(frozen=True)
 class NoSettings:
     """A meter at which nothing can be set."""
+
+
+class Described(TypedDict):
+    """What meter.json has of a driver."""
+
+    settings: Document
+    timing: str
+    arrival_delay_limit_s: float
+    accuracy: DescribedAccuracy
 
 
 class Meter(ABC):
@@ -66,9 +75,7 @@ class Meter(ABC):
     Settings: ClassVar[type[Any]] = NoSettings
     _opening = Opening((), 0.0, 0.0)  # sends nothing; a driver may put its own in `_forget`
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Document | None = None
-    ) -> None:
+    def __init__(self, channels: Mapping[str, str], settings: Document | None = None) -> None:
         self._set(settings or {})
         names = self.available_channels()
         for key, channel in channels.items():
@@ -188,7 +195,7 @@ class Meter(ABC):
             reason = str(error).rstrip(".")
             raise MeterError(f"Invalid settings of the {self.kind}: {reason}.") from None
 
-    def described(self) -> Document:
+    def described(self) -> Described:
         """Return the settings, timing and accuracy for meter.json."""
         return {
             "settings": asdict(self.settings),

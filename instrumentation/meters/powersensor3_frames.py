@@ -115,7 +115,6 @@ class Timed:
     sound: NDArray[np.bool_]
 
 
-
 def _wraps(least_us: int, before_us: int) -> int:
     """By how many wraps the least delay of two blocks differs."""
     return round((least_us - before_us) / WRAP_US)
@@ -289,7 +288,6 @@ class Samples:
             np.concatenate([self.power_w, more.power_w]),
             np.concatenate([self.flags, more.flags]),
         )
-
 
 
 def gathered(samples: Samples, size: int) -> tuple[Rows, Samples]:

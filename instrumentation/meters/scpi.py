@@ -28,7 +28,8 @@ from instrumentation.meters.rows import OVER_RANGE
 _INFINITE, _NOT_A_NUMBER = 9.9e37, 9.905e37
 _Query = Annotated[str, Text(r"[ -~]{1,200}\?", "a query such as :MEAS:POW? ends in ?")]
 _Commands = Annotated[
-    str, Text(r"(?:[ -~]{0,199}[!->@-~] *(?:\n|$))*", "write commands that are no query, one a line")
+    str,
+    Text(r"(?:[ -~]{0,199}[!->@-~] *(?:\n|$))*", "write commands that are no query, one a line"),
 ]
 _Place = Annotated[int, Range(least=1, most=64)]
 

@@ -45,11 +45,15 @@ def incoherent(latest: Readings) -> dict[str, bool]:
         failing["PF"] = pf > 100
     if hz is not None:
         failing["Hz"] = hz != 0 and not 400 <= hz <= 700
-    ranges = [value <= most for name, most in _MOST.items() if (value := latest.get(name)) is not None]
+    ranges = [
+        value <= most for name, most in _MOST.items() if (value := latest.get(name)) is not None
+    ]
     if ranges:
         failing["the meter's range"] = not all(ranges)
     if v:
-        extremes = [value for value in (latest.get("Vmin"), latest.get("Vmax")) if value is not None]
+        extremes = [
+            value for value in (latest.get("Vmin"), latest.get("Vmax")) if value is not None
+        ]
         failing["V near its extremes"] = any(not 0.7 * v <= e <= 1.3 * v for e in extremes)
     for quantity, value in (("W", w), ("V", v), ("A", a)):
         least, most = latest.get(f"{quantity}min"), latest.get(f"{quantity}max")
@@ -93,7 +97,6 @@ def unsteady(before: Readings, latest: Readings, seconds: float, *, gap: bool) -
     compare("WH/Mo", lambda old, new: _mean_jumps(before, old, new))
     compare("Cost/Mo", lambda old, new: _rate_jumps(before, latest, old, new))
     return failing
-
 
 
 def _mean_jumps(before: Readings, old: int, new: int) -> bool:

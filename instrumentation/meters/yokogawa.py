@@ -131,7 +131,6 @@ class Yokogawa(Meter):
         """Whether this is what such a meter answers to *IDN?."""
         return identity.upper().startswith("YOKOGAWA,")
 
-
     @property
     def accuracy(self) -> Accuracy:
         """±(0.1 % of reading + part of the power range): voltage range times current range.
@@ -267,7 +266,9 @@ class Yokogawa(Meter):
                 return False
             if int(error[1]):
                 refused = self._messages[self._step - 1].strip()
-                self._fault(t_ns, "refused", f"{refused}: the meter reports {error[2]} ({error[1]})")
+                self._fault(
+                    t_ns, "refused", f"{refused}: the meter reports {error[2]} ({error[1]})"
+                )
         elif message == _IDENTITY:
             if text.count(",") < 2:
                 return False

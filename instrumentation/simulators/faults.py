@@ -74,7 +74,7 @@ class Faults(WireFaults):
 class FaultyWire:
     """Passes bytes on with faults. `hit` counts the pieces that did not arrive as they were sent."""
 
-    def __init__(self, seed: int, faults: WireFaults = WireFaults()) -> None:  # noqa: B008 - frozen
+    def __init__(self, seed: int, faults: WireFaults = WireFaults()) -> None:
         self.hit = 0
         self.faults = faults
         self._random = random.Random(seed)
@@ -195,4 +195,3 @@ class FaultyMeter:
             self.struck.append(self._periods)
             self._meter = self._make()
             self._switched_on_j = self._energy_j
-

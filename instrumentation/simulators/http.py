@@ -90,11 +90,13 @@ class HttpSimulator(NetworkSimulator):
             case "shelly-gen1" | "shelly-gen1-em", "/status":
                 return self._first_generation(watts[0], joules[0])
             case "shelly-switch", "/rpc/Switch.GetStatus" if number == ["0"]:
-                return {"source": "init", "output": self.output} | self._metered()
+                return {"source": "init", "output": self.output, **self._metered()}
             case "shelly-pm1", "/rpc/PM1.GetStatus" if number == ["0"]:
                 return self._metered()
             case "shelly-em", "/rpc/EM.GetStatus" if number == ["0"]:
-                phases = {f"{n}_act_power": round(w, 3) for n, w in zip("abc", watts, strict=True)}
+                phases: Document = {
+                    f"{n}_act_power": round(w, 3) for n, w in zip("abc", watts, strict=True)
+                }
                 errors = {"a_errors": self.errors} if self.errors else {}
                 return {"id": 0, **phases, "total_act_power": round(sum(watts), 3), **errors}
             case "shelly-em1", "/rpc/EM1.GetStatus" if number == ["0"]:
@@ -104,12 +106,16 @@ class HttpSimulator(NetworkSimulator):
             case "home-assistant", "/api/states/sensor.plug_power":
                 return self._state(watts[0])
             case "generic", "/data":
-                reading = {"power": round(watts[0], 3), "energy": joules[0] / 3600}
+                reading: Document = {"power": round(watts[0], 3), "energy": joules[0] / 3600}
                 return {"n": self.refreshes, "meter": reading}
         return None
 
     def _metered(self) -> dict[str, Json]:
-        total = {"total": round(self.energy_j[0] / 3600, 3), "by_minute": [0.0], "minute_ts": 0}
+        total: Document = {
+            "total": round(self.energy_j[0] / 3600, 3),
+            "by_minute": [0.0],
+            "minute_ts": 0,
+        }
         errors = {"errors": self.errors} if self.errors else {}
         return {"id": 0, "apower": round(self.power_w[0], 1), "aenergy": total, **errors}
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.extensions import Group
-
 from contract.strict_json import Document
 
 

@@ -19,7 +19,6 @@ _MAX_MW = 99_999
 _MAX_MA = 9_999
 
 
-
 def encode_line(
     t_ms: int,
     power_mw: Sequence[int],

@@ -48,7 +48,9 @@ class Range:
         if not self.auto:
             return
         at = self.ranges.index(self.full_scale)
-        if (rms > 1.3 * self.full_scale or peak > 3 * self.full_scale) and at + 1 < len(self.ranges):
+        if (rms > 1.3 * self.full_scale or peak > 3 * self.full_scale) and at + 1 < len(
+            self.ranges
+        ):
             self.full_scale = self.ranges[at + 1]
         while at and rms <= 0.3 * self.full_scale and rms <= 1.25 * self.ranges[at - 1]:
             if peak > 3 * self.ranges[at - 1]:
@@ -110,7 +112,10 @@ class YokogawaSimulator(ABC):
         self._headers = True
         self._seen_j = 0.0
         self.power_w = self.rms_v = self.rms_a = math.nan
-        self.shown_ranges = (self.volts.full_scale, self.amperes.full_scale)  # those of the last update
+        self.shown_ranges = (
+            self.volts.full_scale,
+            self.amperes.full_scale,
+        )  # those of the last update
 
     @property
     def settings(self) -> Document:

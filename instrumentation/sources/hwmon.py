@@ -170,7 +170,6 @@ def _power_uw(sensor: Sensor, never_zero: bool) -> int:
     return power_uw
 
 
-
 def _label(path: Path, suffix: str) -> str:
     stem = path.name.removesuffix(suffix)
     for name in (f"{stem}_label", f"{stem}_oem_info", f"device/{stem}_oem_info"):

@@ -172,7 +172,6 @@ def _topology(root: Path, cpu: int, what: str) -> int:
     return int(_text(root / f"devices/system/cpu/cpu{cpu}/topology/{what}"))
 
 
-
 def _open(event: Event) -> int:
     machine = platform.machine()
     number = _SYSTEM_CALL.get(machine)

@@ -122,7 +122,10 @@ def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
             rows.append([])
         rows[-1].append(stretch)
     sums = [
-        Stretch(math.fsum(stretch.seconds for stretch in row), math.fsum(stretch.energy_j or 0 for stretch in row))
+        Stretch(
+            math.fsum(stretch.seconds for stretch in row),
+            math.fsum(stretch.energy_j or 0 for stretch in row),
+        )
         for row in rows
         if len(row) >= SOME
     ]
@@ -152,7 +155,8 @@ def below(
     if not total_j or not seconds:
         return None  # `of_counter` has it
     always = all(
-        (stretch.energy_j or 0.0) < (other.energy_j or 0.0) * (1 - ROUNDING) for stretch, other in both
+        (stretch.energy_j or 0.0) < (other.energy_j or 0.0) * (1 - ROUNDING)
+        for stretch, other in both
     )
     if always and len(both) >= SOME and seconds >= SOME_S:
         return total_j, part_j

@@ -280,9 +280,9 @@ def test_graphics_by_counter_or_by_power(tmp_path: Path, monkeypatch: pytest.Mon
     passed_ns = end.t_after_ns - start.t_after_ns
     assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 30 / 1000, abs=2)
     (tmp_path / "cards").write_text("-2 90000\n-2 30000\n")
-    assert {reading.error for reading in source.read().values() if isinstance(reading, ReadFailure)} == {
-        "GPU is lost"
-    }
+    assert {
+        reading.error for reading in source.read().values() if isinstance(reading, ReadFailure)
+    } == {"GPU is lost"}
     source.close()
 
 

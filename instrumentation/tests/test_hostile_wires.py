@@ -54,9 +54,7 @@ def a_recorder(port: int, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([*argv, "--out", str(out)], stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(
-    out: Path, process: subprocess.Popen[str], state: str, least_epoch: int = 0
-) -> None:
+def wait_until(out: Path, process: subprocess.Popen[str], state: str, least_epoch: int = 0) -> None:
     """Wait until the recorder is in this state; fail where it has ended before."""
     while True:
         status = read_status(out / "status.json")

@@ -37,7 +37,9 @@ def fed(meter: LineMeter, lines: Sequence[bytes]) -> tuple[Rows, list[Fault]]:
     """Lines without their ends, a tenth of a second apart, after the rest of one that is cut."""
     meter.feed(b"rest\n", 0)
     done = [meter.feed(line + b"\r\n", (n + 1) * TENTH_NS) for n, line in enumerate(lines)]
-    return concatenated([output.rows for output in done]), [f for output in done for f in output.faults]
+    return concatenated([output.rows for output in done]), [
+        f for output in done for f in output.faults
+    ]
 
 
 def kinds(faults: Sequence[Fault]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from contract.strict_json import Json
 from instrumentation.decode import decode_frames
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.mcp39f511n import (
@@ -27,7 +28,7 @@ POWER = bytes.fromhex("06 0B 39 30 00 00 00 00 00 00 7A")
 WATTS = [40.0, 41.5, 43.25, 120.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]
 
 
-def driver(**settings: object) -> Mcp39f511n:
+def driver(**settings: Json) -> Mcp39f511n:
     return Mcp39f511n({"1": "system", "2": "drive"}, settings)
 
 
@@ -66,7 +67,6 @@ def test_whatever_is_measured_tells_a_new_window() -> None:
     }
     # Not the status, the version, the line frequency, and what only the longer answer has.
     assert changing == {4, 5, *range(8, 28)}
-
 
 
 @pytest.mark.parametrize("at", range(len(POWER)))
@@ -254,6 +254,6 @@ def test_meter_that_was_silent_is_set_up_anew() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"window_cycles": 5}, {"line_hz": 16.7}, {"line_hz": "50"}])
-def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
+def test_wrong_settings_are_refused(wrong: dict[str, Json]) -> None:
     with pytest.raises(MeterError):
         driver(**wrong)

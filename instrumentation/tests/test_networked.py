@@ -40,7 +40,7 @@ GENERIC: dict[str, Any] = {
 SCPI: dict[str, Any] = {"query": "P?", "period_s": 1, "resolution_w": 1}
 
 
-def a_meter(driver: type[Meter], channel: str = "0", **settings: Any) -> Meter:
+def a_meter(driver: type[Meter], channel: str = "0", /, **settings: Any) -> Meter:
     meter = driver({channel: "system"}, settings)
     meter.opened()
     return meter
@@ -226,7 +226,9 @@ def test_a_counter_counts_where_it_has_just_moved() -> None:
 
 def test_a_counter_that_begins_again_goes_on() -> None:
     settings = {**GENERIC, "energy": "/e", "energy_unit_j": 3600}
-    outputs = answer_in_turn(a_meter(HttpMeter, **settings), *({"w": 1, "e": e} for e in (5, 6, 6, 7, 1, 2)))
+    outputs = answer_in_turn(
+        a_meter(HttpMeter, **settings), *({"w": 1, "e": e} for e in (5, 6, 6, 7, 1, 2))
+    )
     energies = [e for output in outputs for e in np.ravel(output.rows.energy_j).tolist()]  # type: ignore[arg-type]
     hours = [e / 3600 for e in energies]
     assert hours[0] == 6 and math.isnan(hours[1]) and hours[2] == 7
@@ -393,10 +395,14 @@ def test_a_range_that_is_exceeded_is_no_reading() -> None:
 def test_what_is_filled_in_for_a_range_that_was_exceeded_is_flagged() -> None:
     """9.9E37 is beyond the range, 9.91E37 no number at all (SCPI-1999, 7.2.1.4 and 7.2.1.5)."""
     settings: dict[str, Any] = {"query": ":P?", "period_s": 1, "resolution_w": 0.1}
-    over = answer_in_turn(a_meter(ScpiMeter, **settings), *(b"5", b"5", b"9.9E37", b"5", b"5"), label="ok")
+    over = answer_in_turn(
+        a_meter(ScpiMeter, **settings), *(b"5", b"5", b"9.9E37", b"5", b"5"), label="ok"
+    )
     words = [flag_words(ScpiMeter, output) for output in over]
     assert words == [[], [""], [], ["gap over-range"], [""]]
-    none = answer_in_turn(a_meter(ScpiMeter, **settings), *(b"5", b"5", b"9.91E37", b"5"), label="ok")
+    none = answer_in_turn(
+        a_meter(ScpiMeter, **settings), *(b"5", b"5", b"9.91E37", b"5"), label="ok"
+    )
     assert kinds(none[2]) == ["no-data"]
     assert flag_words(ScpiMeter, none[3]) == ["gap"]
 
@@ -492,7 +498,9 @@ def test_an_oid_that_the_unit_does_not_have_is_named() -> None:
     oid = "1.3.6.1.4.1.99999.1.1.0"
     settings: dict[str, Any] = {"profile": "generic", "power": {"0": oid}, "resolution_w": 1}
     settings["period_s"] = 1
-    (output,) = answer_in_turn(a_meter(SnmpMeter, **settings), [[oid, "NoSuchObject", None]], label="ok")
+    (output,) = answer_in_turn(
+        a_meter(SnmpMeter, **settings), [[oid, "NoSuchObject", None]], label="ok"
+    )
     assert kinds(output) == ["configuration"]
     assert oid in output.faults[0].detail
 

@@ -312,6 +312,11 @@ def test_it_outlives_a_killed_parent_only_so_long(link: Path, out: Path) -> None
     argv += ["--meter", an_entry(link)]
     code = "import subprocess, sys; subprocess.Popen(sys.argv[1:]); sys.stdin.read()"
 
+    def wait_until(wanted: Callable[[RecorderStatus], bool]) -> RecorderStatus:
+        while (status := read_status(out / "status.json")) is None or not wanted(status):
+            time.sleep(0.02)
+        return status
+
     with plugged_in(link, smartpower3()):
         with subprocess.Popen(
             [sys.executable, "-c", code, *argv], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL

@@ -17,7 +17,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from contract.errors import LabError
 from lab import cache
@@ -64,7 +63,7 @@ class Kernel:
     # Becomes /lib/modules in the guest: one directory, named by the release.
     modules = InDirectory("modules")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str | float]:
         """Return what the build noted of itself; empty where there is none."""
         return {"kernel": self.directory.name, **(read_json(self.directory / cache.FACTS) or {})}
 
@@ -99,7 +98,6 @@ def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
 
     cache.ensure(kernel.directory, "kernel", ROOM_BYTES, build, say)
     return kernel
-
 
 
 class Build:

@@ -97,7 +97,7 @@ def test_the_guest_is_what_the_testbed_needs(lab: LabHandle) -> None:
     else:
         built = kernel.location(cache_dir())
         assert [path.name for path in built.modules.iterdir()] == [release]
-        assert built.facts()["source"].split()[1].startswith(release.removesuffix("-fde"))
+        assert str(built.facts()["source"]).split()[1].startswith(release.removesuffix("-fde"))
     assert lab.ssh("systemctl --failed --no-legend").stdout == ""
     assert lab.ssh("cd /usr/share/fde-testbed && sha256sum --quiet -c SHA256SUMS").stdout == ""
     config = lab.ssh("zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r)").stdout

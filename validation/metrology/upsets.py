@@ -75,9 +75,7 @@ def _count_flagged(
     flag, damage = upset
     detected = alarms = records = 0
     for _ in range(count):
-        load = realistic(generator, float(generator.uniform(30, 120)), AROUND * meter.period_s)
-        table = records(load, meter, generator, dropped=DROPPED)
-        phase_s = load.start_s, load.end_s
+        table, phase_s = _recording(meter, generator)
         broken = damage(table, phase_s, generator)
         detected += flag in _flags(broken, meter, generator, phase_s)
         alarms += flag in _flags(table, meter, generator, phase_s)
@@ -103,6 +101,10 @@ def _twice(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) 
     copy = table.slice(place, 1).with_columns(pl.col("t_mono_ns") + COPY_NS)
     return pl.concat([table.head(place + 1), copy, table.slice(place + 1)])
 
+
+def _recording(meter: Instrument, generator: np.random.Generator) -> tuple[pl.DataFrame, Phase]:
+    load = realistic(generator, float(generator.uniform(30, 120)), AROUND * meter.period_s)
+    return records(load, meter, generator, dropped=DROPPED), (load.start_s, load.end_s)
 
 
 def _flags(

@@ -18,7 +18,7 @@ from analysis.suite.records import SYNTHETIC
 from controller.session import seal
 from instrumentation import decode
 from validation.synthetic import powersensor3
-from validation.synthetic.folder import Done, Floats, Marks, Power, Record, write_manifest
+from validation.synthetic.folder import Done, Floats, Power, Record, write_manifest
 from validation.synthetic.powersensor3 import FRAMES_HZ, PIECE_FRAMES, RAILS, chunks
 from validation.synthetic.suite import STACKS, frozen, shuffled
 
@@ -112,7 +112,6 @@ def _phases(plan: Mapping[str, Any], size: Size) -> dict[str, list[tuple[str, fl
         length_s = max(left_s / count / dearer, 0.2)
         phases[name] = [(f"phase-{number}", length_s) for number in range(count)]
     return phases
-
 
 
 def _energies(power: Power, generator: np.random.Generator) -> Iterator[Floats]:

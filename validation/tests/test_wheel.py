@@ -168,7 +168,6 @@ def test_the_gallery_shows_the_examples(site: Path, tmp_path: Path) -> None:
 
 
 @functools.cache
-
 @pytest.mark.slow
 @pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])

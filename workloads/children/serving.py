@@ -83,7 +83,6 @@ def serve(answers: Mapping[str, Answer]) -> None:
         print(json.dumps(reply), flush=True)
 
 
-
 NS = 1_000_000_000
 # How long a batch may take between two looks at the clock, and be tried out for.
 BATCH_NS = 5_000_000

@@ -141,12 +141,13 @@ def _pycryptodome(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
     number = getattr(module, f"MODE_{mode.upper().removesuffix('8')}")
 
     def make(key: bytes, iv: bytes) -> Stream:
-        options: dict[str, bytes | int] = {
+        by_mode: dict[str, dict[str, bytes | int]] = {
             "ecb": {},
             "ctr": {"nonce": b"", "initial_value": int.from_bytes(iv, "big")},
             "cfb": {"iv": iv, "segment_size": 8 * len(iv)},
             "cfb8": {"iv": iv, "segment_size": 8},
-        }.get(mode, {"iv": iv})
+        }
+        options = by_mode.get(mode, {"iv": iv})
         made = module.new(key, number, **options)
         step = made.encrypt if encrypt else made.decrypt
         return Stream(

@@ -82,7 +82,6 @@ class Cbc:
 
 
 @cache
-
 class _Rsa:
     def __init__(self) -> None:
         padding: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.padding")
@@ -114,9 +113,7 @@ class _Rsa:
         if other.decrypt(self.wrap(plain)) != plain or self.unwrap(other.encrypt(plain)) != plain:
             raise WorkloadError("The two libraries do not read each other's RSA-OAEP.")
         versions = libraries.versions()
-        return Checked(
-            versions[libraries.OPENSSL], [f"OAEP of {versions[libraries.PYCRYPTODOME]}"]
-        )
+        return Checked(versions[libraries.OPENSSL], [f"OAEP of {versions[libraries.PYCRYPTODOME]}"])
 
 
 class RsaWrap(_Rsa):

@@ -44,7 +44,6 @@ def _source_tree(folder: Path) -> Path:
     return source
 
 
-
 def _clip(path: Path, seconds: int = 3, width: int = 64, height: int = 48) -> Path:
     """Grey frames in the YUV4MPEG2 format, 25 a second."""
     luma, chroma = width * height, width * height // 2

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from contract.strict_json import Json
 from workloads.base import WorkloadError
 from workloads.child import ROOT, Child
 from workloads.children import serving
 from workloads.children.serving import GO, MissingError
 from workloads.tests import contract
 
-JOB = {"function": "sha256", "iterations": 1, "key_bytes": 32}
-LONG_JOB = {**JOB, "iterations": 2_000_000_000}
+JOB: dict[str, Json] = {"function": "sha256", "iterations": 1, "key_bytes": 32}
+LONG_JOB: dict[str, Json] = {**JOB, "iterations": 2_000_000_000}
 COMMAND = [sys.executable, "-B", "-m", "workloads.children.key_derivation"]
 # An agent that tells its child's number, has it work for many minutes or sit idle, and waits.
 AGENT = f"""
@@ -103,7 +104,13 @@ def test_a_mistake_ends_neither_the_child_nor_the_sense_of_its_words(root: Path)
 
 def test_a_task_is_gone_with_the_next_request(root: Path) -> None:
     pytest.importorskip("Cryptodome")
-    stream = {"cipher": "des", "mode": "ecb", "bytes": 1000, "encrypt": True, "seed": 7}
+    stream: dict[str, Json] = {
+        "cipher": "des",
+        "mode": "ecb",
+        "bytes": 1000,
+        "encrypt": True,
+        "seed": 7,
+    }
     with Child("cipher_modes", root) as child:
         child.ask("stream", **stream, seconds=0)
         child.ask("answers", cipher="des", mode="ecb")

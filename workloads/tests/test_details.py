@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ REPORT = """
 MAGIC = {"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ", "bz2": b"BZh"}
 
 
-def made(root: Path, name: str, assets: dict[str, Path], **settings: object) -> Context:
+def made(root: Path, name: str, assets: dict[str, Path], **settings: Any) -> Context:
     phases = contract.Phases()
     return contract.context_for(root, phases, assets, registry.complete(name, settings))
 
@@ -152,7 +153,7 @@ def test_a_warm_cache_has_every_copy_searched_once_before(
 
 
 def test_files_need_their_own_room_and_what_they_are_made_of() -> None:
-    def needs(**settings: object) -> Needs:
+    def needs(**settings: Any) -> Needs:
         sizes = {"small_files": 3, "small_mib": 10, "large_mib": 20, **settings}
         return registry.load("file_io").needs(registry.complete("file_io", sizes), {})
 

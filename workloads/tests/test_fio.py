@@ -11,9 +11,11 @@ import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from contract.strict_json import Json
 from workloads import access_patterns, block_sizes, fio, programs, registry, scaling
 from workloads.base import Context, WorkloadError
 from workloads.child import ROOT
@@ -34,7 +36,7 @@ with_fio = pytest.mark.skipif(
 )
 
 
-def made(root: Path, name: str, **settings: object) -> tuple[Context, contract.Phases]:
+def made(root: Path, name: str, **settings: Any) -> tuple[Context, contract.Phases]:
     recorded = contract.Phases()
     values = registry.complete(name, settings)
     return contract.context_for(root, recorded, {}, values), recorded
@@ -324,7 +326,7 @@ def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
         ({"engine": "psync"}, "leave depths empty"),
     ],
 )
-def test_what_cannot_scale_is_refused(settings: dict[str, object], words: str) -> None:
+def test_what_cannot_scale_is_refused(settings: dict[str, Json], words: str) -> None:
     with pytest.raises(WorkloadError, match=words):
         registry.complete("scaling", settings)
 

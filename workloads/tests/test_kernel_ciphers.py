@@ -7,6 +7,7 @@ import os
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ IV = bytes(range(BLOCK_BYTES))
 PLAIN = bytes(number % 251 for number in range(4096))
 
 
-def rows(**settings: object) -> list[str]:
+def rows(**settings: Any) -> list[str]:
     values = registry.complete("kernel_ciphers", settings)
     return [row.name for row in kernel_ciphers.planned(values)]
 

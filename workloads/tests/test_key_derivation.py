@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from contract.strict_json import Json
 from workloads import key_derivation, registry
 from workloads.base import WorkloadError
 from workloads.children import key_derivation as child
@@ -18,7 +20,7 @@ from workloads.tests import contract
 KIB = 1024
 
 
-def phases(**settings: object) -> list[str]:
+def phases(**settings: Any) -> list[str]:
     values = registry.complete("key_derivation", settings)
     return [derivation.phase for derivation in key_derivation.planned(values)]
 
@@ -109,7 +111,7 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
         ({"argon2id": "t1-m16KiB-p4"}, "at least 8 KiB a lane.*, not 't1-m16KiB-p4'"),
     ],
 )
-def test_what_is_no_cost_is_refused(settings: dict[str, object], message: str) -> None:
+def test_what_is_no_cost_is_refused(settings: dict[str, Json], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         phases(**settings)
 

@@ -15,7 +15,6 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from agent import cli
 from contract import journal as journals
@@ -23,7 +22,6 @@ from contract import journal as journals
 KILLS_A_RUN = 2
 
 ORDERS, RECORD = Path(sys.argv[1]), Path(sys.argv[2])
-
 
 
 def _next(state: str, run_id: str) -> str:
@@ -45,7 +43,6 @@ def _die(entry: journals.Entry, moment: str) -> None:
     os.write(fd, (json.dumps(kill) + "\n").encode())
     os.fsync(fd)
     os.kill(os.getpid(), signal.SIGKILL)
-
 
 
 def main() -> int:
