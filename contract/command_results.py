@@ -11,7 +11,7 @@ from contract.measured_command import CommandDocument, Note
 
 @dataclass(frozen=True)
 class HostCheck:
-    """A host: the problems that block a suite, as sentences, and its disks as the agent saw them."""
+    """A host: the problems that block a suite, as sentences, and its disks by the agent."""
 
     host: str
     refused: tuple[str, ...]

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from contract.names import SURROGATES, as_utf8
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Document: TypeAlias = Mapping[str, Json]
 _MOST_DIGITS = 21  # of 64 bits, with a sign
 

@@ -20,7 +20,7 @@ from workloads.base import Context, Work, WorkloadError
 Argument = str | Path
 Command = Sequence[Argument]
 
-# Its standard input is a socket: it reports there that it is ready, and waits for a word or the end.
+# Its standard input is a socket: it reports there that it is ready, and waits for a word or an end.
 _SHELL = ("sh", "-c", 'echo >&0; read -r _ && exec "$@" < /dev/null', "sh")
 
 # Servers live in sbin, which is not on every user's path.

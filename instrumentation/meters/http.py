@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
@@ -93,7 +93,7 @@ class Settings(JsonSettings):
 
     profile: Annotated[str, Text("|".join((*PROFILES, "generic")), f"take {', '.join(PROFILES)}")]
     id: Annotated[int, Range(least=0, most=99)] = 0
-    entity: Annotated[str, _ENTITY] = ""
+    entity: Annotated[str, _ENTITY] | Literal[""] = ""
     path: str = ""
 
     def __post_init__(self) -> None:

@@ -36,8 +36,8 @@ class Settings(JsonSettings):
     """
 
     profile: Literal["tasmota", "zigbee2mqtt", "generic"]
-    device: _Topic = ""
-    topic: _Topic = ""
+    device: _Topic | Literal[""] = ""
+    topic: _Topic | Literal[""] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,8 +6,8 @@
         [--profile tasmota] [--watts 60]
 
 PATH becomes a link to its port, a pseudo-terminal; a meter on a network is served at HOST:PORT, or
-publishes to the broker there. Ends with Ctrl-C or SIGTERM and then prints what it did. The faults are
-those of `instrumentation.simulators.faults`: chances, and `skew` in ppm.
+publishes to the broker there. Ends with Ctrl-C or SIGTERM and then prints what it did. The faults
+are those of `instrumentation.simulators.faults`: chances, and `skew` in ppm.
 """
 
 from __future__ import annotations

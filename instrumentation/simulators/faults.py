@@ -72,7 +72,7 @@ class Faults(WireFaults):
 
 
 class FaultyWire:
-    """Passes bytes on with faults. `hit` counts the pieces that did not arrive as they were sent."""
+    """Passes bytes on with faults. `hit` counts the pieces that did not arrive as sent."""
 
     def __init__(self, seed: int, faults: WireFaults = WireFaults()) -> None:
         self.hit = 0

@@ -546,7 +546,7 @@ def test_pointers_are_those_of_rfc_6901(pointer: str, expected: Any) -> None:
         (SnmpMeter, {"profile": "generic", "period_s": 1}, "power"),
         (SnmpMeter, {"profile": "apc-rpdu2"}, "period_s"),
         (SnmpMeter, {"profile": "generic", "period_s": 1, "power": {"a": "x"}}, "power.a"),
-        (ScpiMeter, {"query": "*RST"}, "query"),
+        (ScpiMeter, {**SCPI, "query": "*RST"}, "query"),
         (ScpiMeter, {"query": "P?", "period_s": 1}, "resolution_w"),
         (ScpiMeter, {**SCPI, "start": "*IDN?"}, "start"),
         (ScpiMeter, {**SCPI, "start": "*CLS\n*IDN? "}, "start"),

@@ -183,7 +183,7 @@ def test_refused_command_is_named(kind: str) -> None:
     output, _ = talk(lambda: driver(kind, **FIXED), older, WATTS)
     (fault,) = output.faults
     assert fault.kind == "refused"
-    assert "CFAC 3: the meter says Undefined Header (113)" in fault.detail
+    assert "CFAC 3: the meter reports Undefined Header (113)" in fault.detail
     assert output.samples.height == len(WATTS) - 1
 
 

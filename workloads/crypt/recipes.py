@@ -82,12 +82,17 @@ class Cbc:
 
 
 @cache
+def _private_key() -> Any:
+    """Make a key once a process."""
+    rsa: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
+    return rsa.generate_private_key(65537, 8 * RSA_BYTES)
+
+
 class _Rsa:
     def __init__(self) -> None:
         padding: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.padding")
         hashes: Any = importlib.import_module("cryptography.hazmat.primitives.hashes")
-        rsa: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
-        self._private = rsa.generate_private_key(65537, 8 * RSA_BYTES)
+        self._private = _private_key()
         self._public = self._private.public_key()
         mask = padding.MGF1(hashes.SHA256())
         self._oaep = padding.OAEP(mgf=mask, algorithm=hashes.SHA256(), label=None)

@@ -67,7 +67,7 @@ def test_a_short_step_gets_large_batches_and_a_long_one_none() -> None:
 
 
 def test_what_is_missing_and_what_fails_are_told_and_the_child_goes_on(root: Path) -> None:
-    lacking = {
+    lacking: dict[str, Json] = {
         **{"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096},
         **{"operation": "encrypt", "threads": 1},
     }
@@ -140,7 +140,7 @@ def test_a_child_that_is_killed_is_told_even_without_last_words(when: str, root:
             child._process.wait()
         answer = child.go()
         killer.wait()
-        with pytest.raises(WorkloadError, match=r"ended \(status -9\): it said nothing\."):
+        with pytest.raises(WorkloadError, match=r"ended \(status -9\): no output\."):
             child.outcome(answer)
     assert contract.processes_using(root) == []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import pwd
 import random
 import shutil
 import zlib
@@ -299,22 +298,6 @@ def test_the_compressor_of_the_archive_is_required(
     monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
     reasons = registry.load("kernel_grep").requires({}, {"kernel_grep": archive})
     assert "kernel_grep needs the program zstd: install its package." in reasons
-
-
-def test_a_server_of_another_kind_is_not_enough(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mariadb = database.Binaries(root / "mariadbd", root / "mariadb", None)
-    monkeypatch.setattr(database, "_mariadb", lambda: mariadb)
-    monkeypatch.setattr(database, "_mysql", lambda: None)
-    monkeypatch.setattr(database, "SERVER_USER", pwd.getpwuid(os.getuid()).pw_name)
-
-    def reasons(server: str) -> list[str]:
-        values = registry.complete("sql", {"server": server})
-        return [one for one in registry.load("sql").requires(values, {}) if "program" not in one]
-
-    assert reasons("any") == reasons("mariadb") == []
-    assert reasons("mysql") == ["sql needs a database server: install mysql-server."]
 
 
 def test_sysbench_reports_are_read() -> None:

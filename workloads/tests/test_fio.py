@@ -95,7 +95,7 @@ def test_bytes_and_operations_are_those_of_fios_report() -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("", "fio gave no report: silence"),
+        ("", "fio gave no report: no output"),
         ("fio: cannot allocate", "fio gave no report: fio: cannot allocate"),
         ('{"jobs": []}', "fio gave no report"),
         (report(error=5), "failed with error 5"),
@@ -308,7 +308,13 @@ def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
 
 
 def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
-    settings = {"file_mib": 8, "block_kib": 1024, "threads": "3,1", "depths": "4", "depth": 2}
+    settings: dict[str, Json] = {
+        "file_mib": 8,
+        "block_kib": 1024,
+        "threads": "3,1",
+        "depths": "4",
+        "depth": 2,
+    }
     jobs = dict(scaling.steps(registry.complete("scaling", settings)))
     assert list(jobs) == ["1t", "3t", "4q"]
     assert (jobs["3t"].area_bytes, jobs["3t"].threads, jobs["3t"].depth) == (2 * MIB, 3, 2)
