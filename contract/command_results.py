@@ -61,9 +61,10 @@ class DoctorResult:
 
 @dataclass(frozen=True)
 class InitResult:
-    """`fde init`: the folder that was written, and what was seen: the target's disks, the ports of
-    this machine. `roles` are the disks that were chosen, by their serials; `open` what the owner
-    must still do before `fde check` has nothing to refuse.
+    """`fde init`: the folder, the target's disks, the ports of this machine.
+
+    `roles` are the disks that were chosen, by their serials; `open` what the owner must still do
+    before `fde check` passes.
     """
 
     ok: bool
@@ -130,8 +131,9 @@ class SuiteResult:
 
 @dataclass(frozen=True)
 class ContrastResult:
-    """`ratio` of the joules of `other` to those of `base` over `workloads`, its 95 % interval, and
-    the verdict; null where the suite does not have it.
+    """`ratio` of the joules of `other` to those of `base`, with its verdict.
+
+    It is over `workloads`, with its 95 % interval; null where the suite does not have it.
     """
 
     base: str
@@ -206,8 +208,9 @@ class Identifying:
 
 @dataclass(frozen=True)
 class PublishResult:
-    """`fde publish`: the bundle, its bytes and SHA-256, the suite's name in it, and what of the
-    suite identifies; `anonymous`: it was left out.
+    """`fde publish`: the bundle, its bytes and SHA-256, and the suite's name in it.
+
+    `identifying` lists what identifies; with `anonymous` it was left out.
     """
 
     ok: bool
@@ -268,9 +271,10 @@ class Ratio:
 
 @dataclass(frozen=True)
 class PairCompared:
-    """A suite beside the first, by its id and the time of its plan: what differs, B / A of joules
-    by workload, over all workloads (`overall`), and of costs. `increases` are the joules that rose
-    significantly.
+    """A suite beside the first, by its id and the time of its plan.
+
+    It has what differs, B / A of joules by workload, over all workloads (`overall`), and of costs.
+    `increases` are the joules that rose significantly.
     """
 
     b: str

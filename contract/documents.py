@@ -124,8 +124,9 @@ DiskFacts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RunDisks:
-    """The disks' own reports before and after a run, by their names, and by how much one may be
-    warmer or colder than at first.
+    """The disks' reports before and after a run, by their names.
+
+    `limit_k` is by how much one may be warmer or colder than at first.
     """
 
     before: Mapping[str, DiskFacts] = field(default_factory=dict)

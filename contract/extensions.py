@@ -26,8 +26,10 @@ class ExtensionError(AgentError):
 
 @dataclass(frozen=True)
 class Group:
-    """Classes of one sort: `what` they are in a sentence, the group of their entry points, the
-    package that holds the tree's own, their class attribute that is their name, their base.
+    """Classes of one sort, in this tree and in installed packages.
+
+    `what` they are in a sentence, the group of their entry points, the package that holds the
+    tree's, their class attribute that is their name, their base.
     """
 
     what: str

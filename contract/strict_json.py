@@ -36,7 +36,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_
 
 
 def dumps(document: Any, indent: int | None = 1) -> str:
-    """Return the document as text; in a path or argument a byte that is no UTF-8 is `\\xe9`."""
+    r"""Return the document as text; in a path or argument a byte that is no UTF-8 is `\xe9`."""
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     return SURROGATES.sub(lambda match: as_utf8(match[0]).replace("\\", "\\\\"), text)
 

@@ -1,8 +1,8 @@
-"""Text of the system: what /proc, /sys, udev and programs print is bytes, in no promised encoding.
+r"""Text of the system: what /proc, /sys, udev and programs print is bytes, in no promised encoding.
 
 The kernel cuts the name of a process within a letter, mount points and serial numbers are whatever
 somebody wrote. Bytes that are no UTF-8 are kept as lone surrogates (PEP 383), so that a path that
-was read still opens; `names.printable` and `files.json_text` show them as `\\xb1`.
+was read still opens; `names.printable` and `files.json_text` show them as `\xb1`.
 """
 
 from __future__ import annotations

@@ -163,11 +163,7 @@ class MqttTransport:
 
         def on_message(_: object, __: object, message: mqtt.MQTTMessage) -> None:
             kind = RETAINED if message.retain else FRESH
-            try:
-                topic = str(message.topic)
-            except UnicodeDecodeError:  # no text, and so not what was subscribed to
-                topic = ""
-            came = monotonic_ns(), envelope(kind + topic, bytes(message.payload))
+            came = monotonic_ns(), envelope(kind + _topic(message), bytes(message.payload))
             try:
                 if self._failure is None:
                     self._came.put_nowait(came)
@@ -220,6 +216,17 @@ class MqttTransport:
         self._thread.join(_JOIN_S)
         with contextlib.suppress(OSError, AttributeError):
             wire.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+
+
+def _topic(message: Any) -> str:
+    """Return the topic of a message.
+
+    Empty where it is no text, and so not what was subscribed to.
+    """
+    try:
+        return str(message.topic)
+    except UnicodeDecodeError:
+        return ""
 
 
 class SnmpTransport:

@@ -162,6 +162,7 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.ranging")
     parser.add_argument("--meter", required=True, help="one entry of meters, as JSON")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (default 60)")

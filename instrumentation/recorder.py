@@ -438,6 +438,7 @@ class Recorder:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.recorder")
     parser.add_argument("--meter", required=True, help="one entry of meters, as JSON")
     parser.add_argument("--out", required=True, type=Path, help="directory of this meter")

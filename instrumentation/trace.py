@@ -79,7 +79,7 @@ class Pieces:
 def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
     """Return the frame that begins there, if it is whole.
 
-    `start` is where in the file the data lie.
+    `start` is where in the file the data begin.
     """
     body = offset + _HEADER.size
     if body > len(data):

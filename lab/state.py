@@ -193,6 +193,7 @@ def read_started(layout: Layout) -> Started:
 
 
 def write_started(layout: Layout, started: Started) -> None:
+    """Write processes.json."""
     write_json(layout.processes, asdict(started))
 
 

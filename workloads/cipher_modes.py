@@ -97,6 +97,7 @@ class CipherModes(Workload):
 
 
 def planned(parameters: Parameters) -> Iterator[Job]:
+    """Yield the jobs that the parameters ask for, in the order of their phases."""
     large = {"large": int(parameters["large_mib"]) * MIB}
     for size in lists.numbers("sizes", parameters["sizes"], names=large):
         for cipher in lists.words(parameters["ciphers"]):

@@ -241,7 +241,7 @@ def _check_reachable(folder: Path) -> None:
         status = parent.stat()
         if not status.st_mode & 0o001 and status.st_uid != uid:
             raise WorkloadError(
-                f"The user {SERVER_USER} cannot enter {parent}, where its data must lie: "
+                f"The user {SERVER_USER} cannot enter {parent}, which its data must be in: "
                 f"chmod o+x {parent}."
             )
 

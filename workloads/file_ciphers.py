@@ -118,6 +118,7 @@ class FileCiphers(Workload):
 
 
 def planned(parameters: Parameters) -> Iterator[Job]:
+    """Yield the jobs that the parameters ask for, in the order of their phases."""
     sizes = lists.numbers("sizes", parameters["sizes"])
     if min(sizes) < samples.SMALLEST_BYTES:
         raise WorkloadError(f"The sizes are at least {samples.SMALLEST_BYTES} B, not {min(sizes)}.")

@@ -94,10 +94,12 @@ class OnOneFile(Workload):
 
 
 def test_file(context: Context) -> Path:
+    """Return the path of the file that fio reads and writes."""
     return context.disk / "test-file"
 
 
 def file_bytes(parameters: Parameters) -> int:
+    """Return the size of that file."""
     return int(parameters["file_mib"]) * MIB
 
 

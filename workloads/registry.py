@@ -15,6 +15,7 @@ _GROUP = Group("workload", "fde.workloads", "workloads", "name", Workload)
 
 
 def names() -> tuple[str, ...]:
+    """List the workloads, with those of installed packages."""
     return _GROUP.names()
 
 

@@ -91,8 +91,8 @@ def test_a_configuration_s_settings_are_kept_and_are_words_or_numbers() -> None:
         "x": None,
     }
     document = {**DOCUMENT, "configurations": [entry]}
-    found = plan.parse(plan.freeze(document)).storage.configurations["plain"]
-    assert found == plan.Configuration("plain", "mine", "plain", {"size": 3})
+    configuration = plan.parse(plan.freeze(document)).storage.configurations["plain"]
+    assert configuration == plan.Configuration("plain", "mine", "plain", {"size": 3})
     for wrong in ({**entry, "size": {}}, {**entry, "size": [1]}, ["plain"], "plain"):
         with pytest.raises(plan.PlanError, match="not complete"):
             plan.freeze({**DOCUMENT, "configurations": [wrong]})

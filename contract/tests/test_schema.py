@@ -92,8 +92,8 @@ READERS: dict[str, Callable[[Any], object]] = {
 
 
 def test_the_files_are_current() -> None:
-    found = {path.name: path.read_text("utf-8") for path in schema.FOLDER.glob("*.json")}
-    assert found == schema.texts(), "run: python -m contract.schema"
+    written = {path.name: path.read_text("utf-8") for path in schema.FOLDER.glob("*.json")}
+    assert written == schema.texts(), "run: python -m contract.schema"
 
 
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
@@ -171,6 +171,6 @@ def test_the_play_asks_for_what_a_description_of_a_target_has() -> None:
     # Disks have any names, which a specification of arguments cannot say: it names their keys.
     disk = described["disks"]["additionalProperties"]["properties"]
     assert [key for key in disk if f"`{key}`" not in options["fde_disks"]["description"]] == []
-    asked, found = options["fde_filesystem"]["options"], described["filesystem"]
-    assert set(asked) == set(found["properties"])
-    assert set(found["required"]) <= {n for n, o in asked.items() if o.get("required")}
+    asked, filesystem = options["fde_filesystem"]["options"], described["filesystem"]
+    assert set(asked) == set(filesystem["properties"])
+    assert set(filesystem["required"]) <= {n for n, o in asked.items() if o.get("required")}

@@ -212,7 +212,7 @@ class DeviceTime:
         return delta_ms, t_ms
 
     def _interval(self, delta_ms: int) -> int:
-        """Return the meter's interval as far as it is known.
+        """Return the meter's interval as far as known.
 
         The longest possible, then what three agree on.
         """
@@ -360,7 +360,7 @@ class SmartPower3(Meter):
         self._junk_bytes += len(junk.translate(None, LINE_END))
 
     def _drop(self, end: int, done: int) -> None:
-        """Forget the buffer up to one byte before `end`; what lies behind `done` was no line."""
+        """Forget the buffer up to one byte before `end`; the bytes from `done` on were no line."""
         self._skip(self._buffer[done:end])
         self._used = min(end, 1)  # what stands before a line matters
         end -= self._used

@@ -40,6 +40,7 @@ def _watts(words: str | None, channels: Sequence[str]) -> list[float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.simulators")
     parser.add_argument("--kind", required=True, help=", ".join(registry.kinds()))
     where = parser.add_mutually_exclusive_group(required=True)

@@ -15,6 +15,7 @@ _GROUP = Group("energy source", "fde.sources", "instrumentation.sources", "name"
 
 
 def names() -> tuple[str, ...]:
+    """List the sources, with those of installed packages."""
     return _GROUP.names()
 
 

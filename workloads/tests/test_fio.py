@@ -222,12 +222,12 @@ def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None
 
 @with_fio
 def test_a_phase_has_none_of_fios_start(laid: tuple[Context, Path]) -> None:
-    with holding(laid, fio.Job("read", 4096, 4096)) as one:
+    with holding(laid, fio.Job("read", 4096, 4096)) as held:
         for _ in range(20):  # it waits, however long we do
-            assert one._process.poll() is None
+            assert held._process.poll() is None
             time.sleep(0.05)
-        one.go()
-        assert fio.counted(one.report()) == {"bytes": 4096, "operations": 1}
+        held.go()
+        assert fio.counted(held.report()) == {"bytes": 4096, "operations": 1}
 
 
 @with_fio
@@ -241,38 +241,38 @@ def test_a_fio_that_dies_is_an_error_with_its_last_words(
     message = "file creation disallowed" if when == "before" else "Invalid argument"
     with (
         pytest.raises(WorkloadError, match=rf"^fio failed \(status 1\): .*{message}"),
-        holding(laid, fio.Job("read", 100, 1000)) as one,
+        holding(laid, fio.Job("read", 100, 1000)) as held,
     ):
-        one.go()
-        one.report()
+        held.go()
+        held.report()
     assert contract.processes_using(root) == []
 
 
 @with_fio
 def test_a_phase_ends_when_all_is_written(laid: tuple[Context, Path]) -> None:
     _, file = laid
-    with holding(laid, fio.Job("write", MIB, 4 * MIB)) as one:
+    with holding(laid, fio.Job("write", MIB, 4 * MIB)) as held:
         assert not any(file.read_bytes())
-        one.go()
+        held.go()
         assert all(any(file.read_bytes()[at : at + MIB]) for at in range(0, 4 * MIB, MIB))
 
 
 @with_fio
 def test_a_fio_that_is_killed_while_it_is_held_is_an_error(laid: tuple[Context, Path]) -> None:
-    with holding(laid, fio.Job("read", 4096, 4096)) as one:
-        programs.kill_group(one._process)
+    with holding(laid, fio.Job("read", 4096, 4096)) as held:
+        programs.kill_group(held._process)
         with pytest.raises(
             WorkloadError, match=r"^fio failed \(status -9\): it printed no reason$"
         ):
-            one.go()
+            held.go()
 
 
 @with_fio
 def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(laid: tuple[Context, Path]) -> None:
     _, file = laid
     job = fio.Job("read", 4096, MIB, seconds=600, repeat=True)
-    with pytest.raises(KeyError), holding(laid, job) as one:
-        os.write(one._word, b"go\n")
+    with pytest.raises(KeyError), holding(laid, job) as held:
+        os.write(held._word, b"go\n")
         time.sleep(0.3)
         assert contract.processes_using(file)
         raise KeyError

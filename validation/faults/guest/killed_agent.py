@@ -46,6 +46,7 @@ def _die(entry: journals.Entry, moment: str) -> None:
 
 
 def main() -> int:
+    """Run the agent and die at the ordered moments."""
     arguments = sys.argv[3:]
     path = Path(arguments[arguments.index("--suite-dir") + 1]) / "journal.jsonl"
     real_append = journals.Journal.append
